@@ -14,8 +14,8 @@ from django.utils import timezone
 from tests.support.list_server import ListServer, Page, serving_lists
 from tests.support.scripts import processes, run_until
 from tests.triggers.sources.metrics.test_samples import make_pushed
+from triggers import accept
 from triggers.models import Event, MetricSample, MetricSeries, PoisonMessage, Reading, Source
-from triggers.sources.metrics import samples
 from triggers.sources.metrics.arm import arm, try_on
 from triggers.sources.metrics.samples import Metered, Sample, take_in
 from triggers.sources.process import feed
@@ -67,7 +67,7 @@ def test_after_any_number_of_crashes_the_events_are_those_of_a_replay(
     arm(source, "threshold", settings, by="test")
     start = timezone.now().replace(microsecond=0) - timedelta(hours=6)
     given = [Sample(at=start + timedelta(minutes=minute), value=chance.uniform(0, 22)) for minute in range(300)]
-    real = samples.accept
+    real = accept.accept
     crashes = 0
 
     def dies(events: Any) -> Any:
@@ -76,7 +76,7 @@ def test_after_any_number_of_crashes_the_events_are_those_of_a_replay(
             raise KeyboardInterrupt  # as a killed process, it leaves what is not committed
         return accepted
 
-    monkeypatch.setattr(samples, "accept", dies)
+    monkeypatch.setattr("triggers.sources.metrics.samples.accept", dies)
     while given:
         some = given[: chance.randint(1, 20)]
         try:
