@@ -23,6 +23,7 @@ SECTIONS = (
     "recovery",
     "notifications",
     "archive",
+    "absence",
     "filters",
     "tables",
 )

@@ -142,8 +142,8 @@ def of_the_peer(stack: Stack, count: int, say: Say) -> Seen:
     return seen
 
 
-def of_ours(stack: Stack, count: int, say: Say) -> Seen:
-    seen = Seen(schedules=count)
+def of_ours(stack: Stack, count: int, say: Say, seconds: float = IDLE) -> Seen:
+    seen = Seen(schedules=count, seconds=seconds)
     say(f"schedules: ours, {count:,}")
     rows, broker = Rows(stack.database_url, QUEUE), Broker(stack.redis_url)
     stack.start("dispatcher")

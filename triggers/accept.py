@@ -113,13 +113,12 @@ def accept(incoming: Sequence[Incoming]) -> list[Accepted]:
     return accepted
 
 
-def accept_own(events: Sequence[Incoming]) -> list[UUID]:
-    """Record events that Wakeful makes by the clock, in the caller's transaction, many at a time; the ids that new ones get. An
+def accept_own(events: Sequence[Incoming], ids: Sequence[UUID] = ()) -> None:
+    """Record events that Wakeful makes by itself, in the caller's transaction, many at a time, with these ids or new ones. An
     existing event is unchanged and does not count as redelivered. The caller wakes the dispatcher."""
-    ids: list[UUID] = [uuid7() for _ in events]
-    if ids:
-        execute_many(INSERT, [_columns(id, event, "") for id, event in zip(ids, events, strict=True)])
-    return ids
+    if events:
+        given = ids or [uuid7() for _ in events]
+        execute_many(INSERT, [_columns(id, event, "") for id, event in zip(given, events, strict=True)])
 
 
 def accept_archived(archived: Sequence[Archived]) -> list[Literal["imported", "known", "taken"]]:

@@ -120,6 +120,7 @@ def problems(now: Situation) -> list[Problem]:
         *_source_slots(now),
         *_poison(now),
         *_tables(now),
+        *_switches(now),
         *_unknown_topics(now),
         *_triggers(now),
         *_incidents(now),
@@ -132,6 +133,7 @@ def problems(now: Situation) -> list[Problem]:
         *_unnamed("sources", BAD, now.unreadable, BROKEN_SHOWN, "Sources that cannot be read"),
         *_unnamed("tables", BAD, now.tables, BROKEN_SHOWN, "Watched tables with problems"),
         *_unnamed("source-slots", BAD, now.source_slots, BROKEN_SHOWN, "Sources whose replication slot is in trouble"),
+        *_unnamed("switches", WARNING, now.switches, BROKEN_SHOWN, "Switches that could not watch some events"),
         *_unnamed("poison", WARNING, now.poison, BROKEN_SHOWN, "Sources with messages that cannot become events"),
         *_unnamed("paused-triggers", BAD, now.paused, PAUSED_SHOWN, "Triggers that paused after failed runs"),
         *_unnamed("trigger-errors", WARNING, now.erring, BROKEN_SHOWN, "Triggers at which events ended in an error"),
@@ -595,6 +597,27 @@ def _tables(now: Situation) -> Iterator[Problem]:
                 remedy="Find out what writes to the table without its triggers: session_replication_role = replica, ALTER TABLE … "
                 "DISABLE TRIGGER, a restore, or statements of more rows than the source allows. This warning ends after a day.",
                 lasted=timedelta(seconds=table.missed_seconds or 0),
+            )
+
+
+def _switches(now: Situation) -> Iterator[Problem]:
+    for switch in now.switches[:BROKEN_SHOWN]:
+        if switch.turned_away:
+            yield Problem(
+                name=f"switch-keys:{switch.slug}",
+                severity=WARNING,
+                text=f"Switch {switch.slug} has as many keys as it may: it has turned away {switch.turned_away:,} events, whose absence "
+                "or return it does not notice.",
+                remedy="Raise “Most keys” of the source, or use a key with fewer values. This warning ends a day after the last one.",
+                lasted=timedelta(seconds=switch.turned_away_seconds or 0),
+            )
+        if switch.error:
+            yield Problem(
+                name=f"switch-error:{switch.slug}",
+                severity=WARNING,
+                text=f"The filter or the key of switch {switch.slug} failed on an event, which it did not see: {switch.error.rstrip('.')}.",
+                remedy="Correct it under Edit on the page of the source. This warning ends a day after the last one.",
+                lasted=timedelta(seconds=switch.error_seconds or 0),
             )
 
 

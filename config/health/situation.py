@@ -204,6 +204,14 @@ SELECT json_build_object(
     FROM triggers_watchedtable watched JOIN triggers_source source ON source.id = watched.source_id AND source.enabled
     WHERE failing_since IS NOT NULL OR greatest(gap_at, missed_at) > clock_timestamp() - interval '1 day'
     ORDER BY {is_raised("'table:' || source.slug")} DESC, source.slug LIMIT %(broken)s::int) watched),
+  'switches', (SELECT coalesce(json_agg(switch), '[]') FROM (
+    SELECT source.slug, CASE WHEN turned_away_at > clock_timestamp() - interval '1 day' THEN turned_away ELSE 0 END AS turned_away,
+      extract(epoch FROM clock_timestamp() - turned_away_at)::float8 AS turned_away_seconds,
+      CASE WHEN failed_at > clock_timestamp() - interval '1 day' THEN error ELSE '' END AS error,
+      extract(epoch FROM clock_timestamp() - failed_at)::float8 AS error_seconds
+    FROM triggers_switch switch JOIN triggers_source source ON source.id = switch.source_id AND source.enabled
+    WHERE greatest(turned_away_at, failed_at) > clock_timestamp() - interval '1 day'
+    ORDER BY {is_raised("'switch-keys:' || source.slug")} DESC, source.slug LIMIT %(broken)s::int) switch),
   'stops', (SELECT coalesce(json_agg(stop), '[]') FROM (
     SELECT agent, stopped_by AS by, reason, extract(epoch FROM clock_timestamp() - stopped_at)::float8 AS seconds
     FROM runs_agentstop ORDER BY agent LIMIT %(broken)s::int) stop),
@@ -492,6 +500,17 @@ class SourceSlot:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SwitchTrouble:
+    """A switch that could not watch events in the last day: their keys were too many, or its filter or key failed on them."""
+
+    slug: str
+    turned_away: int
+    turned_away_seconds: float | None
+    error: str
+    error_seconds: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Poisoned:
     """A source with messages that could not become events: their count in the last day, and the reason and age in seconds of
     the last one."""
@@ -607,6 +626,7 @@ class Situation:
     source_slots: list[SourceSlot] = field(default_factory=list)
     poison: list[Poisoned] = field(default_factory=list)
     tables: list[TableTrouble] = field(default_factory=list)
+    switches: list[SwitchTrouble] = field(default_factory=list)
     stops: list[Stop] = field(default_factory=list)
     uncertain: int = 0
     looks: LooksOwed = LooksOwed()
@@ -701,6 +721,7 @@ def look() -> Situation:
             "source_slots": _each(SourceSlot, seen["source_slots"]),
             "poison": _each(Poisoned, seen["poison"]),
             "tables": _each(TableTrouble, seen["tables"]),
+            "switches": _each(SwitchTrouble, seen["switches"]),
             "stops": _each(Stop, seen["stops"]),
             "failover": Failover(**seen["failover"]) if seen["failover"] else None,
             "transaction": Transaction(**seen["transaction"]) if seen["transaction"] else None,

@@ -237,6 +237,18 @@ WHERE fork.id >= %(first)s::uuid AND (fork.event_ids <> origin.event_ids OR fork
 
 -- These hold once everything that was accepted has been worked off.
 
+--- an absence that is over was told of when it began, and one that lasts as well
+SELECT closed.id AS event FROM triggers_event closed
+JOIN triggers_source source ON source.id = closed.source_id AND source.kind IN ('absence', 'ping')
+WHERE closed.id >= %(first)s::uuid AND closed.type = 'absence.closed' AND closed.data->>'opened' >= (%(first)s::uuid)::text
+  AND NOT EXISTS (
+    SELECT FROM triggers_event opened WHERE opened.source_id = closed.source_id AND opened.ce_source = closed.ce_source
+      AND opened.ce_id = replace(closed.ce_id, ':closed', ':opened'))
+UNION ALL
+SELECT timer.opened_id FROM triggers_switchtimer timer
+WHERE timer.state = 'open' AND timer.opened_id >= %(first)s::uuid
+  AND NOT EXISTS (SELECT FROM triggers_event WHERE id = timer.opened_id);
+
 --- drained: no event waits to be dispatched
 SELECT id AS event, type, received_at FROM triggers_event WHERE dispatched_at IS NULL
 UNION ALL SELECT event_id, 'redispatch', created_at FROM triggers_redispatch WHERE dispatched_at IS NULL;

@@ -14,6 +14,12 @@ from triggers.sources.edit import create_source
 
 TIMES = ("since", "latest_at", "seen_at", "began_at", "due_at", "look_at", "opened_at")
 
+OPENED_OR_CLOSED = """
+SELECT source.slug, event.type, event.data->>'episode' AS episode
+FROM triggers_event event JOIN triggers_source source ON source.id = event.source_id
+WHERE event.type LIKE 'absence.%%' ORDER BY event.seq
+"""
+
 
 def make_switch(slug: str = "orders", *, kind: str = "absence", **settings: Any) -> Source:
     """No visitor.came within an hour, unless the settings say otherwise."""

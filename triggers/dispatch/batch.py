@@ -15,11 +15,10 @@ from runs.db.sql import database_now, fetch
 from runs.failpoints import failpoint
 from runs.queues import entrance
 from triggers.dispatch import offers, rates, windows
-from triggers.dispatch.absence.arm import arm
+from triggers.dispatch.absence.arm import arm, mend
 from triggers.dispatch.absence.fire import NEXT_DUE as NEXT_ABSENCE_DUE
 from triggers.dispatch.absence.fire import fire
 from triggers.dispatch.absence.note import note
-from triggers.dispatch.absence.sight import match_switches
 from triggers.dispatch.admission import Ledger, Match, admit
 from triggers.dispatch.awaited import waits_ended_by
 from triggers.dispatch.behind import Behind
@@ -29,8 +28,8 @@ from triggers.dispatch.decisions import Resumed, forget_held, give_up_on, mark_d
 from triggers.dispatch.index import Index
 from triggers.dispatch.lock import try_lock
 from triggers.dispatch.match import Matched, match_items, piece_of, wanted_by, within
+from triggers.dispatch.others import match_others
 from triggers.dispatch.outbound.enter import enter
-from triggers.dispatch.outbound.match import match_outgoing
 from triggers.dispatch.pending import Item, read_items
 from triggers.dispatch.rules import Rules
 from triggers.models import Trigger
@@ -125,8 +124,7 @@ def dispatch_items(
     matched = costly.match(items, index) if costly else match_items(items, index)
     if behind:
         matched = behind.without_waiting(matched)
-    matched = match_outgoing(matched, rules.subscriptions, costly.outgoing if costly else None)
-    matched = match_switches(matched, rules.switches)
+    matched = match_others(matched, rules.others, costly.others if costly else None)
     failpoint("before_waits_are_looked_up")
     awaited, may_end_more = waits_ended_by(items, most)
     with transaction.atomic():
@@ -279,8 +277,7 @@ def give_up(item: Item, rules: Rules, error: Exception, costly: Costly | None = 
     even be matched, for every trigger that listens to it. The other triggers go on."""
     index = rules.current()
     matched = _matched_or_none(item, index, costly)
-    [leaving] = match_outgoing([Matched(item=item)], rules.subscriptions, costly.outgoing if costly else None)
-    [leaving] = match_switches([leaving], rules.switches)
+    [leaving] = match_others([Matched(item=item)], rules.others, costly.others if costly else None)
     with transaction.atomic():
         if not try_lock():
             return Batch(standby=True)
@@ -310,6 +307,16 @@ def arm_switches(rules: Rules) -> bool:
         if not try_lock() or rules.have_changed():
             return False
         arm(rules.switches)
+        mend()
+    return True
+
+
+def follow_clock() -> bool:
+    """The clock was set back: let the timers of switches follow it; False: not yet."""
+    with transaction.atomic():
+        if not try_lock():
+            return False
+        mend()
     return True
 
 

@@ -132,11 +132,11 @@ class Known:
 class Costly:
     """The dispatcher's side: used by its thread alone. Lanes take jobs and give results.
 
-    `outgoing`: the same for filters of subscriptions, with lanes of its own, so that neither waits for the other. It only answers;
-    what waits for its answers is held here."""
+    `others`: the same for expressions of subscriptions and switches, with lanes of its own, so that neither waits for the other. It
+    only answers; what waits for its answers is held here."""
 
-    def __init__(self, cases: CasesOf = cases_of, outgoing: "Costly | None" = None) -> None:
-        self.cases_of, self.outgoing = cases, outgoing
+    def __init__(self, cases: CasesOf = cases_of, others: "Costly | None" = None) -> None:
+        self.cases_of, self.others = cases, others
         self.known: dict[Identity, Known] = {}
         self.results: queue.SimpleQueue[Result] = queue.SimpleQueue()
         self.quick = Lane(self.results, threads=QUICK_LANES, is_quick=True)
@@ -158,8 +158,8 @@ class Costly:
     def ready(self) -> list[Identity]:
         """The held events to dispatch again, in order: those that wait for nothing any more, and those with news."""
         self._collect()
-        if self.outgoing:
-            self.outgoing._collect()
+        if self.others:
+            self.others._collect()
         found, blocked = list[Identity](), set[UUID]()
         for known in self._held_in_order():
             is_over = not self._is_running(known.item.identity) and known.behind.isdisjoint(blocked)
@@ -171,10 +171,10 @@ class Costly:
 
     def _is_running(self, identity: Identity) -> bool:
         known = self.known.get(identity)
-        return bool(known and known.is_running) or bool(self.outgoing and self.outgoing._is_running(identity))
+        return bool(known and known.is_running) or bool(self.others and self.others._is_running(identity))
 
     def _has_news(self, known: Known, blocked: Set[UUID]) -> bool:
-        sent = self.outgoing and self.outgoing.known.get(known.item.identity)
+        sent = self.others and self.others.known.get(known.item.identity)
         return known.has_news(blocked) or bool(sent and sent.has_news(frozenset()))
 
     def wanted(self, item: Item) -> Sequence[Rule]:
@@ -186,14 +186,14 @@ class Costly:
         """End the threads; for tests, since a dispatcher's end with it."""
         self.quick.close()
         self.slow.close()
-        if self.outgoing:
-            self.outgoing.close()
+        if self.others:
+            self.others.close()
 
     def forget(self, identities: Iterable[Identity]) -> None:
         for identity in identities:
             self.known.pop(identity, None)
-            if self.outgoing:
-                self.outgoing.known.pop(identity, None)
+            if self.others:
+                self.others.known.pop(identity, None)
 
     def settled(self, matched: Sequence[Matched]) -> int:
         """These have been dispatched, with what is known; the number of events that are held from now on."""
@@ -207,9 +207,9 @@ class Costly:
                 count += not known.is_held
                 known.is_held, known.behind, known.blocks = True, one.behind, one.blocks
                 known.told = frozenset(known.answers) - one.behind
-                if self.outgoing and (sent := self.outgoing.known.get(one.item.identity)):
+                if self.others and (sent := self.others.known.get(one.item.identity)):
                     sent.told = frozenset(sent.answers)
-        for costly in (self, self.outgoing):
+        for costly in (self, self.others):
             if costly and len(costly.known) > 2 * MOST_HELD:
                 held = set(self.held)
                 costly.known = {identity: known for identity, known in costly.known.items() if identity in held}

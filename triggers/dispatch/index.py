@@ -41,6 +41,7 @@ class Rule:
     paused_reason: str | None = None
     compiled: Mapping[str, Expression] = field(default_factory=dict, compare=False, repr=False)
     is_resuming: bool = False  # its held events are being dispatched
+    has_bare_key: bool = False  # its key orders nothing and belongs to it alone: a match has the value itself
 
     @property
     def is_paused(self) -> bool:

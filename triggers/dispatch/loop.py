@@ -8,6 +8,7 @@ LOCKED.
 import contextlib
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import TypeVar
 
@@ -34,7 +35,7 @@ from triggers.dispatch.batch import Batch
 from triggers.dispatch.bulk_replay import advance as bulk_replay
 from triggers.dispatch.costly import Costly
 from triggers.dispatch.leadership import Leadership
-from triggers.dispatch.outbound.match import outgoing_cases
+from triggers.dispatch.others import cases_of_others
 from triggers.dispatch.outbound.postman import Postman
 from triggers.dispatch.rules import Rules
 
@@ -48,16 +49,18 @@ RING_EVERY = 1.0  # seconds, while runs are ready
 STANDBY = 1.0
 RECONNECT = 1.0
 BLOCKED = 0.25  # seconds between two looks at switches that are due, while events wait for dispatch
+SET_BACK = timedelta(seconds=1)  # of the database's clock, beyond which timers of switches must follow
 NEVER = -1
 
 
 class Dispatcher:
     def __init__(self) -> None:
         self.rules = Rules()
-        self.costly = Costly(outgoing=Costly(outgoing_cases))
+        self.costly = Costly(others=Costly(cases_of_others))
         self.dispatch = failures.events(self.rules, self.costly)
         self.close_windows = failures.windows_that_are_over(self.rules)
         self.absences = failures.absences(self.rules)
+        self.newest = timers.BEGINNING  # time of the database's clock
         self.armed: int | None = NEVER  # the version of the rules that the timers of switches follow
         self.leadership = Leadership()
         self.chores = Chores()
@@ -147,6 +150,9 @@ class Dispatcher:
             batch += closed
         if leads and own.version != self.armed and unless_failed(partial(dispatch.arm_switches, self.rules), False):
             self.armed = own.version
+        if leads and timers.BEGINNING < due.at < self.newest - SET_BACK and unless_failed(dispatch.follow_clock, False):
+            self.newest = due.at
+        self.newest = max(self.newest, due.at)
         if leads and timers.is_due(own.absence):
             batch += unless_failed(self.absences, Batch(left=1))
         for chore in self.chores:

@@ -218,18 +218,6 @@ def decide(
 ) -> list[Match | Refusal | None]:
     """The result of each case; None: the event does not pass the filter. With an `evaluator`, nothing is evaluated in this
     process; with `answers`, those of costly cases are there."""
-    found = answers_of(item, cases, payload, evaluator, answers)
-    return [judge(case, answered) for case, answered in zip(cases, found, strict=True)]
-
-
-def answers_of(
-    item: Item,
-    cases: Sequence[Case],
-    payload: Payload,
-    evaluator: Evaluator | None = None,
-    answers: Mapping[UUID, Answer] | None = None,
-) -> list[Answer]:
-    """The answer to the question of each case; see `decide`."""
     costly = [case for case in cases if case.question.expressions and (evaluator or case.is_costly(payload))]
     if answers is None and costly:
         found = (evaluator or shared).answers(subject_of(item, payload), [case.question for case in costly])
@@ -237,7 +225,7 @@ def answers_of(
     known = answers or {}
     context = cache(lambda: context_of(cel_event(item, payload.value)))
     return [
-        known.get(case.rule.id) or answer(case.question, context, case.rule.compiled, payload.without_data)
+        judge(case, known.get(case.rule.id) or answer(case.question, context, case.rule.compiled, payload.without_data))
         for case in cases
     ]
 
@@ -249,6 +237,8 @@ def judge(case: Case, answer: Answer) -> Match | Refusal | None:
         return None
     if case.refusal:
         return case.refusal
+    if case.rule.has_bare_key:
+        return replace(case.match, key=answer.key)
     group = group_of(case.rule, answer.key)
     key = group if case.rule.has_key else None
     return replace(case.match, group=group, key=key, input=answer.input if case.rule.input else None)

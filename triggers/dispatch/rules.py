@@ -12,6 +12,7 @@ from triggers.dispatch.expressions import compile_each
 from triggers.dispatch.flow_control import Intake
 from triggers.dispatch.index import Index, Rule
 from triggers.dispatch.match import wanted_by
+from triggers.dispatch.others import Others
 from triggers.dispatch.outbound.match import Subscriptions
 from triggers.dispatch.pending import Item
 from triggers.models import Trigger
@@ -36,6 +37,7 @@ class Rules:
         self.index = Index([])
         self.subscriptions = Subscriptions()
         self.switches = Switches()
+        self.others = Others(self.subscriptions, self.switches)
 
     def have_changed(self) -> bool:
         """Whether a trigger has changed since it was read. `current` reads it again."""
@@ -54,6 +56,7 @@ class Rules:
             self.index = Index([*kept, *_read(edited)])
             self.subscriptions = Subscriptions.read()
             self.switches.refresh()
+            self.others = Others(self.subscriptions, self.switches)
             self.rows, self.version = rows, version
         return self.index
 

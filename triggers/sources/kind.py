@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar
 from uuid import UUID
 
+from triggers.accept import Incoming
 from triggers.sources.settings import Field, clean, fields_of
 
 S = TypeVar("S")
@@ -77,6 +78,10 @@ class Kind(ABC, Generic[S]):
 
     def saved(self, source_id: UUID) -> None:  # noqa: B027  (most kinds keep nothing but the row)
         """Called after the commit that has created, changed, enabled or disabled a source of this kind."""
+
+    def sample_event(self, source_id: UUID, slug: str) -> Incoming | None:
+        """An event as a source of this kind records it, for a test. None: its events come from elsewhere."""
+        return None
 
     @abstractmethod
     def clean_secret(self, secret: str) -> str:

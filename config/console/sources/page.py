@@ -183,13 +183,13 @@ class SourcePanel(MetricButtons, Panel):
         url_path="test",
         dialog=dialog(
             "Send a test event?",
-            "A sample of this provider is signed with the newest valid secret and delivered to this source. It becomes a real "
-            "event: triggers that match it start runs.",
+            "A sample of this kind of source is recorded; of a webhook, it is signed with the newest valid secret and delivered "
+            "to this source. It becomes a real event: triggers that match it start runs.",
             "Send it",
         ),
     )
     def send_test(self, request: HttpRequest, form: BaseDialogForm, object_id: str) -> HttpResponse:
-        source = get_object_or_404(Source, pk=object_id, kind__in=schemes())
+        source = get_object_or_404(Source, pk=object_id, kind__in=kinds())
         trial = send_test_event(source, by=acting(request))
         if trial.event_id:
             event = event_link(trial.event_id)

@@ -182,6 +182,14 @@ def _notice(source: Source, switch: Switch, only: SwitchTimer | None, timers: Qu
         return Notice(
             text="Down for at least one key.", level="bad", details=["Each key closes when its event returns."]
         )
+    if state == LATE and only and only.due_at and only.due_at < database_now():
+        return Notice(
+            text=f"Due {distance(only.due_at)}, and not open yet.",
+            level="warning",
+            details=[
+                "The dispatcher opens it as soon as it has dispatched the events that came before. See Processes if it does not."
+            ],
+        )
     if state == LATE and only and only.due_at:
         return Notice(text=f"Late: it opens {distance(only.due_at)}, unless the event comes before.", level="warning")
     if state == NEVER:

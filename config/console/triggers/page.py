@@ -27,6 +27,7 @@ from config.console.parts.previews import wrong_with
 from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.runs.words import duration_of, first_line
 from config.console.schedules.words import state_of
+from config.console.sources.switches import switch_sections
 from config.console.triggers.dialogs import HELD, RESUMED, FireForm, PauseForm, RedispatchForm, ResumeForm, a_day_ago
 from config.console.triggers.filter_trial import try_on_recent
 from config.console.triggers.filters import LAST_RUN, StateFilter
@@ -36,10 +37,11 @@ from config.console.triggers.seen_fields import respond
 from runs.exceptions import RunError
 from runs.models import Run
 from triggers.declarations.overrides import create_trigger, override, reset_overrides
+from triggers.dispatch.absence.switch import KINDS as SWITCHES
 from triggers.dispatch.erring import COUNTED, errors_of
 from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.offers import offer_errors
-from triggers.models import Decision, Gate, Schedule, Trigger
+from triggers.models import Decision, Gate, Schedule, Source, Trigger
 from triggers.schedules.preview import describe
 from triggers.schedules.rows import RELATED, VANISHED
 from triggers.sources.manual import fire
@@ -367,6 +369,7 @@ class TriggerPanel(Panel):
                 ]
             ),
             _schedules(obj),
+            *_switch(obj),
             _runs(obj),
             _decisions(obj),
             entries_of("trigger", obj.pk),
@@ -415,6 +418,12 @@ def _notice(trigger: Trigger) -> Notice:
             text=f"Active, but its latest runs failed: {trigger.failures_in_a_row} in a row.", level="warning"
         )
     return Notice(text="Active.", level="good")
+
+
+def _switch(trigger: Trigger) -> list[Section]:
+    """Why it was woken by an absence, or not."""
+    source = Source.objects.filter(slug=trigger.source, kind__in=SWITCHES).first() if trigger.source else None
+    return switch_sections(source) if source else []
 
 
 def _schedules(trigger: Trigger) -> Table:

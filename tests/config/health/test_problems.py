@@ -14,6 +14,7 @@ from config.health.situation import (
     Process,
     Situation,
     Slot,
+    SwitchTrouble,
     TableTrouble,
     Transaction,
     Unreadable,
@@ -235,6 +236,26 @@ def test_workers_that_are_all_stopping_are_as_good_as_none() -> None:
             {"poison": [Poisoned(slug="orders", count=2, reason="no envelope", last=40.0)]},
             "poison:orders",
             "2 messages of source orders could not become events in the last day. The last one, 40 s ago: no envelope",
+        ),
+        (
+            {
+                "switches": [
+                    SwitchTrouble(slug="orders", turned_away=3, turned_away_seconds=40.0, error="", error_seconds=None)
+                ]
+            },
+            "switch-keys:orders",
+            "has turned away 3 events",
+        ),
+        (
+            {
+                "switches": [
+                    SwitchTrouble(
+                        slug="orders", turned_away=0, turned_away_seconds=None, error="no such key", error_seconds=4.0
+                    )
+                ]
+            },
+            "switch-error:orders",
+            "failed on an event, which it did not see: no such key.",
         ),
         (
             {"tables": [make_table(error="no table of this database is named ticket.", seconds=40.0)]},

@@ -31,6 +31,12 @@ MOVE = """
 UPDATE triggers_switchtimer SET due_at = since + %(length)s::interval, look_at = since + %(length)s::interval
 WHERE source_id = %(id)s::uuid AND state = 'waiting'
 """
+MEND = """
+UPDATE triggers_switchtimer SET
+  since = now.at, due_at = now.at + (due_at - since), look_at = now.at + (due_at - since),
+  seen_at = least(seen_at, now.at), latest_at = least(latest_at, now.at), began_at = least(began_at, now.at)
+FROM (SELECT clock_timestamp() AS at OFFSET 0) now WHERE state = 'waiting' AND since > now.at
+"""
 
 
 def arm(switches: Switches) -> int:
@@ -65,6 +71,11 @@ def _begin(switches: Collection[Switch]) -> None:
             timer.resume(switch, now)
             beginning.append(timer)
     rows.write(beginning)
+
+
+def mend() -> int:
+    """The clock was set back: the time of timers that began in what is now the future begins now."""
+    return execute(MEND)
 
 
 def _pieces(some: Sequence[T]) -> list[Sequence[T]]:

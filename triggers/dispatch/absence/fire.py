@@ -42,7 +42,7 @@ def fire(ids: Sequence[UUID], switches: Switches) -> int:
             forgotten.append(timer)
             continue
         if timer.state != "waiting" or switch is None:
-            timer.look_at = None
+            timer.rest()
         elif not timer.put_off(switch, now):
             opened += _open(timer, switch, backlog, now)
         kept.append(timer)

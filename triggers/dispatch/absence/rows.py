@@ -62,18 +62,12 @@ def forget(timers: Collection[Timer]) -> None:
 
 
 def tell(transitions: Sequence[Transition], switches: Mapping[UUID, Switch], now: datetime) -> None:
-    """Record the events of episodes. Write the timers afterwards: they keep the id of what opened them."""
+    """Record the events of episodes. Write the timers afterwards."""
     events = [event_of(one, switches[one.timer.source_id], now) for one in transitions]
-    for transition, id in zip(transitions, accept_own(events), strict=True):
-        if transition.is_open and transition.timer.episode == transition.episode and transition.timer.state == "open":
-            transition.timer.opened_id = id
-            transition.timer.look_at = now + forgets_open() if transition.timer.key else None
-
-
-def forgets_open() -> timedelta:
-    """How long the key of an open episode is kept: as long as the event that opened it."""
-    keep: timedelta = settings.WAKEFUL_KEEP_EVENTS
-    return keep
+    accept_own(events, [one.event_id for one in transitions])
+    for timer in (one.timer for one in transitions):
+        if timer.state == "open" and timer.key:  # its key is kept as long as the event that opened it
+            timer.look_at = now + settings.WAKEFUL_KEEP_EVENTS
 
 
 def event_of(transition: Transition, switch: Switch, now: datetime) -> Incoming:

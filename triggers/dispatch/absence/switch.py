@@ -101,5 +101,13 @@ def switch_of(id: UUID, slug: str, kind: str, settings: Mapping[str, Any]) -> Sw
 def _rule(id: UUID, slug: str, types: str, source: str, filter: str = "", key: str = "") -> Rule:
     compiled = compile_each((filter, key))
     return Rule(
-        id=id, slug=slug, agent="", source=source, types=tuple(types.split()), filter=filter, key=key, compiled=compiled
+        id=id,
+        slug=slug,
+        agent="",
+        source=source,
+        types=tuple(types.split()),
+        filter=filter,
+        key=key,
+        compiled=compiled,
+        has_bare_key=True,
     )

@@ -10,6 +10,8 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID, uuid4
 
+from uuid_utils.compat import uuid7
+
 from triggers.dispatch.absence.switch import FAIL, START, SUCCESS, Switch
 from triggers.dispatch.pending import Item
 
@@ -36,6 +38,7 @@ class Transition:
     since: datetime | None = None
     seen_at: datetime | None = None
     last_id: UUID | None = None
+    event_id: UUID = field(default_factory=uuid7)  # of the event that tells of it
 
 
 @dataclass(kw_only=True)
@@ -67,7 +70,8 @@ class Timer:
             return self._ping(switch, item, now)
         at = _time_of(item, now) if switch.started else _arrival_of(item, now)
         if switch.started is None:
-            return self._return(switch, item, at) if self.seen_at is None or at >= self.seen_at else []
+            is_newest = self.seen_at is None or at >= self.seen_at or self.seen_at > now  # the clock was set back
+            return self._return(switch, item, at) if is_newest else []
         return self._answer(switch, item, at, now)
 
     def begin(self, switch: Switch, item: Item, now: datetime) -> None:
@@ -87,6 +91,12 @@ class Timer:
         """The switch is new, or enabled again: the time begins now."""
         self._wait(switch, now, None, now)
 
+    def rest(self) -> None:
+        """There is nothing to look at: it is open, or its switch is off."""
+        self.look_at = None
+        if self.state == "waiting":
+            self.state, self.since, self.since_id, self.due_at, self.began_at = "idle", None, None, None, None
+
     def put_off(self, switch: Switch, now: datetime) -> bool:
         """Whether active hours put off what is due by now. What is stored may be too early; see `arm`."""
         if self.since is None or self.due_at is None or self.began_at is not None:
@@ -98,7 +108,7 @@ class Timer:
         """`at` is when it was due; that is known from now on."""
         self.state, self.episode, self.opened_at, self.reason = "open", self.episode + 1, now, reason.value
         self.due_at, self.look_at, self.began_at = at, None, None
-        return Transition(
+        opened = Transition(
             timer=self,
             is_open=True,
             at=at,
@@ -110,6 +120,8 @@ class Timer:
             seen_at=self.seen_at,
             last_id=self.seen_id or self.since_id,
         )
+        self.opened_id = opened.event_id
+        return opened
 
     # Switches without an event that begins the time
 
@@ -122,7 +134,6 @@ class Timer:
     def _ping(self, switch: Switch, item: Item, now: datetime) -> list[Transition]:
         at = _arrival_of(item, now)
         if item.type == FAIL and self.state != "open":
-            self.seen_id = item.event_id
             return [self.open(at, now, Reason.FAILED, item)]
         if item.type == START and self.state == "waiting" and self.due_at is not None:
             self.began_at = at

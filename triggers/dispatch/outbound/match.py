@@ -1,26 +1,16 @@
-"""Which subscriptions want an event. Events are matched outside of the transaction that dispatches them, as against triggers, and
-costly filters beside the dispatcher."""
+"""The subscriptions that want an event."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from uuid import UUID
 
-import structlog
 from django.conf import settings
-from django.db import DatabaseError
 
-from agents.reserved import is_reserved
-from triggers.dispatch.admission import refuse
-from triggers.dispatch.costly import PATIENCE, Costly
-from triggers.dispatch.expressions import Question
 from triggers.dispatch.index import FieldOf, Index, Rule
-from triggers.dispatch.match import Case, Matched, Outgoing, bare_match, match_items, wanted_by
+from triggers.dispatch.match import Matched, Outgoing
 from triggers.dispatch.pending import Item
-from triggers.models import Decision, Subscription
+from triggers.models import Subscription
 
-log = structlog.get_logger(__name__)
-
-MOST = 2_000  # deliveries of one transaction, unless one event has more
 LONGEST_ERROR = 2_000  # characters
 
 
@@ -43,8 +33,7 @@ class Hearing(Index):
 
 
 class Subscriptions:
-    """The enabled subscriptions. A replay is for triggers alone, and so are events that target one. Events that Wakeful records for
-    itself, such as signals, do not leave."""
+    """The enabled subscriptions."""
 
     def __init__(self, rows: Iterable[Subscription] = ()) -> None:
         self.index = Hearing(rows)
@@ -53,64 +42,18 @@ class Subscriptions:
     def read(cls) -> "Subscriptions":
         return cls(Subscription.objects.filter(enabled=True).only("id", "slug", "sources", "types", "filter"))
 
-    def may_want(self, item: Item) -> bool:
-        return bool(self.index.by_id) and not item.is_resumption and not is_reserved(item.type)
 
-
-def outgoing_cases(item: Item, rules: Sequence[Rule]) -> list[Case]:
-    return [
-        Case(rule=rule, match=bare_match(item, rule), refusal=None, question=Question(filter=rule.filter))
-        for rule in rules
-    ]
-
-
-def match_outgoing(
-    matched: Sequence[Matched], subscriptions: Subscriptions, costly: Costly | None = None
-) -> list[Matched]:
-    """Note on each event which subscriptions want it, as far as that is known: it is partial until the rest is. The events for which
-    a transaction has no room are left out, and so are all events after them."""
-    asking = [one.item for one in matched if subscriptions.may_want(one.item)]
-    if not asking:
-        return list(matched)
-    found = {one.item.identity: one for one in _found(asking, subscriptions.index, costly)}
-    count = 0
-    for place, one in enumerate(matched):
-        if (answered := found.get(one.item.identity)) is None:
-            continue
-        outgoing = _outgoing(answered)
-        count += len(outgoing)
-        if place and count > MOST:
-            return list(matched[:place])
-        one.outgoing = outgoing
-        one.is_partial |= answered.is_partial
-        one.may_be_settled |= costly is not None and one.item.identity in costly.known
-    return list(matched)
-
-
-def _found(items: Sequence[Item], index: Index, costly: Costly | None, patience: float = PATIENCE) -> list[Matched]:
-    try:
-        return costly.match(items, index, patience) if costly else match_items(items, index, outgoing_cases)
-    except (OSError, MemoryError, DatabaseError):  # faults of the machine
-        raise
-    except Exception as error:
-        if len(items) > 1:
-            return [matched for item in items for matched in _found([item], index, costly, patience=0)]
-        # An error of the event's own keeps no trigger from it.
-        log.exception("outbound.not_matched", event=str(items[0].event_id))
-        cases = outgoing_cases(items[0], wanted_by(items[0], index))
-        return [
-            Matched(item=items[0], refusals=[refuse(case.match, Decision.Outcome.ERROR, repr(error)) for case in cases])
-        ]
-
-
-def _outgoing(matched: Matched) -> list[Outgoing]:
+def outgoing_of(matched: Matched, subscriptions: Subscriptions) -> list[Outgoing]:
     """The subscriptions whose filters are true, or raise."""
-    loop = _loop(matched.item)
+    ours, loop = subscriptions.index.sources, _loop(matched.item)
     wanted = [
-        _refused(match.rule.id, loop) if loop else Outgoing(subscription_id=match.rule.id) for match in matched.matches
+        _refused(match.rule.id, loop) if loop else Outgoing(subscription_id=match.rule.id)
+        for match in matched.matches
+        if match.rule.id in ours
     ]
     why = "its filter cannot be evaluated: "
-    return [*wanted, *(_refused(one.trigger_id, why + one.reason) for one in matched.refusals)]
+    failed = [_refused(one.trigger_id, why + one.reason) for one in matched.refusals if one.trigger_id in ours]
+    return [*wanted, *failed]
 
 
 def _loop(item: Item) -> str:

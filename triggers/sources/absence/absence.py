@@ -1,9 +1,10 @@
 from dataclasses import dataclass, fields
-from datetime import timedelta
-from uuid import UUID
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
 
 from runs.db.nudge import nudge_dispatcher
-from triggers.dispatch.absence.switch import ABSENCE, MOST_KEYS, WITHIN
+from triggers.accept import Incoming
+from triggers.dispatch.absence.switch import ABSENCE, MOST_KEYS, OPENED, WITHIN
 from triggers.dispatch.expressions import ExpressionError, check_expression
 from triggers.models.slug import slug_problems
 from triggers.sources.absence.terms import Hours, duration, require_hours
@@ -110,6 +111,22 @@ class Absence(Kind[AbsenceSettings]):
 
     def saved(self, source_id: UUID) -> None:
         nudge_dispatcher()
+
+    def sample_event(self, source_id: UUID, slug: str) -> Incoming:
+        now = datetime.now(UTC).isoformat()
+        data = {
+            "switch": slug,
+            "key": "",
+            "episode": 0,
+            "reason": "absent",
+            "since": now,
+            "last_seen": None,
+            "due": now,
+            "late_by": 0.0,
+        }
+        return Incoming(
+            source_id=source_id, ce_source=f"/sources/{slug}/", ce_id=f"test:{uuid4()}", type=OPENED, data=data
+        )
 
     def clean_secret(self, secret: str) -> str:
         raise InvalidSettings({"secret": "is not used: nothing is received"})

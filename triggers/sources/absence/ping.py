@@ -56,6 +56,8 @@ class Ping(Scheme[PingSettings]):
     settings_class = PingSettings
     secret_label = "Token"  # noqa: S105  (a label)
     methods: ClassVar[tuple[str, ...]] = ("GET", "HEAD", "POST", "PUT")
+    per_minute = 600
+    overloaded = 429
     accepted = Reply(body=b"OK")
     setup = (
         "Let the job request {url} when it has worked: with GET, HEAD or POST.",

@@ -19,7 +19,10 @@ ANSWERS = {
     200: OpenApiResponse(OpenApiTypes.STR, "recorded"),
     401: OpenApiResponse(description="the token is wrong; no detail"),
     404: OpenApiResponse(description="the source does not exist, is disabled, or takes no pings"),
-    503: OpenApiResponse(description="overloaded, or over the limit of the source: try again after Retry-After"),
+    429: OpenApiResponse(
+        description="too many pings in a minute, or too many events wait for dispatch: try again after Retry-After"
+    ),
+    503: OpenApiResponse(description="the database is away: try again after Retry-After"),
 }
 SLUG = OpenApiParameter("slug", OpenApiTypes.STR, OpenApiParameter.PATH, description="of the source")
 TOKEN = OpenApiParameter("token", OpenApiTypes.STR, OpenApiParameter.PATH, description="of the switch")

@@ -61,7 +61,7 @@ def take(slug: str, arrival: Arrival) -> Taken:
     if isinstance(receipt, Greeting):
         note_match(endpoint, used)
         return Taken(reply=receipt.reply)
-    take_turn(endpoint.id, limits, status=scheme.overloaded)
+    take_turn(endpoint.id, limits.per_minute or scheme.per_minute, status=scheme.overloaded)
     [accepted] = on_live_connection(lambda: accept([receipt.event]))
     note_match(endpoint, used)
     return Taken(event=accepted, reply=scheme.accepted)

@@ -80,7 +80,8 @@ class Limits:
     per_minute: int = setting(
         0,
         "Deliveries per minute",
-        "Answers further authenticated ones with Retry-After and a status on which the sender tries again. 0: no limit.",
+        "Answers further authenticated ones with Retry-After and a status on which the sender tries again. 0: no limit, or 600 for "
+        "a dead man's switch.",
         check=whole_number(0, LARGEST_RATE),
     )
     equal_bodies: str = setting(
@@ -132,9 +133,9 @@ def require_size(length: int, limits: Limits) -> None:
         raise TooLarge
 
 
-def take_turn(source_id: UUID, limits: Limits, *, status: int) -> None:
-    """Count a delivery. Raises TooMany, with this status, if the minute's deliveries are used up."""
-    if limits.per_minute:
-        [(is_too_many, seconds)] = fetch(TAKE_TURN, {"source": source_id, "most": limits.per_minute})
+def take_turn(source_id: UUID, per_minute: int, *, status: int) -> None:
+    """Count a delivery. Raises TooMany, with this status, if the minute's deliveries are used up; 0: there is no limit."""
+    if per_minute:
+        [(is_too_many, seconds)] = fetch(TAKE_TURN, {"source": source_id, "most": per_minute})
         if is_too_many:
             raise TooMany(status, wait=max(seconds, 1))

@@ -9,6 +9,7 @@ from django.db.models.functions import Now
 from runs.models import Run
 from tests.support.absence import data_of, later, make_switch, open_due, timer, told, work
 from tests.support.triggers import make_event, make_trigger
+from triggers.dispatch.batch import follow_clock
 from triggers.dispatch.rules import Rules
 from triggers.models import Event, Source, Switch, SwitchTimer
 from triggers.sources.edit import change_source
@@ -174,6 +175,16 @@ def test_a_disabled_switch_rests_and_begins_anew_when_it_is_enabled() -> None:
     assert told() == [OPENED]
 
 
+def test_a_switch_that_is_disabled_when_it_is_due_opens_nothing() -> None:
+    source = make_switch()
+    later(HOUR)
+    change_source(source, {"enabled": False}, by="test")
+
+    open_due()
+
+    assert (timer().state, told()) == ("idle", [])
+
+
 def test_an_open_episode_survives_a_pause() -> None:
     source = make_switch()
     later(HOUR)
@@ -246,3 +257,29 @@ def test_a_settings_row_that_makes_no_sense_stops_no_other_switch() -> None:
     work()
 
     assert told() == [OPENED]
+
+
+def test_a_clock_that_was_set_back_begins_the_time_of_timers_of_the_future_anew() -> None:
+    make_switch()
+    make_switch("placed", **OF_ORDER)
+    later(-5 * HOUR)  # as if the clock were five hours behind
+    make_event()
+
+    follow_clock()
+    work()
+
+    due_at, since = timer().due_at, timer().since
+    assert due_at and since and due_at - since == HOUR
+    later(HOUR)
+    work()
+    assert told() == [OPENED]
+
+
+def test_a_costly_filter_holds_up_no_other_switch_and_is_answered_beside() -> None:
+    make_switch(filter='event.data.names.exists(name, name.matches("^A.*"))')
+    make_switch("others")
+    make_event(data={"names": ["Ada"]})
+
+    work()
+
+    assert timer().seen_at and timer("others").seen_at

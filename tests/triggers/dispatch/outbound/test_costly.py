@@ -13,7 +13,7 @@ from triggers.dispatch import costly as module
 from triggers.dispatch import failures
 from triggers.dispatch.costly import Costly
 from triggers.dispatch.failures import Careful
-from triggers.dispatch.outbound.match import outgoing_cases
+from triggers.dispatch.others import cases_of_others
 from triggers.dispatch.pending import Item
 from triggers.dispatch.rules import Rules
 from triggers.models import Decision, Event
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def dispatch(settings: Any) -> Iterator[Careful[Item]]:
     settings.WAKEFUL_MATCH_TIME = settings.WAKEFUL_MATCH_TIME / 10
-    costly = Costly(outgoing=Costly(outgoing_cases))
+    costly = Costly(others=Costly(cases_of_others))
     yield failures.events(Rules(), costly)
     costly.close()
 

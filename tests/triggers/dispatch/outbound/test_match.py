@@ -9,9 +9,8 @@ from django.test.utils import CaptureQueriesContext
 from runs.models import Run
 from tests.support.outbound import dispatched, statuses, subscribe
 from tests.support.triggers import make_event, make_trigger
-from triggers.dispatch import batch
+from triggers.dispatch import batch, others
 from triggers.dispatch.batch import dispatch
-from triggers.dispatch.outbound import match
 from triggers.dispatch.outbound.edit import change_subscription
 from triggers.dispatch.replay import replay
 from triggers.dispatch.rules import Rules
@@ -117,7 +116,7 @@ def test_an_edit_holds_from_the_next_batch_on() -> None:
 
 
 def test_more_deliveries_than_one_transaction_takes_are_left_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(match, "MOST", 3)
+    monkeypatch.setattr(others, "MOST", 3)
     subscribe()
     subscribe(slug="other")
     for _ in range(3):

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from tests.support.absence import data_of, make_switch, told, work
+from tests.support.absence import data_of, make_switch, timer, told, work
 from tests.support.hooks import add_secret
 from triggers.models import Event, RefusedDelivery, Source
 from triggers.sources.absence.ping import KEPT
@@ -123,7 +123,7 @@ def test_more_pings_in_a_minute_than_it_takes_are_told_to_come_later() -> None:
 
     answers = [ping(), ping()]
 
-    assert [answer.status_code for answer in answers] == [200, 503]
+    assert [answer.status_code for answer in answers] == [200, 429]
     assert "Retry-After" in answers[1]
 
 
@@ -151,6 +151,16 @@ def test_a_test_event_is_a_ping_through_the_real_door(settings: Settings) -> Non
 
     assert trial.status == 202 and trial.event_id
     assert Event.objects.get(pk=trial.event_id).type == "ping.success"
+
+
+def test_a_test_event_of_a_switch_says_that_it_has_opened_and_leaves_it_as_it_is() -> None:
+    orders = make_switch()
+
+    trial = send_test_event(orders, by="test")
+
+    event = Event.objects.get(pk=trial.event_id or "")
+    assert (event.type, event.source, data_of()["episode"]) == ("absence.opened", orders, 0)
+    assert timer().state == "waiting"
 
 
 @pytest.mark.parametrize(
