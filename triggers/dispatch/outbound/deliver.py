@@ -53,6 +53,7 @@ FEW = 1_000  # rows of one statement
 DISABLE_AFTER = timedelta(days=5)  # of failures, without a success between
 GONE = 410
 LATER = frozenset({408, 425, 429})
+LONGEST_QUIET = timedelta(minutes=10)  # of a subscription: its endpoint may be corrected or changed meanwhile
 READ_BACK = ("event", "status", "reason", "attempts", "entered_at", "tries", "event__payload_removed_at")
 NO_WORD = "the process that sent it did not say what became of it"
 # The oldest due delivery of each subscription that gets messages now, by probes of an index: a long queue costs no more than a
@@ -206,8 +207,8 @@ class Outbound:
 
     def _tell_breaker(self, result: sending.Result[Job, Tried]) -> None:
         if result.outcome.is_away:
-            after = result.outcome.after
-            self.breakers.failed(result.host, after.total_seconds() if after else None)
+            after = min(result.outcome.after or timedelta(), LONGEST_QUIET)
+            self.breakers.failed(result.host, after.total_seconds())
         else:
             self.breakers.succeeded(result.host)
 

@@ -16,6 +16,7 @@ from standardwebhooks import Webhook
 from config.health.problems import problems
 from config.health.situation import look
 from runs.db.sql import database_now
+from runs.network.sending import Result
 from runs.network.signing import key_of, new_secret
 from tests.support.deliveries import take
 from tests.support.outbound import SECRET, dispatched, make_due, sent, statuses, subscribe
@@ -130,6 +131,22 @@ def test_what_fails_is_repeated_with_the_same_id_and_every_attempt_is_shown(hook
     assert [attempt["status"] for attempt in one().tries] == [503, 204] and one().status == "delivered"
     assert len(set(hook.ids)) == 1 and len(hook.ids) == 2
     assert subscription.failing_since is None and subscription.error == ""
+
+
+def test_a_long_retry_after_stops_no_subscription_for_a_day() -> None:
+    outbound = Outbound()
+    subscription = subscribe()
+    make_event()
+    dispatched()
+    claimed = claim(subscription.pk)
+    assert claimed
+    job = job_of(claimed, endpoint_of(subscription.pk))
+    assert job
+    tried = Tried(at=database_now(), status=503, error="it answered 503", after=timedelta(days=1))
+
+    outbound._tell_breaker(Result(job=job, outcome=tried, host="one"))
+
+    assert 590 < outbound.breakers.retry_at["one"] - outbound.breakers.clock() <= 600
 
 
 def test_retry_after_is_honoured(hook: HookServer) -> None:
