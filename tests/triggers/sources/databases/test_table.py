@@ -1,7 +1,9 @@
 """Changes of watched tables are events, in the transaction of the change."""
 
+from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 from django.contrib.auth.models import Group
 from django.db import connection, transaction
@@ -303,3 +305,20 @@ def test_a_sweep_finds_what_no_trigger_has_seen(ticket: None, monkeypatch: pytes
     ]  # fmt: skip
     execute("ALTER TABLE ticket ADD COLUMN colour text")
     assert swept(source) == ""
+
+
+def test_a_busy_table_is_said_and_its_triggers_are_made_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triggers.sources.databases.tables.keep.PATIENCE", timedelta(milliseconds=20))
+    parameters = connection.get_connection_params()
+    other = psycopg.connect(**{name: parameters[name] for name in ("host", "port", "user", "password", "dbname")})
+    with other:
+        other.execute("LOCK TABLE auth_group IN ROW EXCLUSIVE MODE")  # as a writer that has not committed
+        source = watch("auth.Group", "groups")
+        state = WatchedTable.objects.get(source=source)
+        assert (state.kept_at, objects()) == (None, {})
+        assert state.error.startswith("Another session holds the table")
+        assert state.failing_since
+        other.rollback()
+    keep_tables()
+    state.refresh_from_db()
+    assert (state.error, state.failing_since, len(objects()[source.pk].triggers)) == ("", None, 4)
