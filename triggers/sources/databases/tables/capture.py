@@ -110,7 +110,7 @@ class _Writer:
             f"SELECT row_number() OVER () AS at, {old} AS old, {new} AS new, '{{}}'::text[] AS changed "  # noqa: S608  (our own parts)
             f"FROM {rows} AS wakeful_row WHERE {self.values['condition']}"
         )
-        return self._insert(operation, side, changes)
+        return self._insert(operation, side, changes, order="", is_first="at = 1")  # the table of rows has their order
 
     def update(self) -> str:
         watched, excluded = self.watched.watched, self.values["excluded"]
@@ -122,15 +122,18 @@ class _Writer:
             differs = f"old - {excluded} <> new - {excluded}"
         hidden = [name for name in self.watched.excluded if name not in watched]
         changes = filled("update", {**self.values, "seen_new": f"new - {_array(hidden)}", "differs": differs})
-        return self._insert("update", "new", changes)
+        is_first = "row_number() OVER (ORDER BY at) = 1"
+        return self._insert("update", "new", changes, order="ORDER BY at", is_first=is_first)
 
     def truncate(self) -> str:
         """The rows of partitions are those of their own triggers. The statement is made when it runs: there is no table of rows."""
         return self._filled("truncate", "delete", insert=literal(self.one("old", "delete", "ONLY wakeful_truncated")))
 
-    def _insert(self, operation: str, side: str, changes: str) -> str:
+    def _insert(self, operation: str, side: str, changes: str, **order: str) -> str:
         type = literal(f"db.{self.watched.name}.{operation}")
-        return filled("events", {**self.values, **key_of(self.watched, side), "type": type, "changes": changes})
+        return filled(
+            "events", {**self.values, **key_of(self.watched, side), "type": type, "changes": changes, **order}
+        )
 
 
 @cache

@@ -8,7 +8,7 @@ SELECT id, {source}, {origin}, id::text, {type}, left({name} || '/' || key, 500)
   coalesce(cause_is_tainted, false)
 FROM (
   SELECT triggers_uuid7() AS id, {pk} AS pk, {key} AS key, old - {excluded} AS old, new - {excluded} AS new, changed,
-    row_number() OVER (ORDER BY at) = 1 AS is_first
-  FROM ({changes}) wakeful_changed ORDER BY at LIMIT {most}
+    {is_first} AS is_first
+  FROM ({changes}) wakeful_changed {order} LIMIT {most}
 ) wakeful_change
 LEFT JOIN triggers_cause_of_change() ON true
