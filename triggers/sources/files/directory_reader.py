@@ -133,7 +133,7 @@ class DirectoryReader(Reader):
 
     def _require_no_link(self) -> None:
         """A root may be a link; below it none is followed, so that the path in an event can be opened."""
-        for root in map(os.fsencode, settings.WAKEFUL_FILE_ROOTS):
+        for root in map(os.path.normpath, map(os.fsencode, settings.WAKEFUL_FILE_ROOTS)):
             rest = self.path.removeprefix(root.rstrip(b"/"))
             if (
                 is_beneath(self.path, root)

@@ -1,6 +1,7 @@
 """Hints of the operating system that files have changed. They make a look sooner; what they miss, the next scan finds."""
 
 import os
+import threading
 import time
 from typing import Any
 
@@ -13,31 +14,41 @@ STEP = 250  # milliseconds between two looks for hints
 
 class Hints:
     def __init__(self, directory: bytes, *, is_deep: bool) -> None:
-        self.watcher = _watcher(directory, is_deep)
+        self.directory = directory
+        self.is_deep = is_deep
+        self.watcher: Any = None
+        self.is_closed = threading.Event()
+        # A watch of each folder: that takes long on a slow file system, and scans need not wait for it.
+        self.beginning = threading.Thread(target=self._begin, name="hints", daemon=True)
+        self.beginning.start()
 
     def wait(self, seconds: float) -> set[bytes]:
         """The paths of which there are hints, as soon as there are some."""
-        if self.watcher is None:
+        watcher = self.watcher
+        if watcher is None:
             time.sleep(seconds)
             return set()
         milliseconds = max(int(seconds * 1000), 1)
         step = min(STEP, milliseconds)
-        found = self.watcher.watch(step, step, milliseconds, None)
+        found = watcher.watch(step, step, milliseconds, None)
         return {os.fsencode(path) for _, path in found} if isinstance(found, set) else set()
 
     def close(self) -> None:
+        self.is_closed.set()
         if self.watcher is not None:
             self.watcher.close()
 
-
-def _watcher(directory: bytes, is_deep: bool) -> Any:
-    try:
-        from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
-    except ImportError:
-        return None
-    try:
-        return RustNotify([directory.decode()], False, False, 0, is_deep, True)
-    except (OSError, WatchfilesRustInternalError, UnicodeError) as error:
-        # Such as more folders than fs.inotify.max_user_watches.
-        log.warning("source.no_hints", directory=os.fsdecode(directory), error=str(error))
-        return None
+    def _begin(self) -> None:
+        try:
+            from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
+        except ImportError:
+            return
+        try:
+            watcher = RustNotify([self.directory.decode()], False, False, 0, self.is_deep, True)
+        except (OSError, WatchfilesRustInternalError, UnicodeError) as error:
+            # Such as more folders than fs.inotify.max_user_watches.
+            log.warning("source.no_hints", directory=os.fsdecode(self.directory), error=str(error))
+            return
+        self.watcher = watcher
+        if self.is_closed.is_set():
+            watcher.close()

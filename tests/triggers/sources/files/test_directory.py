@@ -268,7 +268,7 @@ def test_a_directory_that_is_a_link_is_refused_but_a_root_may_be_one(
     with pytest.raises(SourceError, match="through a link"):
         Watching(link)
 
-    settings.WAKEFUL_FILE_ROOTS = [str(link)]
+    settings.WAKEFUL_FILE_ROOTS = [f"{link}/"]
     Source.objects.all().delete()
     watching = Watching(link)
     write(place / "a.csv")
@@ -397,6 +397,8 @@ def test_other_patterns_forget_without_an_event_and_another_directory_begins_ane
 
 def test_hints_make_a_look_without_a_scan(place: Path) -> None:
     watching = Watching(place, has_hints=True, every="1d", settle="0s")
+    assert watching.reader.hints
+    watching.reader.hints.beginning.join()
     watching.look()
     write(place / "new" / "folder" / "a.csv")
     write(place / "b.csv")
