@@ -62,7 +62,7 @@ class SettingsForm(forms.Form):
         given = {field.name: cleaned.get(f"limits__{field.name}", field.default) for field in self.limits}
         cleaned["limits"] = without_defaults(given)
         for prefix, check, values in (
-            (kind.name, kind.clean_settings, cleaned["settings"]),
+            (kind.name, kind.check, cleaned["settings"]),
             ("limits", clean_limits, cleaned["limits"]),
         ):
             try:

@@ -133,17 +133,19 @@ class DirectoryReader(Reader):
 
     def _require_no_link(self) -> None:
         """A root may be a link; below it none is followed, so that the path in an event can be opened."""
-        for root in map(os.path.normpath, map(os.fsencode, settings.WAKEFUL_FILE_ROOTS)):
-            rest = self.path.removeprefix(root.rstrip(b"/"))
-            if (
-                is_beneath(self.path, root)
-                and os.path.realpath(self.path) == os.path.realpath(root).rstrip(b"/") + rest
-            ):
-                return
-        raise SourceError(
-            f"The directory leads to {os.fsdecode(os.path.realpath(self.path))} through a link.",
-            remedy="Enter that path, and add it to WAKEFUL_FILE_ROOTS if it is not below one of them.",
-        )
+        named = map(os.path.normpath, map(os.fsencode, settings.WAKEFUL_FILE_ROOTS))
+        outer = [root for root in named if is_beneath(self.path, root)]
+        if not outer:
+            raise SourceError(
+                "The directory is not below one of WAKEFUL_FILE_ROOTS.",
+                remedy="Add it to WAKEFUL_FILE_ROOTS, for the sources processes too.",
+            )
+        real = os.path.realpath(self.path)
+        if not any(real == os.path.realpath(root).rstrip(b"/") + self.path[len(root.rstrip(b"/")) :] for root in outer):
+            raise SourceError(
+                f"The directory leads to {os.fsdecode(real)} through a link.",
+                remedy="Enter that path, and add it to WAKEFUL_FILE_ROOTS if it is not below one of them.",
+            )
 
     def _require_same(self, tree: Tree) -> None:
         if self.settings.sentinel and tree.look(b"", os.fsencode(self.settings.sentinel)) is None:

@@ -74,6 +74,18 @@ def test_a_new_source_keeps_only_the_limits_that_were_set(admin: Client) -> None
     assert source.limits == {"per_minute": 60}
 
 
+def test_settings_that_do_not_fit_the_installation_are_shown_at_their_field(admin: Client, settings: Any) -> None:
+    settings.WAKEFUL_FILE_ROOTS = ["/data"]
+    form = {"choice": "directory", "slug": "in", "enabled": "on", "directory__patterns": "*", "directory__settle": "5s"}
+    form |= {"directory__every": "30s", "directory__directory": "/elsewhere"}
+
+    refused = admin.post(ADD, form)
+
+    assert list(refused.context["form"].errors) == ["directory__directory"]
+    admin.post(ADD, {**form, "directory__directory": "/data/in"})
+    assert Source.objects.get(slug="in").settings["directory"] == "/data/in"
+
+
 def test_a_test_event_leads_to_its_event_or_to_the_reason(admin: Client) -> None:
     source = make_source()
     send = page_of("triggers_source", source).replace("change", "test")

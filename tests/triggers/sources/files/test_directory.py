@@ -268,6 +268,10 @@ def test_a_directory_that_is_a_link_is_refused_but_a_root_may_be_one(
     with pytest.raises(SourceError, match="through a link"):
         Watching(link)
 
+    settings.WAKEFUL_FILE_ROOTS = []
+    Source.objects.all().delete()
+    with pytest.raises(SourceError, match="not below one"):
+        Watching(place)
     settings.WAKEFUL_FILE_ROOTS = [f"{link}/"]
     Source.objects.all().delete()
     watching = Watching(link)
