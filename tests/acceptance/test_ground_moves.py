@@ -8,11 +8,12 @@ add it to GROUNDS; its agent stands in tests/userapps/ground.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import cycle
 from pathlib import Path
 from threading import Event, Thread
 
+import psycopg
 import pytest
 
 from tests.support.moving_files import MovingFiles, told
@@ -81,7 +82,42 @@ class Files(Ground):
         assert row["runs"] == row["succeeded"] == sum(self.files.expected.values())
 
 
-GROUNDS: list[type[Ground]] = [Files]
+class Rows(Ground):
+    """Rows of a table of ours: bulk statements, a transaction that is rolled back, and a session that is ended within one."""
+
+    count = 100
+
+    def move(self, stack: Stack) -> None:
+        with psycopg.connect(stack.database_url, autocommit=True) as session:
+            session.execute(f"INSERT INTO auth_group (name) SELECT 'row ' || n FROM generate_series(1, {self.count}) n")
+            with session.transaction(force_rollback=True):
+                session.execute("UPDATE auth_group SET name = name || ' lost' WHERE name LIKE 'row %'")
+            with psycopg.connect(stack.database_url) as other, suppress(psycopg.OperationalError):
+                other.execute("UPDATE auth_group SET name = name || ' lost' WHERE name LIKE 'row %'")
+                session.execute("SELECT pg_terminate_backend(%s)", [other.info.backend_pid])
+                other.commit()
+            session.execute("UPDATE auth_group SET name = name || ' kept' WHERE name LIKE 'row %'")
+
+    def is_told(self, stack: Stack) -> bool:
+        return len(stack.query("SELECT 1 FROM triggers_event WHERE type LIKE 'db.auth.group.%%'")) >= 2 * self.count
+
+    def check(self, stack: Stack) -> None:
+        found = stack.query(
+            "SELECT type, data->'new'->>'name' AS name FROM triggers_event WHERE type LIKE 'db.auth.group.%%' ORDER BY seq"
+        )
+        made = [("db.auth.group.insert", f"row {n}") for n in range(1, self.count + 1)]
+        kept = [("db.auth.group.update", f"row {n} kept") for n in range(1, self.count + 1)]
+        assert [(row["type"], row["name"]) for row in found[: self.count]] == made
+        assert sorted((row["type"], row["name"]) for row in found[self.count :]) == sorted(kept)
+        runs = stack.query(
+            "SELECT result->'changed' AS changed FROM runs_run WHERE agent = 'rows' AND status = 'succeeded'"
+        )
+        assert sorted(str(run["changed"]) for run in runs) == sorted(
+            [str([])] * self.count + [str(["name"])] * self.count
+        )
+
+
+GROUNDS: list[type[Ground]] = [Files, Rows]
 
 
 def test_whatever_moves_is_told_once_while_its_watchers_are_killed(make_stack: StackMaker, tmp_path: Path) -> None:

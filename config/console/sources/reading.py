@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from django.db.models import BinaryField, QuerySet
+from django.db.models import BinaryField
 from django.db.models.functions import Substr
 from django.template.defaultfilters import filesizeformat
 
@@ -36,9 +36,8 @@ def notice_of(source: Source) -> Notice:
 
 def sections_of(source: Source) -> list[Section]:
     reading = Reading.objects.filter(source=source).first()
-    poison = PoisonMessage.objects.filter(source=source)
     slot = WatchedSlot.objects.filter(source=source).first()
-    return [*([_reading(reading)] if reading else []), *(_slot(slot) if slot else []), _poison(poison)]
+    return [*([_reading(reading)] if reading else []), *(_slot(slot) if slot else []), poison_of(source)]
 
 
 def _reading(reading: Reading) -> Facts:
@@ -84,7 +83,8 @@ def _bytes(number: int | None) -> str:
     return "" if number is None else filesizeformat(number)
 
 
-def _poison(kept: QuerySet[PoisonMessage]) -> Table:
+def poison_of(source: Source) -> Table:
+    kept = PoisonMessage.objects.filter(source=source)
     beginning = Substr("body", 1, 4 * BODY_CHARACTERS, output_field=BinaryField())
     return Table(
         title="Messages that could not become events",

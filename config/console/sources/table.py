@@ -2,6 +2,7 @@
 
 from config.console.parts.moments import moment
 from config.console.parts.sections import Facts, Notice, Section
+from config.console.sources.reading import poison_of
 from triggers.models import Source, SweptRow, WatchedTable
 from triggers.sources.databases.tables.keep import objects
 
@@ -43,8 +44,9 @@ def table_sections(source: Source) -> list[Section]:
             rows=[
                 ("Last complete one", moment(state.swept_at)),
                 ("Under way since", moment(state.sweep_began_at)),
-                ("The last one", state.missed or "found nothing"),
+                ("The last one", state.missed or ("found nothing" if state.swept_at else "")),
                 ("Rows remembered", f"{remembered:,}" if remembered else "none"),
             ],
         ),
+        poison_of(source),
     ]

@@ -10,6 +10,12 @@ from tests.support.moving_files import is_whole
 DIRECTORY = os.environ.get("GROUND_FILES", "/nowhere")
 
 
+@agent("rows", triggers=[on.model_change("auth.Group", operations=["insert", "update"])])
+def rows(run: AgentRun) -> Any:
+    """Sees the old and the new row."""
+    return run.event.data
+
+
 @agent(
     "files",
     triggers=[
