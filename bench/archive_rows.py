@@ -27,7 +27,7 @@ SELECT event, CASE WHEN n %% 20000 = 77 THEN %(rare)s::uuid ELSE %(source)s::uui
     'total', n %% 9973, 'currency', (ARRAY['EUR', 'USD', 'GBP'])[1 + n %% 3], 'note', md5(n::text) || md5((n * 7)::text),
     'items', (SELECT jsonb_agg(jsonb_build_object('sku', 'sku-' || (n * 31 + k * 7919) %% 20000, 'count', k, 'price', (n + k) %% 500,
                                                   'text', md5((n + k)::text))) FROM generate_series(1, 4) k)),
-  '', '{{}}', md5(n::text), moment, moment + interval '20 ms', event, 0
+  '', '{{}}', encode(sha256(n::text::bytea), 'hex'), moment, moment + interval '20 ms', event, 0
 FROM (
   SELECT n, pg_temp.at(n, %(total)s::bigint) AS moment FROM generate_series(%(first)s::bigint, %(last)s::bigint) n
 ) past, LATERAL (SELECT pg_temp.id(moment, '7', 'archived' || n) AS event) ids

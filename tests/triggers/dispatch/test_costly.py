@@ -15,7 +15,7 @@ from triggers.dispatch import costly as module
 from triggers.dispatch import failures
 from triggers.dispatch.costly import Costly, Job
 from triggers.dispatch.failures import Careful
-from triggers.dispatch.pending import Item
+from triggers.dispatch.pending import Item, read_items
 from triggers.dispatch.rules import Rules
 from triggers.models import Decision, Event, Trigger
 
@@ -161,6 +161,7 @@ def test_a_large_payload_is_read_and_narrowed_down_beside_the_dispatcher(
         make_trigger(f"t{number}", types=["*"], filter=f'event.data.customer == "c{number}"', key="event.data.customer")
     make_trigger("plain", types=["*"])
     large, beyond = (make_event(data={"customer": "c7", "text": "a" * length}) for length in (size, 3 * size))
+    assert all(item.is_large for item in read_items(10))  # although it is stored in a hundredth of its size
 
     drain(failures.events(Rules(), costly))
 
