@@ -39,8 +39,9 @@ class World:
         newest = [{"id": f"item-{number}", "number": number} for number in reversed(range(self.count))]
         etag = {"ETag": f'"{self.count}"'}
         for start in range(0, self.count, PAGE):
-            next_page = {"Link": f'<{self.site.url(path(start + PAGE))}>; rel="next"'}
-            body = json.dumps(newest[start : start + PAGE]).encode()
+            end = start + PAGE
+            next_page = {"Link": f'<{self.site.url(path(end))}>; rel="next"'} if end < self.count else {}
+            body = json.dumps(newest[start:end]).encode()
             self.site.pages[path(start)] = Page(body, headers={**(etag if start == 0 else {}), **next_page})
         self.site.pages["/log"] = self.log_from(0)
         self.site.pages["/feed"] = Page(feed_of(newest), headers=etag)
