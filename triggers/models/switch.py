@@ -28,7 +28,7 @@ class Switch(models.Model):
         verbose_name_plural = "switches"
 
     def __str__(self) -> str:
-        return f"switch {self.source_id}"
+        return self.source.slug
 
 
 class SwitchTimer(models.Model):

@@ -110,8 +110,7 @@ class SwitchPanel(Panel):
         return [one for one in super().get_actions_detail(request, object_id) if one.action_name != hidden]
 
     def sections(self, request: HttpRequest, obj: SwitchRow) -> list[Section]:
-        source = Facts(rows=[("Source", link(page("triggers_source", obj.source_id), obj.source.slug))])
-        return [*switch_sections(obj.source), source, _episodes(obj.source)]
+        return [*switch_sections(obj.source), _episodes(obj.source)]
 
 
 def _turn(request: HttpRequest, object_id: str, *, on: bool) -> HttpResponse:
@@ -158,7 +157,9 @@ def switch_sections(source: Source) -> list[Section]:
         return [Notice(text="No dispatcher has read it yet; its time begins then.", level="warning")]
     timers = SwitchTimer.objects.filter(source=source)
     only = timers.filter(key="").first() if not switch.has_keys else None
-    facts = Facts(title="Switch", rows=[("Waits for", in_short(switch)), *_times(only), *_troubles(row)])
+    pages = [link(page("triggers_source", source.pk), "source"), link(page("triggers_switch", source.pk), "switch")]
+    rows = [("Waits for", in_short(switch)), *_times(only), *_troubles(row), ("Pages", joined(pages))]
+    facts = Facts(title=f"Switch {source.slug}", rows=rows)
     notice = _notice(source, switch, only, timers)
     return [notice, facts, *([] if only else [_keys(timers)])]
 
