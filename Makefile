@@ -57,7 +57,7 @@ WALKS = $(addprefix tests/acceptance/,test_processes_page.py test_incidents.py t
 	$(addprefix tests/config/console/,test_policy_in_a_browser.py access/test_password_again.py notifications/test_in_a_browser.py \
 	sources/test_in_a_browser.py triggers/test_filters_in_a_browser.py)
 # Processes that read brokers, feeds and mailboxes, killed again and again; RabbitMQ and NATS where their servers are installed.
-SOURCES = $(addprefix tests/integration/,test_brokers.py test_rabbitmq.py test_nats.py test_polled_while_killed.py test_files.py test_replication.py)
+SOURCES = $(addprefix tests/integration/,test_brokers.py test_rabbitmq.py test_nats.py test_polled_while_killed.py test_files.py test_replication.py test_absence.py)
 HISTORIES = $(addprefix tests/triggers/schedules/,test_histories.py test_plans.py test_why.py)
 PROPERTIES = tests/agents/llm/test_injections.py tests/runs/test_states.py tests/triggers/test_transfer.py tests/triggers/sources/cloudevents/test_intake.py tests/triggers/sources/test_mail.py \
 	$(addprefix tests/triggers/sources/webhooks/,test_views.py test_every_scheme.py test_fuzzed_requests.py)
