@@ -84,7 +84,9 @@ class Watcher(Courier):
 
 def look_after(source_id: UUID) -> None:
     """Look at the slot of a source, and keep what is wrong with it. If its database does not answer, what was seen last stays."""
-    source = Source.objects.get(pk=source_id)
+    source = Source.objects.filter(pk=source_id).first()
+    if source is None:
+        return  # it was deleted meanwhile
     try:
         settings, look = settings_of(source), look_at(source)
     except (Invalid, InvalidToken, ImproperlyConfigured) as error:
@@ -103,8 +105,8 @@ def look_after(source_id: UUID) -> None:
         "safe": look.safe,
         "unread": look.has_slot and not look.is_active,
     }
-    [unread] = fetch_column(SEEN, names)
-    found = finding(look, settings, source, timedelta(seconds=unread or 0))
+    seen = fetch_column(SEEN, names)
+    found = finding(look, settings, source, timedelta(seconds=(seen or [0])[0] or 0))
     execute(FOUND, {"source": source_id, "problem": found.problem, "remedy": found.remedy, "is_bad": found.is_bad})
 
 
