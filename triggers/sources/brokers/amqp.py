@@ -4,7 +4,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
@@ -62,11 +62,6 @@ class AmqpSettings(MessageSettings):
         "For a message without message-id: “new” takes each delivery for a new event, also one that is repeated after a crash; "
         "“body” takes equal bodies for one event.",
         choices=(NEW, BODY),
-    )
-    type_header: str = setting(
-        "type",
-        "Type header",
-        "Header with the event's type, used if the body has none. “type” is the property of that name.",
     )
 
 
@@ -240,6 +235,7 @@ def event_in(message: Any, settings: AmqpSettings) -> Received | Poison:
         )
     if properties.get("type"):
         headers["type"] = str(properties["type"])
+    settings = replace(settings, type_header=settings.type_header or "type")
     time = _time_of(properties.get("timestamp"))
     return event_of(settings, id=id, body=body, headers=headers, subject=subject, time=time)
 
