@@ -85,6 +85,7 @@ def of_switches(stack: Stack, count: int, idle: float, repeats: int, say: Say) -
     say(f"absence: {count:,} switches")
     began = time.time()
     stack.query(SWITCHES, count)
+    stack.query("NOTIFY wakeful_dispatcher")
     eventually(lambda: stack.query(ARMED)[0]["count"] == count, PATIENCE, every=0.2)
     armed = time.time() - began
     stack.query("ANALYZE triggers_source, triggers_switchtimer, triggers_switch")
