@@ -18,6 +18,7 @@ BEGIN
   END IF;
   RETURN NULL;
 END $$;
+REVOKE ALL ON FUNCTION triggers_nudge_at_commit() FROM PUBLIC;
 CREATE CONSTRAINT TRIGGER event_nudge AFTER INSERT ON triggers_event DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
   WHEN (NEW.headers @> '{"first-of-statement": true}' AND NEW.dispatched_at IS NULL)
   EXECUTE FUNCTION triggers_nudge_at_commit();

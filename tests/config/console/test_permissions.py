@@ -31,6 +31,7 @@ QUESTIONS = {
     "admin:runs_queue_changelist",
     "admin:runs_queue_change",
     "admin:runs_run_entry",
+    "admin:triggers_event_attachment",
     "admin:triggers_schedule_preview",
     "admin:triggers_schedule_why",
     "admin:triggers_schedule_why_search",
@@ -112,7 +113,7 @@ def pages(rows: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for _, panel in PANELS:
         row = rows[noun_of(panel)]
         for name in sorted({pattern.name for pattern in panel.get_urls() if pattern.name}):
-            for args in ([], [row.pk], [row.pk, "step"]):
+            for args in ([], [row.pk], [row.pk, "step"], [row.pk, 1]):
                 try:
                     yield f"admin:{name}", reverse(f"admin:{name}", args=args)
                 except NoReverseMatch:

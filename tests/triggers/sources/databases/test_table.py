@@ -196,6 +196,12 @@ def test_every_user_of_the_database_may_change_the_table_and_wakes_the_dispatche
     assert fetch("SELECT is_called FROM triggers_nudged_at") == [(True,)]
 
 
+def test_no_role_may_call_what_has_the_rights_of_wakeful(ticket: None) -> None:
+    watch()
+
+    assert not fetch("SELECT proname FROM pg_proc WHERE prosecdef AND has_function_privilege('public', oid, 'execute')")
+
+
 def test_a_statement_of_too_many_rows_is_said(ticket: None) -> None:
     source = watch(most=2)
     execute("INSERT INTO ticket SELECT FROM generate_series(1, 3)")

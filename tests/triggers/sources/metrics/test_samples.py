@@ -107,7 +107,7 @@ def test_missing_data_opens_by_the_clock_and_closes_with_the_next_sample() -> No
 
     take(source, [])
     take(source, [])
-    take(source, [1], first=1440)
+    take(source, [1], first=(timezone.now() - START) / timedelta(minutes=1))
 
     assert types() == ["metric.opened", "metric.closed"]
     assert (Event.objects.order_by("seq")[0].data or {"value": 1})["value"] is None

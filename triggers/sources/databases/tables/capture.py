@@ -72,9 +72,11 @@ IDLE = "BEGIN RETURN NULL; END"  # of a function whose source is off, until its 
 
 def create_function(schema: str, name: str, body: str) -> str:
     settings = " ".join(f"SET {key} = {value.replace('{schema}', quoted(schema))}" for key, value in SETTINGS.items())
+    function = f"{quoted(schema, name)}()"
+    # A trigger needs no right to call its function, and another role should have none.
     return (
-        f"CREATE OR REPLACE FUNCTION {quoted(schema, name)}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER {settings} "
-        f"AS {literal(body)}"
+        f"CREATE OR REPLACE FUNCTION {function} RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER {settings} "
+        f"AS {literal(body)}; REVOKE ALL ON FUNCTION {function} FROM PUBLIC"
     )
 
 
