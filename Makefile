@@ -53,7 +53,7 @@ CHANGES = $(addprefix tests/acceptance/,test_durable_runs.py test_data_care.py t
 	$(addprefix tests/integration/,test_switching_schedulers.py test_standby.py test_rolling_upgrade.py test_retention.py) \
 	tests/config/console/parts/test_malformed.py
 # Longer walks through the console and the tools around it.
-WALKS = $(addprefix tests/acceptance/,test_processes_page.py test_incidents.py test_watching.py) \
+WALKS = $(addprefix tests/acceptance/,test_doors.py test_processes_page.py test_incidents.py test_watching.py) \
 	$(addprefix tests/config/console/,test_policy_in_a_browser.py access/test_password_again.py notifications/test_in_a_browser.py \
 	sources/test_in_a_browser.py triggers/test_filters_in_a_browser.py)
 # Processes that read brokers, feeds and mailboxes, killed again and again; RabbitMQ and NATS where their servers are installed.

@@ -23,6 +23,7 @@ def the_run_of(stack: Stack, event: str, trigger: str) -> Any:
     return stack.api("GET", f"/api/v1/runs/{run['id']}/?wait=30").json()
 
 
+@pytest.mark.chaos
 def test_requeue_by_api_and_by_command_brings_a_failed_run_back(running: Stack) -> None:
     events = [running.manage("emit", "fail.now").stdout.strip() for _ in range(2)]
     failed = [the_run_of(running, event, "failing") for event in events]

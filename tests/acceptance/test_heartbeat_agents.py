@@ -84,6 +84,7 @@ def watch(make_stack: StackMaker, wire: Wire) -> Watch:
     return Watch(make_stack(env={**env, "PYTHONPATH": str(USER_APPS)}, agents=True), wire)
 
 
+@pytest.mark.chaos
 def test_quiet_ticks_ask_no_model_and_leave_no_run(watch: Watch) -> None:
     watch.up("dispatcher", "beat")
 

@@ -72,6 +72,7 @@ def test_requests_in_flight_are_cancelled_within_seconds_and_made_again_after_th
     assert [len(provider.of(name)) for name in (one, two, three)] == [2, 2, 1]
 
 
+@pytest.mark.chaos
 @pytest.mark.browser
 def test_an_operator_stops_one_agent_and_then_all_and_starts_them(running: Stack, provider: Wire, page: Page) -> None:
     provider.script("stopped-twice", Turn("at last", faults=[Held(), Held()]))

@@ -41,6 +41,7 @@ def version_that_ran(stack: Stack, run: dict[str, Any]) -> str:
     return str(stack.query(query, run["id"])[0]["version"])
 
 
+@pytest.mark.chaos
 def test_a_worker_of_each_version_executes_only_the_agents_it_has(make_stack: StackMaker) -> None:
     stack = upgraded_stack(make_stack)
     stack.start("dispatcher", env=OLD)
