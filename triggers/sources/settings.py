@@ -34,6 +34,7 @@ class Field:
     choices: tuple[str, ...]
     check: Callable[[Any], str]
     suggest: Callable[[], Sequence[str]]
+    is_first: bool
 
 
 def setting(
@@ -44,20 +45,23 @@ def setting(
     choices: Iterable[str] = (),
     check: Callable[[T], str] = lambda value: "",
     suggest: Callable[[], Sequence[str]] = tuple,
+    is_first: bool = False,
 ) -> T:
     """A field of a settings dataclass; `check` returns the error of a value of the default's type, or an empty string. A form
-    offers the values that `suggest` returns, and takes others as well."""
+    offers the values that `suggest` returns, and takes others as well. `is_first`: it stands above all others."""
     metadata = {
         "default": default, "label": label, "help_text": help_text, "choices": tuple(choices), "check": check, "suggest": suggest,
+        "is_first": is_first,
     }  # fmt: skip
     described: T = dataclasses.field(default=default, metadata=metadata)
     return described
 
 
 def fields_of(settings_class: type[Any]) -> tuple[Field, ...]:
-    # The kind's own settings first, then those of its base class.
+    # The address, then the kind's own settings, then those of its base class.
     fields = sorted(
-        dataclasses.fields(settings_class), key=lambda field: field.name not in settings_class.__annotations__
+        dataclasses.fields(settings_class),
+        key=lambda field: (not field.metadata["is_first"], field.name not in settings_class.__annotations__),
     )
     return tuple(Field(name=field.name, **field.metadata) for field in fields)
 

@@ -99,3 +99,7 @@ def test_two_samples_are_two_events(name: str) -> None:
     ids = {taken(scheme, sent(scheme, secret), secret).event.ce_id for _ in range(2)}
 
     assert len(ids) == 2
+
+
+def test_the_address_of_a_list_stands_above_the_paths_into_it() -> None:
+    assert [field.name for field in kinds()["json_list"].fields][:2] == ["url", "items_path"]

@@ -32,7 +32,7 @@ def address(value: str) -> str:
 class AddressSettings:
     """What is asked for, and how the secret goes with the request."""
 
-    url: str = setting("", "Address", "Such as https://example.org/feed.", check=address)
+    url: str = setting("", "Address", "Such as https://example.org/feed.", check=address, is_first=True)
     secret_header: str = setting(
         "Authorization",
         "Secret header",
