@@ -45,7 +45,7 @@ def searches(newest: datetime) -> dict[str, Search]:
         "by a field with 20 events: `customer.id=4711`": by("customer.id=4711"),
         "by a field of a list, 200 events: `items[].sku=sku-77`": by("items[].sku=sku-77"),
         "by a field of a third: `currency=EUR`": by("currency=EUR"),
-        "by a field without an event: `customer.id=none`": by("customer.id=nobody"),
+        "by a field without an event: `customer.id=none`": by("customer.id=none"),
         "by a field and types: `customer.id=4711`, `order.*`": replace(by("customer.id=4711"), type="order.*"),
     }
 

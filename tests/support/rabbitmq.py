@@ -1,6 +1,6 @@
 """A RabbitMQ of the tests' own, from the system's package, and queues on it.
 
-Two processes, of which none is left behind: the node, and the port mapper that Erlang would otherwise start as a daemon.
+It starts two processes and leaves none behind: the node, and the port mapper that Erlang would otherwise start as a daemon.
 """
 
 import shutil

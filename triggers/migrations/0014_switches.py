@@ -52,7 +52,7 @@ class Migration(migrations.Migration):
                         to="triggers.source",
                     ),
                 ),
-                ("shape", models.TextField(help_text="the events that it watches; with another shape it begins anew")),
+                ("shape", models.TextField(help_text="the events that it watches; another shape forgets its timers")),
                 (
                     "terms",
                     models.TextField(

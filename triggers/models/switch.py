@@ -11,7 +11,7 @@ class Switch(models.Model):
     events that it could not watch."""
 
     source = models.OneToOneField(Source, models.CASCADE, primary_key=True, related_name="switch")
-    shape = models.TextField(help_text="the events that it watches; with another shape it begins anew")
+    shape = models.TextField(help_text="the events that it watches; another shape forgets its timers")
     terms = models.TextField(
         help_text="how long it waits; with other terms, its waiting timers are due at another time"
     )

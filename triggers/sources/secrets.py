@@ -88,7 +88,7 @@ def keys_in_use() -> KeyUse:
     return KeyUse(secrets=secrets, unreadable=sorted(unreadable))
 
 
-def encrypt_anew(*, by: str) -> int:
+def reencrypt(*, by: str) -> int:
     """Encrypt all secrets with the first key; returns the number of changed secrets. Secrets that no key can decrypt are
     skipped. Safe to interrupt, to repeat and to run concurrently: each secret is a compare-and-set."""
     all_keys = keys()

@@ -87,7 +87,7 @@ class SwitchPanel(Panel):
         url_path="pause",
         dialog=dialog(
             "Pause this switch?",
-            "Its source is disabled: nothing opens, and pings are refused. When it is resumed, its time begins anew.",
+            "Its source is disabled: nothing opens, and pings are refused. When it is resumed, its time begins again from zero.",
             "Pause it",
         ),
     )
@@ -170,7 +170,8 @@ def _notice(source: Source, switch: Switch, only: SwitchTimer | None, timers: Qu
     state = state_of(switch, source, opened, seen_at, due_at)
     if state == PAUSED:
         return Notice(
-            text="Paused: its source is disabled. When it is enabled again, its time begins anew.", level="warning"
+            text="Paused: its source is disabled. When it is enabled again, its time begins again from zero.",
+            level="warning",
         )
     if state == DOWN and only:
         since = distance(only.opened_at) if only.opened_at else ""

@@ -34,7 +34,7 @@ def names() -> set[str]:
     return {problem.name for problem in problems(look())}
 
 
-def test_a_source_that_nobody_reads_is_a_problem_until_a_process_is_alive(source: Source) -> None:
+def test_a_source_without_a_reader_is_a_problem_until_a_process_is_alive(source: Source) -> None:
     assert "no-sources" in names()
 
     make_worker("sources")

@@ -264,7 +264,7 @@ def a_fork_under_its_origins_replay() -> None:
     make_fork(make_durable("failed"), status="queued", replay_id=NIL)
 
 
-def an_absence_that_nobody_was_told_of() -> None:
+def an_absence_without_an_event() -> None:
     source = Source.objects.create(slug="orders", kind="absence")
     SwitchTimer.objects.create(source=source, key="", state="open", opened_at=NOON, opened_id=uuid7())
 
@@ -335,9 +335,7 @@ BROKEN: dict[Callable[[], None], set[str]] = {
     a_fork_of_a_run_that_is_gone: {"a live run has what it builds on"},
     a_child_of_what_was_rolled_back: {"a child comes of what its parent has committed"},
     a_forked_run_that_lives: {"a run that was forked stays closed"},
-    an_absence_that_nobody_was_told_of: {
-        "an absence that is over was told of when it began, and one that lasts as well"
-    },
+    an_absence_without_an_event: {"an absence that is over was told of when it began, and one that lasts as well"},
     a_fork_under_its_origins_replay: {"a fork is of the same events, under a replay of its own"},
 }
 UNDONE: dict[Callable[[], None], str] = {

@@ -12,7 +12,7 @@ from runs.db.encryption import decrypt
 from runs.models import AuditEntry
 from tests.runs.test_commands import run_command
 from triggers.models import Secret, Source
-from triggers.sources.secrets import add_secret, encrypt_anew, keys_in_use
+from triggers.sources.secrets import add_secret, reencrypt, keys_in_use
 
 pytestmark = pytest.mark.django_db
 
@@ -37,7 +37,7 @@ def test_every_secret_is_encrypted_with_the_first_key_and_says_the_same(use_keys
     secrets = [make_secret(f"hooks-{number}", f"a-long-and-secret-text-{number}") for number in range(3)]
 
     use_keys(NEW, OLD)
-    assert encrypt_anew(by="cli:ada") == 3
+    assert reencrypt(by="cli:ada") == 3
 
     use_keys(NEW)
     for number, secret in enumerate(secrets):
@@ -51,11 +51,11 @@ def test_done_twice_it_changes_nothing_more(use_keys: Callable[..., None]) -> No
     use_keys(OLD)
     secret = make_secret("hooks")
     use_keys(NEW, OLD)
-    encrypt_anew(by="test")
+    reencrypt(by="test")
     secret.refresh_from_db()
     before = bytes(secret.ciphertext)
 
-    assert encrypt_anew(by="test") == 0
+    assert reencrypt(by="test") == 0
 
     secret.refresh_from_db()
     assert bytes(secret.ciphertext) == before
@@ -68,7 +68,7 @@ def test_a_secret_that_no_key_can_read_is_named_and_left_alone(use_keys: Callabl
     make_secret("hooks")
 
     use_keys(NEW, OLD)
-    assert encrypt_anew(by="test") == 1
+    assert reencrypt(by="test") == 1
 
     assert keys_in_use().unreadable == ["lost"]
     assert bytes(Secret.objects.get(pk=lost.pk).ciphertext) == bytes(lost.ciphertext)
@@ -108,7 +108,7 @@ def test_a_secret_changed_meanwhile_is_not_put_back(use_keys: Callable[..., None
     counts: list[int] = []
 
     def rotate() -> None:
-        counts.append(encrypt_anew(by="test"))
+        counts.append(reencrypt(by="test"))
         connection.close()
 
     both = [threading.Thread(target=rotate) for _ in range(2)]

@@ -25,7 +25,7 @@ UPDATE triggers_switchtimer SET state = 'idle', since = NULL, since_id = NULL, l
   due_at = NULL, look_at = CASE WHEN key = '' THEN NULL ELSE clock_timestamp() END
 WHERE source_id = ANY(%s::uuid[]) AND state = 'waiting'
 """
-BEGIN_ANEW = "DELETE FROM triggers_switchtimer WHERE source_id = ANY(%s::uuid[])"
+FORGET = "DELETE FROM triggers_switchtimer WHERE source_id = ANY(%s::uuid[])"
 # A lower bound: `Timer.put_off` adds the hours that are not active.
 MOVE = """
 UPDATE triggers_switchtimer SET due_at = since + %(length)s::interval, look_at = since + %(length)s::interval
@@ -53,8 +53,8 @@ def arm(switches: Switches) -> int:
 
 
 def _turn_on(changed: Sequence[Switch], known: dict[UUID, tuple[str, str, bool]]) -> None:
-    anew = [switch.id for switch in changed if switch.id in known and known[switch.id][0] != switch.shape]
-    execute(BEGIN_ANEW, [anew])
+    reshaped = [switch.id for switch in changed if switch.id in known and known[switch.id][0] != switch.shape]
+    execute(FORGET, [reshaped])
     execute_many(ON, [{"id": switch.id, "shape": switch.shape, "terms": switch.terms} for switch in changed])
     moved = [switch for switch in changed if switch.id in known and known[switch.id][1] != switch.terms]
     execute_many(MOVE, [{"id": switch.id, "length": switch.within + switch.grace} for switch in moved])

@@ -6,7 +6,7 @@ from django.core.management.base import CommandError
 
 from runs.management.command import BaseCommand
 from runs.management.operator import operator
-from triggers.sources.secrets import KeyUse, encrypt_anew, keys_in_use
+from triggers.sources.secrets import KeyUse, reencrypt, keys_in_use
 
 MAY_GO = (
     "Every secret is encrypted with the first key. When all processes run with this list, repeat --check; "
@@ -25,7 +25,7 @@ class Command(BaseCommand):
     def handle(self, *, check: bool, **options: Any) -> None:
         try:
             if not check:
-                self.stdout.write(f"{encrypt_anew(by=operator())} encrypted again")
+                self.stdout.write(f"{reencrypt(by=operator())} encrypted again")
             use = keys_in_use()
         except ImproperlyConfigured as error:
             raise CommandError(str(error)) from None

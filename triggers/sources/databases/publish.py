@@ -125,7 +125,7 @@ def _hindrance(found: Look, slot: str, publication: str, *, tables: Sequence[str
     if found.wal_level != "logical":
         return f"the server has wal_level = {found.wal_level}: set it to logical, and restart the server"
     if found.has_slot:
-        return f"slot {slot} exists: drop it first, if it is to begin anew"
+        return f"slot {slot} exists: drop it first to begin again"
     if found.has_publication and tables:
         return f"publication {publication} exists: change its tables with ALTER PUBLICATION, and leave out --tables"
     if not found.has_publication and not tables:

@@ -66,7 +66,7 @@ def read_part(
     if not found:
         return Part(None, [], None)
     oid, file, name, blocks, schema, table, root, only, row_filter = found[0]
-    if (state.get("oid"), state.get("file")) != (oid, file):  # the next table, or one that was written anew
+    if (state.get("oid"), state.get("file")) != (oid, file):  # the next table, or one that was rewritten
         state = {"oid": oid, "file": file, "table": name, "blocks": blocks, "after": BEGINNING}
     columns = [one for one in server.rows(COLUMNS, [oid]) if only is None or one[0] in only]
     key = set(server.primary_key(root) or server.primary_key(oid))

@@ -23,7 +23,7 @@ class Hints:
         self.beginning.start()
 
     def wait(self, seconds: float) -> set[bytes]:
-        """The paths of which there are hints, as soon as there are some."""
+        """The paths with hints, as soon as there are some."""
         watcher = self.watcher
         if watcher is None:
             time.sleep(seconds)

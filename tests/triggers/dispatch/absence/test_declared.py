@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def unpaid(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Declares the only agent, anew with each call."""
+    """Declares the only agent; each call replaces it."""
 
     def declare(**given: Any) -> None:
         monkeypatch.setattr(registry, "_agents", {})

@@ -159,7 +159,7 @@ def test_a_filter_that_cannot_be_evaluated_is_noted() -> None:
     assert switch.failed_at and timer().seen_at is None
 
 
-def test_a_disabled_switch_rests_and_begins_anew_when_it_is_enabled() -> None:
+def test_a_disabled_switch_rests_and_begins_from_zero_when_it_is_enabled() -> None:
     source = make_switch()
     change_source(source, {"enabled": False}, by="test")
     work()
@@ -212,7 +212,7 @@ def test_another_time_moves_what_is_due(within: str, opened: list[tuple[str, str
     assert told() == opened
 
 
-def test_a_switch_that_watches_something_else_begins_anew() -> None:
+def test_a_switch_that_watches_something_else_begins_from_zero() -> None:
     source = make_switch()
     later(HOUR)
     work()
@@ -259,7 +259,7 @@ def test_a_settings_row_that_makes_no_sense_stops_no_other_switch() -> None:
     assert told() == [OPENED]
 
 
-def test_a_clock_that_was_set_back_begins_the_time_of_timers_of_the_future_anew() -> None:
+def test_a_clock_that_was_set_back_restarts_timers_of_the_future() -> None:
     make_switch()
     make_switch("placed", **OF_ORDER)
     later(-5 * HOUR)  # as if the clock were five hours behind

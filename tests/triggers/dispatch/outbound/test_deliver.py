@@ -30,7 +30,7 @@ from triggers.dispatch.outbound.secrets import rotate
 from triggers.models import EventDelivery, Subscription
 from triggers.sources.cloudevents.format import read_message
 from triggers.sources.http.headers import Headers
-from triggers.sources.secrets import encrypt_anew, keys_in_use
+from triggers.sources.secrets import reencrypt, keys_in_use
 
 pytestmark = pytest.mark.django_db
 
@@ -367,7 +367,7 @@ def test_a_new_key_encrypts_its_url_and_secrets(hook: HookServer, settings: Any)
     subscribe(hook.url)
     old, new = settings.WAKEFUL_ENCRYPTION_KEYS[0], Fernet.generate_key().decode()
     settings.WAKEFUL_ENCRYPTION_KEYS = [new, old]
-    assert encrypt_anew(by="test") == 2
+    assert reencrypt(by="test") == 2
 
     settings.WAKEFUL_ENCRYPTION_KEYS = [new]
     assert keys_in_use().only_first

@@ -152,7 +152,7 @@ def test_a_new_group_begins_with_new_entries_unless_told_otherwise(stream: Strea
     assert ids(reader.read(0.1)) == [new]
 
 
-def test_the_lag_is_the_number_of_entries_that_nobody_has_read(stream: Stream) -> None:
+def test_the_lag_is_the_number_of_unread_entries(stream: Stream) -> None:
     reader = stream.reader()
     stream.add(body="1")
 

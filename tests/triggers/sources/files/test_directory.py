@@ -379,7 +379,7 @@ def test_a_batch_is_no_larger_than_others(place: Path) -> None:
     assert max(len(watching.read()) for _ in range(3)) <= BATCH
 
 
-def test_other_patterns_forget_without_an_event_and_another_directory_begins_anew(
+def test_other_patterns_forget_without_an_event_and_another_directory_is_a_new_beginning(
     watching: Watching, place: Path, tmp_path: Path
 ) -> None:
     write(place / "a.csv")

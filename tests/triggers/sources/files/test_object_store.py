@@ -128,7 +128,7 @@ def test_objects_that_are_there_before_the_source_are_passed_over_if_asked(addre
     assert bucket.look() == [("created", "new"), ("changed", "old")]
 
 
-def test_another_bucket_begins_anew_and_one_that_is_away_is_an_error(address: str) -> None:
+def test_another_bucket_is_a_new_beginning_and_one_that_is_away_is_an_error(address: str) -> None:
     bucket, other = Bucket(address), Bucket(address)
     bucket.put("a")
     other.put("b")

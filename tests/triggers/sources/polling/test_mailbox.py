@@ -67,7 +67,7 @@ def test_messages_are_marked_as_read_if_asked_for_after_they_are_recorded(server
     assert (before, server.messages[1].flags) == (set(), {r"\Seen"})
 
 
-def test_a_mailbox_that_was_made_anew_repeats_no_event(server: ImapServer) -> None:
+def test_a_mailbox_that_was_made_again_repeats_no_event(server: ImapServer) -> None:
     for number in (1, 2):
         server.add(letter(number))
     source = polling(server, begin_with="all")
@@ -134,7 +134,7 @@ def test_many_messages_are_read_in_several_batches(server: ImapServer, monkeypat
     assert first.next_in.total_seconds() == 1
 
 
-def test_old_mail_of_a_mailbox_that_was_made_anew_is_left_alone(server: ImapServer) -> None:
+def test_old_mail_of_a_mailbox_that_was_made_again_is_left_alone(server: ImapServer) -> None:
     server.add(letter(1))
     source = polling(server)
     source.poll()
@@ -184,7 +184,7 @@ def test_a_server_inside_is_refused(server: ImapServer, settings: Any) -> None:
     assert server.connections == 0
 
 
-def test_a_server_with_the_certificate_of_nobody_is_refused(settings: Any, tmp_path: Path) -> None:
+def test_a_server_with_an_unknown_certificate_is_refused(settings: Any, tmp_path: Path) -> None:
     settings.WAKEFUL_HTTP_NETWORKS = ["127.0.0.0/8"]
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate_of("127.0.0.1", tmp_path))

@@ -108,7 +108,7 @@ def keep(source: Source) -> None:
 
 
 def remove(source_id: UUID) -> None:
-    """Its functions do nothing from now on; its triggers go as soon as nobody holds their tables."""
+    """Its functions do nothing from now on; its triggers go as soon as no session holds their tables."""
     schema, there = _schema(), objects().get(source_id, Objects())
     with transaction.atomic():
         for name in there.bodies:

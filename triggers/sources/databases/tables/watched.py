@@ -78,7 +78,7 @@ def condition_text(value: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class TableSettings:
-    """Which changes of which table are events."""
+    """The table, and the changes of it that are events."""
 
     table: str = setting(
         "",
