@@ -12,7 +12,7 @@ from runs.db.encryption import decrypt
 from runs.models import AuditEntry
 from tests.runs.test_commands import run_command
 from triggers.models import Secret, Source
-from triggers.sources.secrets import add_secret, reencrypt, keys_in_use
+from triggers.sources.secrets import add_secret, keys_in_use, reencrypt
 
 pytestmark = pytest.mark.django_db
 

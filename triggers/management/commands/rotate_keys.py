@@ -6,7 +6,7 @@ from django.core.management.base import CommandError
 
 from runs.management.command import BaseCommand
 from runs.management.operator import operator
-from triggers.sources.secrets import KeyUse, reencrypt, keys_in_use
+from triggers.sources.secrets import KeyUse, keys_in_use, reencrypt
 
 MAY_GO = (
     "Every secret is encrypted with the first key. When all processes run with this list, repeat --check; "

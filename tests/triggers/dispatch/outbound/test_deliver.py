@@ -30,7 +30,7 @@ from triggers.dispatch.outbound.secrets import rotate
 from triggers.models import EventDelivery, Subscription
 from triggers.sources.cloudevents.format import read_message
 from triggers.sources.http.headers import Headers
-from triggers.sources.secrets import reencrypt, keys_in_use
+from triggers.sources.secrets import keys_in_use, reencrypt
 
 pytestmark = pytest.mark.django_db
 
