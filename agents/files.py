@@ -15,6 +15,7 @@ import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from errno import EACCES
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from .exceptions import Permanent
@@ -51,8 +52,9 @@ class Look(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """For files that are too large to be read for it."""
-        return f"stat:{self.size}-{self.mtime_ns}-{self.inode}"
+        """For files that are too large to be read for it. FUSE and some network file systems give a file another inode on each host and
+        after each mount."""
+        return f"stat:{self.size}-{self.mtime_ns}"
 
 
 @contextmanager
@@ -90,7 +92,7 @@ def open_beneath(folder: int, parts: Sequence[bytes], flags: int = FILE) -> int:
     """Open a file below an open folder, through no symbolic link. Raises OSError."""
     *folders, name = parts
     if any(part in (b"", b".", b"..") for part in parts):
-        raise PermissionError("the path leaves its directory")
+        raise PermissionError(EACCES, "the path leaves its directory")
     inner = os.dup(folder)
     try:
         for part in folders:

@@ -12,6 +12,7 @@ from .durations import parse_duration
 from .instants import instant_with_offset
 
 Operation = Literal["insert", "update", "delete"]
+Each = Literal["row", "statement"]
 OPERATIONS: tuple[Operation, ...] = ("insert", "update", "delete")
 CatchUp = Literal["latest", "skip", "all"]
 Length = str | float | timedelta  # "30m", seconds, or a timedelta
@@ -136,6 +137,7 @@ def model_change(
     model: Any,
     *,
     operations: Sequence[Operation] = OPERATIONS,
+    each: Each = "row",
     fields: Sequence[str] = (),
     when: Any = None,
     exclude: Sequence[str] = (),
@@ -145,19 +147,27 @@ def model_change(
 ) -> SourceTrigger:
     """Wake on changes of a model's rows: inserts, updates and deletes of rows with `when`, a Q object of its own columns. With
     `fields`, an update counts if it changes one of these. Values of `exclude` are never stored. Changes by this agent itself do not
-    wake it, unless `own_changes`."""
+    wake it, unless `own_changes`. With each="statement", wake once for all rows of a statement: the event has their number and primary
+    keys, and no values."""
     label = model if isinstance(model, str) else model._meta.label
     if unknown := sorted(set(operations) - set(OPERATIONS)) or not operations:
         raise TypeError(f"on.model_change(): operations are {', '.join(OPERATIONS)}, not {unknown or 'empty'}")
+    if each not in ("row", "statement"):
+        raise TypeError(f"on.model_change(): each is 'row' or 'statement', not {each!r}")
     settings = {
         "table": label,
+        "each": each,
         **{f"{operation}s": operation in operations for operation in OPERATIONS},
         "columns": ", ".join(fields),
         "exclude": ", ".join(exclude),
         "condition": "" if when is None else json.dumps(_condition(when)),
     }
     return SourceTrigger(
-        types=tuple(f"db.{label.lower()}.{operation}" for operation in OPERATIONS if operation in operations),
+        types=tuple(
+            f"db.{label.lower()}.{operation}{'.statement' if each == 'statement' else ''}"
+            for operation in OPERATIONS
+            if operation in operations
+        ),
         kind="table",
         settings=settings,
         policy={"own_changes": True} if own_changes else {},

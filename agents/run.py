@@ -29,6 +29,7 @@ from .agent import Agent
 from .checklists.of_run import RunChecklist
 from .durations import in_words, parse_duration
 from .effects import Child, Effects, Emission, Notice, Pace, Standing, Urgency, Wake
+from .event_names import too_long
 from .exceptions import ApprovalExpired, ChildFailed, Permanent
 from .gate import Fire
 from .ids import child_id
@@ -146,11 +147,13 @@ class AgentRun:
 
     def emit(self, type: str, data: Any = None, *, key: str = "", subject: str = "") -> None:
         """Emit an event when the run commits (in a durable run: the step). `key` names it within the run; default: its
-        ordinal. ValueError: the type is reserved (`agents.reserved`)."""
+        ordinal. ValueError: the type is reserved (`agents.reserved`). Permanent: type or subject is too long."""
         if not type or not all(isinstance(text, str) for text in (type, key, subject)):
             raise ValueError(f"emit({type!r}): type, key and subject must be texts, and the type not empty")
         if is_reserved(type):
             raise ValueError(f"emit: {refusal(type)}")
+        if long := too_long(type=type, subject=subject):
+            raise Permanent(f"emit({type[:50]!r}): {long}")
         if len(key) > KEY_LENGTH:
             raise ValueError(f"emit({type!r}): the key has {len(key)} characters; use at most {KEY_LENGTH}")
 

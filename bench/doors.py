@@ -33,7 +33,10 @@ def doors(ground: Ground) -> Iterator[tuple[Callable[[int], float], Callable[[in
             rate = deliveries(ground.stack.port, count)
         finally:
             dispatcher.thaw()
-        eventually(lambda: not ground.stack.query("SELECT FROM triggers_event WHERE dispatched_at IS NULL LIMIT 1"), 60)
+        eventually(
+            lambda: not ground.stack.query("SELECT 1 AS one FROM triggers_event WHERE dispatched_at IS NULL LIMIT 1"),
+            60,
+        )
         return rate
 
     try:

@@ -60,6 +60,16 @@ DECODE = f"""
 SELECT count(*) FROM pg_logical_slot_get_binary_changes('{SLOT}', NULL, NULL, 'proto_version', '1', 'publication_names', 'bench_tables')
 """
 EVENTS = "SELECT count(*), count(DISTINCT data->'pk') FROM triggers_event WHERE type LIKE %s"
+OTHER = """
+INSERT INTO triggers_event (id, source_id, ce_source, ce_id, type, subject, data_error, headers, body_sha256, root_id, depth)
+SELECT event.id, source.id, 'bench', event.id::text, 'bench.unheard', '', '', '{}', '', event.id, 0
+FROM triggers_source source, (SELECT triggers_uuid7() AS id) event WHERE source.slug = 'cli'
+"""
+LEFT = "SELECT count(*) FROM triggers_event WHERE dispatched_at IS NULL AND starts_with(type, %s)"
+WAITED = """
+SELECT percentile_disc(ARRAY[0.5, 0.99, 1]) WITHIN GROUP (ORDER BY extract(epoch FROM dispatched_at - received_at))::float8[]
+FROM triggers_event WHERE type = 'bench.unheard'
+"""
 # Its events, and a checkpoint, so that no measurement pays for another.
 CLEAN = ("TRUNCATE triggers_event CASCADE", "TRUNCATE bench_outbox", "CHECKPOINT")
 
@@ -105,6 +115,8 @@ def section(say: Say, rows: int = ROWS, rounds: int = ROUNDS, kills: int = KILLS
         yield from small_table(stack, rows)
         yield ""
         yield savepoint_line(stack, rows)
+        say("tables: other events beside a bulk change")
+        yield beside_line(stack, rows)
         yield from crash_lines(stack, rows, kills, say)
 
 
@@ -225,6 +237,32 @@ def savepoint_line(stack: Stack, rows: int) -> str:
             "FROM triggers_event"
         ).fetchall()
     return f"A savepoint with {rows - rows // 2:,} updates rolled back after {rows // 2:,}: {kept:,} events, {lost:,} of the savepoint."
+
+
+def beside_line(stack: Stack, rows: int) -> str:
+    """Every tenth of a second an event of another source."""
+    dispatcher = stack.start("dispatcher")
+    with session(stack) as connection:
+        connection.execute("TRUNCATE triggers_event CASCADE")
+        connection.execute("UPDATE bench_watched SET status = 'beside'")
+        began = time.perf_counter()
+        while left(connection, "db."):
+            connection.execute(OTHER)
+            time.sleep(0.1)
+        took = time.perf_counter() - began
+        while left(connection, "bench."):
+            time.sleep(0.1)
+        [([median_wait, long_wait, longest],)] = connection.execute(WAITED).fetchall()
+    dispatcher.stop()
+    return (
+        f"Dispatch of the {rows:,} events of an UPDATE that no trigger hears: {took:.1f} s. Meanwhile an event of another source waits "
+        f"{median_wait * 1000:,.0f} ms (median), {long_wait * 1000:,.0f} ms (p99), {longest * 1000:,.0f} ms at most."
+    )
+
+
+def left(connection: psycopg.Connection[Any], types: str) -> int:
+    [(count,)] = connection.execute(LEFT, [types]).fetchall()
+    return int(count)
 
 
 def crash_lines(stack: Stack, rows: int, kills: int, say: Say) -> Iterator[str]:

@@ -71,8 +71,8 @@ WAKEFUL_VERSION = env.text("WAKEFUL_VERSION", "", "what this code calls itself, 
 WAKEFUL_LOG_FORMAT = env.text("WAKEFUL_LOG_FORMAT", "text", "text or json", choices=("text", "json"))
 WAKEFUL_LOG_LEVEL = env.text("WAKEFUL_LOG_LEVEL", "INFO", "least level that is logged", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
 # Events in
-WAKEFUL_MAX_BACKLOG = env.count("WAKEFUL_MAX_BACKLOG", 10_000, "undispatched events at which webhooks answer 503")
-WAKEFUL_MAX_SOURCE_BACKLOG = env.count("WAKEFUL_MAX_SOURCE_BACKLOG", max(5_000, WAKEFUL_MAX_BACKLOG // 2), "undispatched events of one source at which this source answers 503, a tenth of it for an unverified source; with a larger WAKEFUL_MAX_BACKLOG half of that", low=10)
+WAKEFUL_MAX_BACKLOG = env.count("WAKEFUL_MAX_BACKLOG", 10_000, "undispatched events of senders (webhooks, the API, people) at which webhooks and the API answer 503, and of sources that are read at which nothing is read; others do not count")
+WAKEFUL_MAX_SOURCE_BACKLOG = env.count("WAKEFUL_MAX_SOURCE_BACKLOG", max(5_000, WAKEFUL_MAX_BACKLOG // 2), "undispatched events of one source at which it answers 503, or is not read, a tenth of it for an unverified source; with a larger WAKEFUL_MAX_BACKLOG half of that", low=10)
 WAKEFUL_MAX_BODY = env.count("WAKEFUL_MAX_BODY", 25 * 2**20, "bytes of the largest webhook or API body (413 above)")
 WAKEFUL_BODY_TIMEOUT = env.duration("WAKEFUL_BODY_TIMEOUT", "30s", "time that the body of a request may take (408)")
 WAKEFUL_WEB_REQUESTS = env.count("WAKEFUL_WEB_REQUESTS", 16, "requests that a web process works on at once, each with a database connection", low=13)

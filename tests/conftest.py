@@ -15,6 +15,8 @@ import pytest
 from django.conf import settings
 from django.db import connection
 from django.test import TransactionTestCase
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.support import pristine
@@ -36,6 +38,11 @@ import_module("config.urls")  # the console's pages, which a process without URL
 gc.freeze()  # the modules stay: looking through them for garbage took an eighth of the CPU
 # A login in a test need not be slow to guess.
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+# A busy machine is no failure: how long a test may take is pytest-timeout's business.
+hypothesis_settings.register_profile(
+    "wakeful", parent=hypothesis_settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis_settings.load_profile("wakeful")
 if _hands_out:
     # They inherit the environment: with the first they would read the settings before their servers run, and the others
     # are not those that they make for themselves.

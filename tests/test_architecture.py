@@ -25,7 +25,7 @@ LEAN = "import agents, sys; sys.exit('django.conf' in sys.modules and 'importing
 FLOORS = {
     "agents": [
         "redaction tool_cap installation",
-        "ids durations instants exceptions effects reserved telemetry apps models",
+        "ids durations instants exceptions effects event_names reserved telemetry apps models",
         "guards registry on budget files",
         "journal",
         "gate",

@@ -1,6 +1,5 @@
 """Record an event once. The only writer of Event: every source ends here."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,7 +8,6 @@ from hashlib import sha256
 from typing import Any, Literal
 from uuid import UUID
 
-from django.conf import settings
 from psycopg.types.json import Jsonb
 from uuid_utils.compat import uuid7
 
@@ -179,24 +177,3 @@ def _columns(event_id: UUID, event: Incoming, body_sha256: str) -> list[Any]:
 def builtin_source(slug: str) -> UUID:
     """The id of a source that the migrations create."""
     return Source.objects.values_list("id", flat=True).get(slug=slug)
-
-
-# Counts up to one more than the limit; one query serves all sources.
-UNDISPATCHED = """
-SELECT source_id, count(*) FROM (
-  SELECT source_id FROM triggers_event WHERE dispatched_at IS NULL LIMIT %s::int) undispatched
-GROUP BY source_id
-"""
-_backlog: tuple[float, dict[UUID, int]] = (float("-inf"), {})
-
-
-def backlog_exceeded(source_id: UUID, *, is_verified: bool = True) -> bool:
-    """Whether there are more undispatched events than WAKEFUL_MAX_BACKLOG, or more of this source than
-    WAKEFUL_MAX_SOURCE_BACKLOG (a tenth of it for an unverified source). Queried at most once a second per process."""
-    global _backlog
-    looked_at, waiting = _backlog
-    if time.monotonic() - looked_at >= 1:
-        waiting = dict(fetch(UNDISPATCHED, [settings.WAKEFUL_MAX_BACKLOG + 1]))
-        _backlog = (time.monotonic(), waiting)
-    part = settings.WAKEFUL_MAX_SOURCE_BACKLOG if is_verified else settings.WAKEFUL_MAX_SOURCE_BACKLOG // 10
-    return sum(waiting.values()) > settings.WAKEFUL_MAX_BACKLOG or waiting.get(source_id, 0) > part

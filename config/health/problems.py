@@ -245,7 +245,7 @@ def _stuck(now: Situation) -> Iterator[Problem]:
     age = now.undispatched_age or 0
     if now.alive(Worker.Kind.DISPATCHER) and age > LATE.total_seconds():
         refused = (
-            f" From {settings.WAKEFUL_MAX_BACKLOG:,} waiting events on, webhooks are answered 503."
+            f" From {settings.WAKEFUL_MAX_BACKLOG:,} waiting events of senders on, webhooks are answered 503."
             if now.undispatched >= settings.WAKEFUL_MAX_BACKLOG // 2
             else ""
         )

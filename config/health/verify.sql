@@ -18,7 +18,7 @@ JOIN triggers_source source ON source.id = event.source_id AND source.slug = 'ru
 WHERE event.id >= %(first)s::uuid AND event.cause_run_id IS NOT NULL AND runs_run.status <> 'succeeded'
   AND NOT EXISTS (SELECT FROM runs_step step WHERE step.run_id = runs_run.id AND step.status = 'done' AND step.effect <> 'value');
 
---- what a run took along is said of the event
+--- each event that a run took along says so
 SELECT decision.event_id AS event, decision.trigger_id AS trigger, decision.outcome, decision.run_id AS run
 FROM triggers_decision decision LEFT JOIN runs_run ON runs_run.id = decision.run_id
 WHERE decision.event_id >= %(first)s::uuid AND decision.outcome IN ('joined', 'collected')
@@ -27,7 +27,7 @@ WHERE decision.event_id >= %(first)s::uuid AND decision.outcome IN ('joined', 'c
     SELECT FROM triggers_window open WHERE open.trigger_id = decision.trigger_id
       AND open.replay_id = decision.replay_id AND decision.event_id = ANY (open.event_ids)));
 
---- what was held and resumed has its run
+--- an event that was held and resumed has its run
 SELECT decision.event_id AS event, decision.trigger_id AS trigger, decision.run_id AS run FROM triggers_decision decision
 WHERE decision.event_id >= %(first)s::uuid AND decision.outcome = 'resumed'
   AND NOT EXISTS (SELECT FROM runs_run WHERE runs_run.id = decision.run_id);
@@ -160,11 +160,11 @@ FROM (SELECT run_id, position, key, epoch FROM runs_step WHERE run_id >= %(first
 JOIN runs_run ON runs_run.id = entry.run_id
 GROUP BY entry.run_id, entry.position, runs_run.epoch HAVING count(*) > 1 OR max(entry.epoch) > runs_run.epoch;
 
---- a success has no step of which nobody knows whether it happened
+--- a success has no step whose outcome is unknown
 SELECT step.run_id AS run, step.key FROM runs_step step JOIN runs_run ON runs_run.id = step.run_id
 WHERE step.run_id >= %(first)s::uuid AND step.status = 'started' AND runs_run.status = 'succeeded';
 
---- what may happen at most once was tried once
+--- a step of at most one attempt was tried once
 SELECT run_id AS run, key, status, attempts FROM runs_step
 WHERE run_id >= %(first)s::uuid AND effect = 'at_most_once' AND attempts > 1;
 
@@ -178,7 +178,7 @@ FULL JOIN (SELECT id, run_id, key FROM runs_wait WHERE status = 'open' AND run_i
 JOIN runs_run ON runs_run.id = coalesce(parked.id, wait.run_id)
 GROUP BY 1, 2 HAVING count(wait.id) <> 1 OR runs_run.status <> 'waiting';
 
---- what a run waited for has come
+--- the event that a run waited for has come
 SELECT wait.run_id AS run, wait.key, wait.status, wait.event_id AS event, event.type, wait.match FROM runs_wait wait
 LEFT JOIN triggers_event event ON event.id = wait.event_id
 WHERE wait.run_id >= %(first)s::uuid AND (
@@ -206,7 +206,7 @@ WHERE wait.run_id >= %(first)s::uuid AND (
   (wait.kind = 'approval') <> (approval.id IS NOT NULL)
   OR wait.kind = 'approval' AND (approval.decision <> '') <> (wait.status = 'done'));
 
---- a live run has what it builds on
+--- the events, children and origin of a live run are kept
 SELECT runs_run.id AS run, 'event' AS gone, event_id AS id FROM runs_run JOIN runs_wait wait ON wait.run_id = runs_run.id
 LEFT JOIN triggers_event event ON event.id = wait.event_id
 WHERE runs_run.id >= %(first)s::uuid AND runs_run.status IN ('queued', 'running', 'waiting', 'uncertain')
@@ -264,11 +264,11 @@ FROM runs_run WHERE status IN ('queued', 'running');
 SELECT topic, key, available_at, attempts, last_error FROM runs_outboxmessage
 WHERE topic <> 'wakeup' OR available_at <= clock_timestamp();
 
---- drained: no wait is overdue, and somebody has looked for what came before it
+--- drained: no wait is overdue, and the dispatcher has looked for events before it
 SELECT run_id AS run, key, due_at, looked_at FROM runs_wait
 WHERE status = 'open' AND (due_at < clock_timestamp() - interval '10 s' OR looked_at IS NULL AND kind IN ('event', 'children'));
 
---- drained: nobody waits for an event that has come
+--- drained: no run waits for an event that has come
 SELECT wait.run_id AS run, wait.key, event.id AS event FROM runs_wait wait JOIN runs_run ON runs_run.id = wait.run_id
 LEFT JOIN triggers_event own ON own.id = runs_run.event_ids[1]
 JOIN triggers_event event ON event.type = wait.event_type AND event.dispatched_at IS NOT NULL AND event.payload_removed_at IS NULL
@@ -280,7 +280,7 @@ WHERE wait.status = 'open' AND wait.kind = 'event' AND wait.run_id >= %(first)s:
     SELECT FROM jsonb_each(wait.match) wanted (path, value)
     WHERE event.data #> string_to_array(wanted.path, '.') IS DISTINCT FROM wanted.value);
 
---- drained: nobody waits for children that have all finished
+--- drained: no run waits for children that have all finished
 SELECT wait.run_id AS run, wait.key, wait.children FROM runs_wait wait
 WHERE wait.status = 'open' AND wait.kind = 'children' AND wait.run_id >= %(first)s::uuid AND NOT EXISTS (
   SELECT FROM runs_run child

@@ -8,12 +8,16 @@ from django.db import migrations
 
 LOOKED_AT = ("agents", "runs", "triggers", "django_celery_beat", "django_celery_results")
 HIDDEN = ("view_secret",)
+# Not among them: editing recipients decides where links go that approve without a login; editing subscriptions, where data goes;
+# prompt agents spend money and use tools; an export holds all payloads, and an import may speak for any source.
 OPERATED = {
     "runs": (
         "requeue_run", "cancel_run", "fork_run", "signal_run", "resolve_run",
-        "pause_queue", "stop_agent", "raise_budget", "change_modelprice",
+        "pause_queue", "stop_agent", "raise_budget", "change_modelprice", "close_incident",
+        "resolve_delivery", "acknowledge_delivery", "test_recipient", "silence_recipient",
     ),
-    "triggers": ("fire_trigger", "pause_trigger", "replay_event", "backfill_schedule"),
+    "triggers": ("fire_trigger", "pause_trigger", "replay_event", "backfill_schedule", "redeliver_subscription"),
+    "agents": ("change_checklist", "change_session", "change_memorynote"),
 }
 
 

@@ -61,6 +61,7 @@ STORAGE = {
     "runs_run": CHURNED,
     "runs_outboxmessage": CHURNED,
     "runs_wait": CHURNED,
+    "runs_delivery": CHURNED,
     "runs_attempt": APPENDED,
     "runs_step": APPENDED,
     "runs_processedevent": APPENDED,
@@ -120,6 +121,24 @@ DROP_TIMELINE = """
 DROP FUNCTION runs_primary_identity();
 DROP FUNCTION runs_timeline();
 """
+# Retention deletes a notification in one statement, and what became of it goes along.
+CASCADE_OF_NOTIFICATIONS = """
+ALTER TABLE runs_delivery ADD CONSTRAINT delivery_of_notification
+  FOREIGN KEY (notification_id) REFERENCES runs_notification (id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED;
+ALTER TABLE runs_delivery ADD CONSTRAINT delivery_of_carrier
+  FOREIGN KEY (merged_into_id) REFERENCES runs_delivery (id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED;
+"""
+NO_CASCADE_OF_NOTIFICATIONS = """
+ALTER TABLE runs_delivery DROP CONSTRAINT delivery_of_carrier;
+ALTER TABLE runs_delivery DROP CONSTRAINT delivery_of_notification;
+"""
+# Retention deletes an incident in one statement, and the rows of its runs go along.
+CASCADE_OF_INCIDENTS = """
+ALTER TABLE runs_coveredrun ADD CONSTRAINT covered_of_incident
+  FOREIGN KEY (incident_id) REFERENCES runs_incident (id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED
+"""
+NO_CASCADE_OF_INCIDENTS = "ALTER TABLE runs_coveredrun DROP CONSTRAINT covered_of_incident"
+
 
 def names_in(settings: str) -> str:
     return ", ".join(setting.split(" = ")[0] for setting in settings.split(", "))
@@ -138,6 +157,8 @@ class Migration(migrations.Migration):
         migrations.RunSQL(TAINTED, DROP_TAINTED),
         migrations.RunSQL(IMMUTABLE, MUTABLE),
         migrations.RunSQL(TIMELINE, DROP_TIMELINE),
+        migrations.RunSQL(CASCADE_OF_NOTIFICATIONS, NO_CASCADE_OF_NOTIFICATIONS),
+        migrations.RunSQL(CASCADE_OF_INCIDENTS, NO_CASCADE_OF_INCIDENTS),
         *[
             migrations.RunSQL(
                 f"ALTER TABLE {table} SET ({settings})", f"ALTER TABLE {table} RESET ({names_in(settings)})"

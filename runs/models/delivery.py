@@ -106,7 +106,7 @@ class Delivery(models.Model):
                 name="delivery_not_made_has_reason", condition=~Q(status__in=["held", "suppressed"]) | ~Q(reason="")
             ),
             models.CheckConstraint(
-                name="delivery_acknowledged_by_someone",
+                name="delivery_acknowledgement_has_author",
                 condition=Q(acknowledged_at=None, acknowledged_by="")
                 | (Q(acknowledged_at__isnull=False) & ~Q(acknowledged_by="")),
             ),

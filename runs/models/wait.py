@@ -126,7 +126,7 @@ class Approval(models.Model):
                 name="approval_decision_known", condition=Q(decision__in=["", "approve", "edit", "deny"])
             ),
             models.CheckConstraint(
-                name="approval_decided_by_somebody",
+                name="approval_decision_has_author",
                 condition=Q(decision="", decided_at=None)
                 | (~Q(decision="") & ~Q(decided_by="") & Q(decided_at__isnull=False)),
             ),

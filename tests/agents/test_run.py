@@ -5,6 +5,7 @@ from uuid import uuid4
 import pytest
 
 from agents import AgentRun, Event
+from agents.exceptions import Permanent
 
 
 def test_the_event_is_the_newest_and_events_are_read_once_and_only_when_asked_for() -> None:
@@ -56,6 +57,23 @@ def test_an_ordinal_that_an_author_has_used_as_a_key_is_refused_too() -> None:
 
     with pytest.raises(ValueError, match="'2'"):
         run.emit("b")
+
+
+@pytest.mark.parametrize(
+    ("type", "subject", "said"),
+    [
+        ("a", "x" * 1025, r"emit\('a'\): the subject has 1,025 characters; use at most 1,024"),
+        ("a", "\N{OCTOPUS}" * 1000, "the subject has 4,000 bytes in UTF-8; use at most 2,600"),
+        ("t" * 256, "", "the type has 256 characters; use at most 255"),
+    ],
+)
+def test_a_type_or_subject_that_no_event_can_have_fails_the_run_at_once(type: str, subject: str, said: str) -> None:
+    run = a_run()
+
+    with pytest.raises(Permanent, match=said):
+        run.emit(type, subject=subject)
+
+    assert not run.effects.emissions
 
 
 def test_notices_are_kept_in_order_with_their_urgency() -> None:

@@ -11,7 +11,7 @@ from tests.support.brokers import KafkaTopic, Message, RedisStream, SqsQueue, Te
 from tests.support.nats_server import NatsStream, nats_server
 from tests.support.points import Points
 from tests.support.rabbitmq import QUORUM, AmqpQueue, rabbitmq
-from tests.support.stack import Process, Stack, StackMaker, eventually
+from tests.support.stack import Stack, StackMaker, dead, eventually
 from triggers.models import Source
 from triggers.sources.edit import create_source
 from triggers.sources.secrets import add_secret
@@ -33,11 +33,6 @@ DEATHS = ("source_fenced", "source_recorded", "source_fenced", "source_recorded"
 # Fewer in SQS FIFO: moto takes several milliseconds for each.
 BROKERS = ["redis_streams", "kafka", "nats", "rabbitmq_classic", "rabbitmq_quorum", "sqs_fifo", "sqs_standard"]
 IN_ORDER = [name for name in BROKERS if name != "sqs_standard"]  # which promises none
-
-
-def quick(make_stack: StackMaker, points: Points, **env: str) -> Stack:
-    """A stack with a short lease, whose processes die where the test says."""
-    return make_stack(env={**points.env, "WAKEFUL_LEASE": "2s", "WAKEFUL_LEASE_RENEW": "500ms", **env})
 
 
 def add_source(stack: Stack, broker: TestBroker, slug: str = "orders") -> Source:
@@ -63,7 +58,7 @@ def test_each_message_is_one_event_in_order_while_the_runner_is_killed(
     name: str, make_stack: StackMaker, tmp_path: Path, make_broker: Callable[[str, Stack], TestBroker]
 ) -> None:
     points = Points(tmp_path / "points")
-    stack = quick(make_stack, points)
+    stack = make_stack(env=points.env)
     broker = make_broker(name, stack)
     add_source(stack, broker)
     stack.start("dispatcher")
@@ -99,7 +94,7 @@ def test_a_frozen_runner_is_replaced_and_records_nothing_when_it_wakes_up(
     name: str, make_stack: StackMaker, tmp_path: Path, make_broker: Callable[[str, Stack], TestBroker]
 ) -> None:
     points = Points(tmp_path / "points")
-    stack = quick(make_stack, points)
+    stack = make_stack(env=points.env)
     broker = make_broker(name, stack)
     add_source(stack, broker)
     stack.start("dispatcher")
@@ -117,10 +112,6 @@ def test_a_frozen_runner_is_replaced_and_records_nothing_when_it_wakes_up(
 
     assert read_in_order(stack) == MESSAGES[:3000]
     assert frozen.is_alive()
-
-
-def dead(processes: list[Process]) -> list[Process]:
-    return [process for process in processes if not process.is_alive()]
 
 
 @pytest.fixture

@@ -8,10 +8,9 @@ import psutil
 import pytest
 from django.test import override_settings
 
-from tests.integration.test_brokers import dead, quick
 from tests.support.moving_files import MovingFiles, told
 from tests.support.points import Points
-from tests.support.stack import Stack, StackMaker, eventually
+from tests.support.stack import Stack, StackMaker, dead, eventually
 from triggers.sources.edit import create_source
 
 pytestmark = pytest.mark.chaos
@@ -34,7 +33,7 @@ def test_each_file_is_told_once_and_whole_while_the_watcher_is_killed(make_stack
     points = Points(tmp_path / "points")
     place = tmp_path / "in"
     place.mkdir()
-    stack = quick(make_stack, points, WAKEFUL_FILE_ROOTS=str(place))
+    stack = make_stack(env={**points.env, "WAKEFUL_FILE_ROOTS": str(place)})
     watch(stack, place, settle="4s", every="1s")
     stack.start("dispatcher")
     watchers = [stack.start("sources"), stack.start("sources")]

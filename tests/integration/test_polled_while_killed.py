@@ -11,7 +11,7 @@ import pytest
 from tests.support.imap_server import ImapServer
 from tests.support.list_server import ListServer, Page, serving_lists
 from tests.support.points import Points
-from tests.support.stack import Process, Stack, StackMaker, eventually
+from tests.support.stack import Stack, StackMaker, dead, eventually
 from triggers.sources.edit import create_source
 from triggers.sources.secrets import add_secret
 
@@ -106,16 +106,11 @@ def are_all_recorded(stack: Stack, world: World) -> bool:
     return all(len(numbers(stack, slug)) >= world.count for slug in NUMBER)
 
 
-def dead(processes: list[Process]) -> list[Process]:
-    return [process for process in processes if not process.is_alive()]
-
-
 def test_each_item_is_one_event_in_order_while_the_process_that_polls_is_killed(
     make_stack: StackMaker, tmp_path: Path, world: World
 ) -> None:
     points = Points(tmp_path / "points")
-    short = {"WAKEFUL_LEASE": "2s", "WAKEFUL_LEASE_RENEW": "500ms"}
-    stack = make_stack(env={**points.env, **short, "WAKEFUL_HTTP_NETWORKS": "127.0.0.0/8"})
+    stack = make_stack(env={**points.env, "WAKEFUL_HTTP_NETWORKS": "127.0.0.0/8"})
     add_sources(stack, world)
     stack.start("dispatcher")
     runners = [stack.start("sources"), stack.start("sources")]

@@ -16,7 +16,7 @@ from config.stack.embedded.server import HOST
 from tests.support.foreign import PASSWORD, ForeignDatabase, Reading
 from tests.support.points import Points
 from tests.support.servers import TestServers, reachable_folder
-from tests.support.stack import Process, Stack, StackMaker, eventually
+from tests.support.stack import Stack, StackMaker, dead, eventually
 from tests.support.standby import Standby
 from triggers.models import Source
 from triggers.sources.databases.pgoutput import Relation, RowChange, Unchanged, decode
@@ -101,10 +101,6 @@ def seen(stack: Stack) -> list[Change]:
 
 def count(stack: Stack) -> int:
     return int(stack.query("SELECT count(*) FROM triggers_event WHERE type LIKE 'db.%%'")[0]["count"])
-
-
-def dead(processes: list[Process]) -> list[Process]:
-    return [process for process in processes if not process.is_alive()]
 
 
 def test_each_change_is_one_event_in_commit_order_while_the_reader_is_killed_twenty_times(

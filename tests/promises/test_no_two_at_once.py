@@ -82,7 +82,8 @@ def test_a_run_frozen_before_its_body_runs_it_on_a_live_connection_and_is_fenced
 
     stack.start("worker", concurrency=1)
     eventually(lambda: runs(stack, "agent = 'effect' AND status = 'succeeded' AND epoch > 1"), 30)
-    assert effects(stack, event) == len(runs(stack, "agent LIKE 'effect%%' AND status = 'succeeded'"))
+    eventually(lambda: runs(stack, "agent = 'effect-b' AND status = 'succeeded'"), 30)
+    assert effects(stack, event) == 2
 
     # The child first: the parent would end it as soon as it learns that its lease is gone.
     os.kill(run["pid"], signal.SIGCONT)

@@ -11,10 +11,10 @@ from tests.support.durable import Lab, lab
 from tests.support.hooks import make_source, post, signed
 from tests.support.stack import Stack, StackMaker, eventually
 from tests.support.triggers import make_event, make_trigger
-from triggers import accept as accept_module
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.rules import Rules
 from triggers.models import Decision, Event
+from triggers.sources import backlog
 
 __all__ = ["lab"]
 
@@ -88,7 +88,7 @@ def test_a_backlog_is_503_with_a_time_to_come_back(settings: Any, monkeypatch: p
     settings.WAKEFUL_MAX_BACKLOG = 1
     for number in range(2):
         assert post(b"{}", signed(b"{}", id_=f"d-{number}")).status_code == 202
-    monkeypatch.setattr(accept_module, "_backlog", (float("-inf"), {}))
+    monkeypatch.setattr(backlog, "_backlog", backlog.NEVER)
 
     answer = post(b"{}", signed(b"{}", id_="d-9"))
 

@@ -208,9 +208,7 @@ class OneKey(RuleBasedStateMachine):
 def test_no_order_of_things_breaks_a_key() -> None:
     run_state_machine_as_test(
         OneKey,
-        settings=settings(
-            max_examples=some_of(40), stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-        ),
+        settings=settings(max_examples=some_of(40), stateful_step_count=25, suppress_health_check=list(HealthCheck)),
     )
     assert connection.in_atomic_block
 

@@ -29,7 +29,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -191,6 +191,10 @@ class Process:
     def _spawn(self) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
             return children.spawn(self._command, env=self._env, output=log, cwd=ROOT)
+
+
+def dead(processes: Iterable[Process]) -> list[Process]:
+    return [process for process in processes if not process.is_alive()]
 
 
 def _rows(session: psycopg.Connection[dict[str, Any]], sql: str, parameters: Sequence[Any]) -> list[dict[str, Any]]:

@@ -45,7 +45,7 @@ def cost_of(parse: Callable[[str], Any], text: str) -> float:
 
 
 @pytest.mark.parametrize("parser", PARSERS)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     head=st.sampled_from(["", *PIECES]), piece=st.sampled_from(PIECES), tail=st.sampled_from(["", "x", "at 9:00", "|"])
 )
@@ -59,7 +59,7 @@ def test_no_text_up_to_the_limit_costs_a_parser_more_than_a_moment(
 
 @pytest.mark.parametrize("parser", PARSERS)
 @given(text=st.text(alphabet="0123456789 :,-./*amonevry\u0660", max_size=100))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_no_text_breaks_a_parser(parser: str, text: str) -> None:
     assert cost_of(PARSERS[parser][0], text) < TOP
 

@@ -18,7 +18,7 @@ from tests.support.examples import some_of
 from tests.support.outbound import subscribe
 from triggers.declarations import overrides, sync
 from triggers.dispatch.hold import pause
-from triggers.models import ExclusionCalendar, Schedule, Source, Subscription, Trigger
+from triggers.models import ExclusionCalendar, MetricDetector, Schedule, Source, Subscription, Trigger
 from triggers.schedules.calendars import create_calendar
 from triggers.schedules.edit import create_schedule, edit_schedule, pause_schedule
 from triggers.schedules.rules.as_json import parse_rule
@@ -26,6 +26,9 @@ from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.interval import Interval
 from triggers.schedules.rules.once import Clocked
 from triggers.schedules.terms.policy import SchedulePolicy
+from triggers.sources.edit import create_source
+from triggers.sources.metrics.arm import arm, disarm
+from triggers.sources.metrics.drift import watch
 from triggers.sources.secrets import rotate
 from triggers.transfer.carry_out import Import, import_triggers
 from triggers.transfer.check import ImportRefused
@@ -329,6 +332,74 @@ def test_a_dry_run_tells_the_same_and_changes_nothing() -> None:
     assert said(foreseen) == said(import_triggers(exported, by="cli:ada"))
 
 
+# Detectors
+
+THRESHOLD: dict[str, Any] = {"name": "threshold", "settings": {"above": "90", "margin": "5"}}
+MISSING: dict[str, Any] = {"name": "missing", "settings": {"after": "15m"}}
+STATES = {"expected": "SELECT 1", "actual": "SELECT 2"}
+
+
+def metrics(*detectors: Any, **changes: Any) -> dict[str, Any]:
+    return file(sources=[{"slug": "load", "kind": "pushed", "detectors": list(detectors), **changes}])
+
+
+@pytest.mark.django_db
+def test_sources_carry_their_armed_detectors() -> None:
+    load = create_source("load", kind="pushed", settings={"every": "1m"}, by="test")
+    create_source("idle", kind="pushed", settings={}, by="test")
+    arm(load, "threshold", THRESHOLD["settings"], by="test")
+    arm(load, "missing", MISSING["settings"], by="test")
+    disarm(arm(load, "z_score", {}, by="test"), by="test")
+    exported = content()
+    assert [one.get("detectors") for one in exported["sources"]] == [None, [THRESHOLD, MISSING]]
+    MetricDetector.objects.all().delete()
+    Source.objects.filter(slug__in=["load", "idle"]).delete()
+
+    done = import_triggers(exported, by="cli:ada")
+
+    assert content() == exported
+    assert "+ source load: kind, enabled, settings, detectors" in said(done)
+    assert import_triggers(exported, by="cli:ada").changes == []
+    assert AuditEntry.objects.filter(by="cli:ada", action="arm").count() == 2
+
+
+@pytest.mark.django_db
+def test_a_detector_that_stays_keeps_what_it_has_learned() -> None:
+    import_triggers(metrics(THRESHOLD, MISSING), by="cli:ada")
+    kept = MetricDetector.objects.get(name="missing")
+
+    done = import_triggers(metrics(MISSING, {"name": "z_score", "settings": {}}), by="cli:ada")
+
+    assert said(done) == ["~ source load: detectors"]
+    assert MetricDetector.objects.filter(disarmed_at=None).earliest("id") == kept
+    assert set(MetricDetector.objects.filter(disarmed_at=None).values_list("name", flat=True)) == {"missing", "z_score"}
+
+
+@pytest.mark.django_db
+def test_a_file_that_names_no_detectors_leaves_them_armed() -> None:
+    import_triggers(metrics(THRESHOLD), by="cli:ada")
+
+    import_triggers(file(sources=[{"slug": "load", "kind": "pushed", "enabled": False}]), by="cli:ada")
+
+    assert MetricDetector.objects.get().disarmed_at is None
+
+
+@pytest.mark.django_db
+def test_a_source_of_drift_whose_detector_is_disarmed_is_imported_as_such() -> None:
+    state = create_source("state", kind="drift", settings=STATES, by="test")
+    assert "detectors" not in content()["sources"][0]
+    watch(state.pk, hold="0s")
+    disarm(MetricDetector.objects.get(), by="test")
+    exported = content()
+    MetricDetector.objects.all().delete()
+    Source.objects.filter(slug="state").delete()
+
+    import_triggers(exported, by="cli:ada")
+    watch(Source.objects.get(slug="state").pk, hold="0s")
+
+    assert content() == exported and exported["sources"][0]["detectors"] == []
+
+
 # What is refused
 
 VIP: dict[str, Any] = {"slug": "vip", "agent": "greeter"}
@@ -360,6 +431,10 @@ REFUSED = [
     (file(sources=[{"slug": "shop", "kind": "carrier-pigeon"}]), "source shop: kind"),
     (file(sources=[{"slug": "shop", "kind": "github", "settings": {"colour": "red"}}]), "source shop: settings.colour"),
     (file(sources=[{"slug": "cli", "kind": "github"}]), "has kind cli"),
+    (file(sources=[{"slug": "shop", "kind": "github", "detectors": []}]), "source shop: detectors: is only for metrics"),
+    (metrics("threshold"), "source load: detectors[0]: must be an object"),
+    (metrics(MISSING, {"name": "nose", "settings": {}}), "source load: detectors[1].name: 'nose' is unknown"),
+    (metrics({**THRESHOLD, "settings": {"above": "high"}}), "detectors[0].settings.above: must be a number"),
     (file(schedules=[{"name": "x", "trigger": "nobody", "every": 60}]), "schedule x: trigger"),
     (file(schedules=[{"name": "x", "trigger": "billing"}]), "exactly one of cron, every, at and solar"),
     (file(schedules=[{"name": "x", "trigger": "billing", "every": 60, "cron": "* * * * *"}]), "exactly one of"),
@@ -476,7 +551,7 @@ SCHEDULES = st.tuples(RULES, POLICIES, st.booleans())
 
 
 @pytest.mark.django_db
-@settings(max_examples=some_of(60), deadline=None)
+@settings(max_examples=some_of(60))
 @given(
     triggers=st.dictionaries(NAMES.filter(lambda name: name not in ("billing", "digest")), TRIGGERS, max_size=3),
     schedules=st.lists(SCHEDULES, max_size=3),

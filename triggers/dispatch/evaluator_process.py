@@ -17,7 +17,7 @@ from typing import Any
 
 import cel
 
-from runs.api.strict_json import MAX_DEPTH, Unreadable, require_shallow
+from runs.api.strict_json import MAX_DEPTH, Unreadable, load_stored, require_shallow
 from triggers.dispatch.expressions import MAX_LENGTH, MISSING, Question, answer, context_of, field_at
 
 MEMORY = 2**30  # bytes of address space
@@ -73,7 +73,7 @@ def load(envelope: dict[str, Any], data: bytes, without_data: str) -> tuple[dict
     """The event for expressions, and the reason if they may not read its data."""
     value = None
     try:
-        value = json.loads(data)
+        value = load_stored(data)
         require_shallow(value)
     except (RecursionError, Unreadable):
         value, without_data = None, TOO_DEEP

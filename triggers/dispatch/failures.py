@@ -32,6 +32,7 @@ from triggers.dispatch.batch import MOST, Batch
 from triggers.dispatch.behind import Behind
 from triggers.dispatch.costly import Costly
 from triggers.dispatch.match import cost_of, wanted_by, within
+from triggers.dispatch.passing import Passing
 from triggers.dispatch.pending import Identity, Item, read_items, read_these
 from triggers.dispatch.rules import Rules
 
@@ -350,18 +351,22 @@ def remedy_of(error: Exception) -> str:
 
 def events(rules: Rules, costly: Costly | None = None) -> Careful[Item]:
     """The dispatch of events. With `costly`, no expression holds up the others."""
-    behind = Behind(costly)
+    behind, passing = Behind(costly), Passing(rules)
 
     def next_items(most: int, aside: Sequence[Item]) -> Sequence[Item]:
         but = {*(item.identity for item in aside), *behind.waiting}
+        if items := passing.next(settings.WAKEFUL_DISPATCH_BATCH, [*but, *(costly.held if costly else ())]):
+            return within(items, rules.current(), most)
+        items = passing.after(_next_items(but))
+        return within(items, rules.current(), most, *([costly.wanted] if costly else [])) if items else []
+
+    def _next_items(but: Set[Identity]) -> list[Item]:
         if costly is None:
-            items = read_items(settings.WAKEFUL_DISPATCH_BATCH, but)
-            return within(items, rules.current(), most) if items else []
-        items = sorted(
+            return read_items(settings.WAKEFUL_DISPATCH_BATCH, but)
+        return sorted(
             [*answered(costly, but), *read_items(settings.WAKEFUL_DISPATCH_BATCH, [*but, *costly.held])],
             key=lambda item: item.seq,
         )
-        return within(items, rules.current(), most, costly.wanted) if items else []
 
     return Careful(
         Work(

@@ -1,6 +1,5 @@
 """The data of an event for matching: limited in size, parsed once and only if needed."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +8,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from runs.api.strict_json import MAX_DEPTH
+from runs.api.strict_json import MAX_DEPTH, load_stored
 from runs.db.sql import fetch
 
 SMALL = 16_384  # characters of JSON
@@ -31,7 +30,7 @@ class Payload:
     @cached_property
     def value(self) -> Any:
         try:
-            return json.loads(self.text)
+            return load_stored(self.text)
         except RecursionError:
             self.without_data = f"it is nested deeper than {MAX_DEPTH} levels"
             return None

@@ -34,6 +34,7 @@ SELECT event.id AS event_id, source.slug AS source, event.type, event.subject, c
        (SELECT {awaited}) AS may_be_awaited, (SELECT {backfilled}) AS may_be_backfilled, item.seq,
        CASE WHEN item.redispatch_id IS NOT NULL
          THEN (SELECT replay.priority FROM triggers_replay replay WHERE replay.id = item.replay_id) END AS priority,
+       source.kind = 'table' AS is_change,
        CASE WHEN source.kind = 'table' AND event.cause_run_id IS NOT NULL
          THEN (SELECT run.agent FROM runs_run run WHERE run.id = event.cause_run_id) END AS changed_by
 FROM ({items}) item
@@ -70,6 +71,24 @@ NEXT = READ.replace(
         WHERE dispatched_at IS NULL AND trigger_id IS NULL AND id <> ALL(%(but_redispatches)s::bigint[])
         ORDER BY seq LIMIT %(half)s::int) untargeted)) in_turn
    ORDER BY turn, seq LIMIT %(half)s::int)
+  ORDER BY seq LIMIT %(limit)s::int
+""",
+)
+# One step down the index for each source with undispatched events.
+NEXT_BUT_CHANGES = READ.replace(
+    "{items}",
+    """
+  WITH RECURSIVE waiting AS (
+    (SELECT source_id AS id FROM triggers_event WHERE dispatched_at IS NULL ORDER BY source_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT source_id FROM triggers_event WHERE dispatched_at IS NULL AND source_id > waiting.id ORDER BY source_id LIMIT 1)
+    FROM waiting WHERE waiting.id IS NOT NULL)
+  SELECT first.seq, first.id AS event_id, NULL::bigint AS redispatch_id, NULL::uuid AS trigger_id, %(nil)s::uuid AS replay_id
+  FROM waiting JOIN triggers_source other ON other.id = waiting.id AND other.kind <> 'table'
+  CROSS JOIN LATERAL (
+    SELECT seq, id FROM triggers_event
+    WHERE dispatched_at IS NULL AND source_id = waiting.id AND id <> ALL(%(but_events)s::uuid[])
+    ORDER BY seq LIMIT %(limit)s::int) first
   ORDER BY seq LIMIT %(limit)s::int
 """,
 )
@@ -117,6 +136,7 @@ class Item:
     seq: int = 0
     backfill: Terms | None = None
     priority: int | None = None  # of the replay that it belongs to
+    is_change: bool = False  # of a watched table
     changed_by: str | None = None  # the agent whose run has changed a watched table
 
     @property
@@ -161,6 +181,12 @@ def read_items(limit: int, but: Iterable[Identity] = ()) -> list[Item]:
     parameters = {"limit": limit, "half": max(limit // 2, 1), "but_events": events, "but_redispatches": redispatches}
     hint = first.hint()
     return fitting((hint and _read(NEXT, {**parameters, "from": hint})) or _read_first(parameters))
+
+
+def read_items_but_changes(limit: int, but: Iterable[Identity] = ()) -> list[Item]:
+    """The next events that are no changes of watched tables, except `but`, in `seq` order and as many as `read_items` would read."""
+    events, _ = _apart(but)
+    return fitting(_read(NEXT_BUT_CHANGES, {"limit": limit, "but_events": events}))
 
 
 def _read_first(parameters: dict[str, Any]) -> list[Item]:

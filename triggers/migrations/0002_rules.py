@@ -1,4 +1,5 @@
-"""Rules a constraint cannot say: events do not change, edits of a schedule's rows mark it stale; the built-in sources."""
+"""Rules a constraint cannot say: events do not change, edits of the rules and of the rows of a schedule are noticed; functions that the
+triggers of watched tables call; search; the built-in sources."""
 
 import uuid
 
@@ -11,8 +12,11 @@ BEGIN
 END $$;
 CREATE TRIGGER event_immutable BEFORE UPDATE OF
     id, seq, source_id, ce_source, ce_id, type, "time", body_sha256, received_at, target_id,
-    root_id, cause_event_id, cause_run_id, depth, chain, is_tainted ON triggers_event
+    root_id, cause_event_id, cause_run_id, depth, chain, imported_at ON triggers_event
   FOR EACH ROW EXECUTE FUNCTION triggers_refuse_event_change();
+-- A run may see untrusted data after it has written: then the events of its writes become tainted. The reverse is refused.
+CREATE TRIGGER event_taint_immutable BEFORE UPDATE OF is_tainted ON triggers_event
+  FOR EACH ROW WHEN (OLD.is_tainted AND NOT NEW.is_tainted) EXECUTE FUNCTION triggers_refuse_event_change();
 -- The reason why a body was not JSON may go with the payload.
 CREATE TRIGGER event_error_immutable BEFORE UPDATE OF data_error ON triggers_event FOR EACH ROW
   WHEN (NEW.data_error <> OLD.data_error AND (NEW.data_error <> '(erased)' OR NEW.payload_removed_at IS NULL))
@@ -35,6 +39,7 @@ DROP TRIGGER event_removal_immutable ON triggers_event;
 DROP TRIGGER event_subject_immutable ON triggers_event;
 DROP TRIGGER event_payload_immutable ON triggers_event;
 DROP TRIGGER event_error_immutable ON triggers_event;
+DROP TRIGGER event_taint_immutable ON triggers_event;
 DROP TRIGGER event_immutable ON triggers_event;
 DROP FUNCTION triggers_refuse_event_change();
 """
@@ -267,12 +272,20 @@ APPENDED = "autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_vacuum_scal
 SMALL = "autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500"
 # The same, and no index hangs on what changes: with free space in its page a row is rewritten in place.
 IN_PLACE = f"fillfactor = 70, {SMALL}"
+# One row each, rewritten again and again: half of every page is left free for that.
+ONE_ROW = "fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200"
+# Each row changes a few times, and then never again.
+ENDED = "autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000"
 STORAGE = {
     "triggers_event": CHURNED,
     "triggers_decision": APPENDED,
     "triggers_window": SMALL,
     "triggers_schedule": SMALL,
     "triggers_rateuse": IN_PLACE,
+    "triggers_switchtimer": IN_PLACE,
+    "triggers_gate": ONE_ROW,
+    "triggers_subscription": ONE_ROW,
+    "triggers_eventdelivery": ENDED,
     "triggers_skip": APPENDED,
     "triggers_revision": APPENDED,
 }
@@ -294,27 +307,170 @@ BEGIN
   WHERE triggers_rulesversion.changed_by IS DISTINCT FROM excluded.changed_by;
   RETURN NULL;
 END $$;
-
-CREATE CONSTRAINT TRIGGER rules_made AFTER INSERT OR DELETE ON triggers_trigger
-  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION triggers_rules_changed();
-CREATE CONSTRAINT TRIGGER rules_edited AFTER UPDATE ON triggers_trigger
-  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
-  WHEN (to_jsonb(OLD) - '{failures_in_a_row,declared,overrides,created_at}'::text[]
-        IS DISTINCT FROM to_jsonb(NEW) - '{failures_in_a_row,declared,overrides,created_at}'::text[])
-  EXECUTE FUNCTION triggers_rules_changed();
-CREATE TRIGGER rules_emptied AFTER TRUNCATE ON triggers_trigger
-  FOR EACH STATEMENT EXECUTE FUNCTION triggers_rules_changed();
-ALTER TABLE triggers_trigger ENABLE ALWAYS TRIGGER rules_made;
-ALTER TABLE triggers_trigger ENABLE ALWAYS TRIGGER rules_edited;
-ALTER TABLE triggers_trigger ENABLE ALWAYS TRIGGER rules_emptied;
 """
 DROP_VERSION = """
-DROP TRIGGER rules_made ON triggers_trigger;
-DROP TRIGGER rules_edited ON triggers_trigger;
-DROP TRIGGER rules_emptied ON triggers_trigger;
 DROP FUNCTION triggers_rules_changed();
 DROP TABLE triggers_rulesversion;
 """
+# Also of what decides which events leave, and of what the dispatcher watches for.
+NOTICED = """
+CREATE CONSTRAINT TRIGGER rules_made AFTER INSERT OR DELETE ON {table}
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION triggers_rules_changed();
+CREATE CONSTRAINT TRIGGER rules_edited AFTER UPDATE ON {table}
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN ({old} IS DISTINCT FROM {new})
+  EXECUTE FUNCTION triggers_rules_changed();
+CREATE TRIGGER rules_emptied AFTER TRUNCATE ON {table}
+  FOR EACH STATEMENT EXECUTE FUNCTION triggers_rules_changed();
+ALTER TABLE {table} ENABLE ALWAYS TRIGGER rules_made;
+ALTER TABLE {table} ENABLE ALWAYS TRIGGER rules_edited;
+ALTER TABLE {table} ENABLE ALWAYS TRIGGER rules_emptied;
+"""
+UNNOTICED = """
+DROP TRIGGER rules_made ON {table};
+DROP TRIGGER rules_edited ON {table};
+DROP TRIGGER rules_emptied ON {table};
+"""
+RULES = {
+    "triggers_trigger": "to_jsonb({row}) - '{{failures_in_a_row,declared,overrides,created_at}}'::text[]",
+    "triggers_subscription": "to_jsonb({row}) - '{{address,ciphertext,disabled_reason,failing_since,error,created_at}}'::text[]",
+    "triggers_source": "({row}.slug, {row}.kind, {row}.settings, {row}.enabled)",
+}
+
+
+def noticed(table: str) -> str:
+    return NOTICED.format(table=table, **{row.lower(): RULES[table].format(row=row) for row in ("OLD", "NEW")})
+
+
+# Search of events by fields of their data. The index is entered at dispatch, like that by type: accepting an event stays cheap.
+# Data above 16,384 stored bytes is left out, without being read, so that no payload makes its dispatch slow. Entries are first
+# appended to a list; the dispatcher moves it into the index when it is full, which takes about 30 ms for 256 kB, and 250 ms for the
+# default of 4 MB.
+SEARCHABLE = """
+CREATE FUNCTION triggers_searchable(data jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+  RETURN CASE WHEN pg_catalog.pg_column_size(data) <= 16384 THEN data END;
+END $$;
+CREATE INDEX event_by_field ON triggers_event USING gin (triggers_searchable(data) jsonb_path_ops)
+  WITH (fastupdate = on, gin_pending_list_limit = 256)
+  WHERE dispatched_at IS NOT NULL;
+"""
+DROP_SEARCHABLE = """
+DROP INDEX event_by_field;
+DROP FUNCTION triggers_searchable(jsonb);
+"""
+# Such as those of triggers.accept: the first six bytes are the time.
+UUID7 = """
+CREATE FUNCTION triggers_uuid7() RETURNS uuid LANGUAGE sql VOLATILE AS $$
+  SELECT encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid())
+    PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3) FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid
+$$
+"""
+# The session of a run has its name ("wakeful:<run>:<epoch>", see runs.claim), in all threads of its body.
+# Every session may choose its name: that it is a run's counts for sessions of Wakeful's own user, the owner of the calling function.
+CAUSE = """
+CREATE FUNCTION triggers_cause_of_change(
+  OUT cause_root_id uuid, OUT cause_event_id uuid, OUT cause_run_id uuid, OUT cause_depth smallint, OUT cause_chain text[],
+  OUT cause_is_tainted boolean
+) LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF current_setting('application_name') ~ '^wakeful:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:' AND session_user = current_user THEN
+    SELECT root_id, event_ids[cardinality(event_ids)], id, depth + 1, chain || coalesce(nullif(trigger, ''), agent), is_tainted
+    INTO cause_root_id, cause_event_id, cause_run_id, cause_depth, cause_chain, cause_is_tainted
+    FROM runs_run WHERE id = split_part(current_setting('application_name'), ':', 2)::uuid;
+  END IF;
+END $$
+"""
+# Python and CEL read JSON that is at most 100 levels deep, and numbers of a double. Short JSON has neither more.
+READABLE = """
+CREATE FUNCTION triggers_is_readable(value jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN length(value::text) < 190 THEN true WHEN value @? 'strict $.**{95}' THEN false
+    ELSE length(value::text) < 309 OR NOT value @? 'strict $.** ? (@ > 1e308 || @ < -1e308)' END
+$$
+"""
+# A row with values that jsonb refuses, or readers of JSON: characters that it cannot have are U+FFFD, a value with numbers or levels
+# beyond those is its text, and one of more than `most` bytes a text that is too large for an event. chr(92) is a backslash, whatever
+# the session says of those in literals.
+ROW = """
+CREATE FUNCTION triggers_row_as_json(wakeful_row record, most int) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  slash text := chr(92);
+  escape text := chr(92) || chr(92) || 'u';  -- of a regular expression
+  said text;
+  found jsonb;
+  one jsonb;
+  name text;
+  value json;
+BEGIN
+  BEGIN
+    found := pg_catalog.to_jsonb(wakeful_row);
+    IF triggers_is_readable(found) THEN
+      RETURN found;
+    END IF;
+  EXCEPTION WHEN OTHERS THEN
+    NULL;
+  END;
+  said := pg_catalog.row_to_json(wakeful_row);
+  IF strpos(said, slash || 'u') > 0 THEN
+    said := replace(said, slash || slash, slash || 'u005c');
+    said := regexp_replace(said, escape || '0000', chr(65533), 'g');
+    said := regexp_replace(said, escape || '[dD][89abAB]..(?!' || escape || '[dD][c-fC-F])', chr(65533), 'g');
+    said := regexp_replace(said, '(?<!' || escape || '[dD][89abAB]..)' || escape || '[dD][c-fC-F]..', chr(65533), 'g');
+  END IF;
+  found := '{}';
+  FOR name, value IN SELECT * FROM json_each(said::json) LOOP
+    IF octet_length(value::text) > most THEN
+      one := pg_catalog.to_jsonb(repeat(md5(value::text), most / 32 + 1));
+    ELSE
+      BEGIN
+        one := value::jsonb;
+        IF NOT triggers_is_readable(one) THEN
+          one := pg_catalog.to_jsonb(value::text);
+        END IF;
+      EXCEPTION WHEN OTHERS THEN
+        one := pg_catalog.to_jsonb(value::text);
+      END;
+    END IF;
+    found := found || pg_catalog.jsonb_build_object(name, one);
+  END LOOP;
+  RETURN found;
+EXCEPTION WHEN OTHERS THEN  -- such as a cast to json of the table's own that fails: the write goes on
+  RETURN NULL;
+END $$
+"""
+# Changes of watched tables wake the dispatcher at their commit. A transaction that notifies takes a lock of the whole cluster until
+# it is on disk, so that many of them commit one after the other. Therefore the last moment before the commit decides: if another one
+# has notified less than 15 ms ago, the dispatcher still looks (`triggers.dispatch.loop.KEEP_LOOKING`). The time of the last one
+# stands in a sequence, which no transaction locks. PREPARE TRANSACTION refuses a transaction that has notified; the dispatcher looks
+# by itself soon.
+NUDGE = """
+CREATE UNLOGGED SEQUENCE triggers_nudged_at;
+CREATE FUNCTION triggers_nudge_at_commit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+  now_ms bigint := extract(epoch FROM clock_timestamp()) * 1000;
+BEGIN
+  IF now_ms - (SELECT last_value FROM triggers_nudged_at) NOT BETWEEN 0 AND 14
+    AND (current_setting('max_prepared_transactions') = '0' OR right(current_query(), 1000) !~* 'prepare[[:space:]]+transaction')
+  THEN
+    PERFORM setval('triggers_nudged_at', now_ms), pg_notify('wakeful_dispatcher', '');
+  END IF;
+  RETURN NULL;
+END $$;
+-- It runs with Wakeful's rights in the session of every user who may write to a watched table: temporary objects of theirs would come
+-- first, unless `pg_temp` is named last.
+DO $$ BEGIN
+  EXECUTE format('ALTER FUNCTION triggers_nudge_at_commit() SET search_path = pg_catalog, %I, pg_temp', current_schema());
+END $$;
+REVOKE ALL ON FUNCTION triggers_nudge_at_commit() FROM PUBLIC;
+CREATE CONSTRAINT TRIGGER event_nudge AFTER INSERT ON triggers_event DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+  WHEN (NEW.headers @> '{"first-of-statement": true}' AND NEW.dispatched_at IS NULL)
+  EXECUTE FUNCTION triggers_nudge_at_commit();
+"""
+DROP_NUDGE = """
+DROP TRIGGER event_nudge ON triggers_event;
+DROP FUNCTION triggers_nudge_at_commit();
+DROP SEQUENCE triggers_nudged_at;
+"""
+
 
 def names_in(settings: str) -> str:
     return ", ".join(setting.split(" = ")[0] for setting in settings.split(", "))
@@ -333,6 +489,13 @@ class Migration(migrations.Migration):
         migrations.RunSQL(IMMUTABLE, DROP_IMMUTABLE),
         migrations.RunSQL(STALE, DROP_STALE),
         migrations.RunSQL(VERSION, DROP_VERSION),
+        *[migrations.RunSQL(noticed(table), UNNOTICED.format(table=table)) for table in RULES],
+        migrations.RunSQL(SEARCHABLE, DROP_SEARCHABLE),
+        migrations.RunSQL(UUID7, "DROP FUNCTION triggers_uuid7()"),
+        migrations.RunSQL(CAUSE, "DROP FUNCTION triggers_cause_of_change()"),
+        migrations.RunSQL(READABLE, "DROP FUNCTION triggers_is_readable(jsonb)"),
+        migrations.RunSQL(ROW, "DROP FUNCTION triggers_row_as_json(record, int)"),
+        migrations.RunSQL(NUDGE, DROP_NUDGE),
         migrations.RunPython(create_builtin_sources, migrations.RunPython.noop),
         *[
             migrations.RunSQL(

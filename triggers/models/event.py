@@ -65,6 +65,10 @@ class Event(models.Model):
         ]
         indexes = [
             models.Index(fields=["seq"], name="event_undispatched", condition=Q(dispatched_at=None)),
+            # To count those of each source, and to pass by those of some.
+            models.Index(
+                fields=["source", "seq"], name="event_undispatched_of_source", condition=Q(dispatched_at=None)
+            ),
             models.Index(fields=["subject"], name="event_by_subject", condition=~Q(subject="")),
             # For waits that search past events. Entered at dispatch, so that accepting an event stays cheap.
             models.Index(fields=["type", "seq"], name="event_by_type_seq", condition=Q(dispatched_at__isnull=False)),

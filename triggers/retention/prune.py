@@ -75,7 +75,12 @@ AND EXISTS (SELECT FROM triggers_metricsample later WHERE later.series_id = trig
   AND later.at > triggers_metricsample.at
   AND later.at < date_bin('5 minutes', triggers_metricsample.at, '2000-01-01Z') + interval '5 minutes')
 """
-OLD_EPISODES = "closed_at < (SELECT clock_timestamp()) - %(keep)s::interval"
+# An episode of a series that has no samples any more, such as of a host that is gone, never closes.
+OLD_EPISODES = """
+closed_at < (SELECT clock_timestamp()) - %(keep)s::interval OR (closed_at IS NULL AND EXISTS (
+  SELECT FROM triggers_metricseries series
+  WHERE series.id = series_id AND series.last_at < (SELECT clock_timestamp()) - %(keep)s::interval))
+"""
 # Of a series that has had no sample for as long, such as of a host that is gone.
 ENDED_STATES = """
 seen_at < (SELECT clock_timestamp()) - %(keep)s::interval AND NOT EXISTS (
@@ -87,8 +92,11 @@ AND NOT EXISTS (SELECT FROM triggers_metricsample sample WHERE sample.series_id 
 AND NOT EXISTS (SELECT FROM triggers_metricepisode episode WHERE episode.series_id = triggers_metricseries.id)
 AND NOT EXISTS (SELECT FROM triggers_detectorstate state WHERE state.series_id = triggers_metricseries.id)
 """
+# That of a source of drift says that it stays disarmed.
 FORGOTTEN = """
 disarmed_at < (SELECT clock_timestamp()) - %(keep)s::interval
+AND NOT EXISTS (
+  SELECT FROM triggers_source source WHERE source.id = triggers_metricdetector.source_id AND source.kind = 'drift')
 AND NOT EXISTS (SELECT FROM triggers_metricepisode episode WHERE episode.detector_id = triggers_metricdetector.id)
 """
 IDLE = "starts[cardinality(starts)] < clock_timestamp() - %(keep)s::interval"

@@ -45,6 +45,14 @@ class Group(StrEnum):
     FILES = "Files and objects"
 
 
+class Waits(StrEnum):
+    """Where events of a source wait while too many wait for dispatch."""
+
+    SENDER = "sender"  # it is answered 503, and sends again
+    READER = "reader"  # nothing is read
+    JOB = "job"  # it is told to come later, and may not: other senders must not make its ping look absent
+
+
 class Kind(ABC, Generic[S]):
     """One kind of source: its settings, its secret, and the steps at the provider. `Source.kind` is its name.
 
@@ -61,6 +69,7 @@ class Kind(ABC, Generic[S]):
     needs_secret: ClassVar[bool] = True
     is_verified: ClassVar[bool] = True  # by a secret, or by a key that only the sender has
     secret_label: ClassVar[str] = "Signing secret"  # as the provider calls it
+    waits: ClassVar[Waits | None] = None  # None: its events cannot be kept out
     is_secret_given: ClassVar[bool] = False  # the provider makes its secret, so that none can be generated here
 
     @property

@@ -11,7 +11,7 @@ the broker and reads the next one. Therefore:
   uses the connection of its thread, in autocommit, and closes it in `close`.
 - A reader raises SourceError, or any other exception, if the source does not answer; then the process closes it, shows the
   error, and connects again after a pause that doubles up to a minute.
-- Nothing is read while too many events wait for dispatch.
+- Nothing is read while too many events of such sources wait for dispatch.
 """
 
 from abc import ABC, abstractmethod
@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from uuid import UUID
 
 from triggers.sources.http.payload import Payload
-from triggers.sources.kind import Kind, kinds
+from triggers.sources.kind import Kind, Waits, kinds
 from triggers.sources.settings import InvalidSettings
 
 S = TypeVar("S")
@@ -117,6 +117,7 @@ class Reader(ABC):
 class Runner(Kind[S]):
     """A kind of source that is read by `manage.py sources`."""
 
+    waits = Waits.READER
     extra: ClassVar[str] = ""  # of pyproject.toml, with the client library
 
     @abstractmethod

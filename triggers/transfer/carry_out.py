@@ -40,6 +40,7 @@ from triggers.schedules.rules.rule import Rule
 from triggers.schedules.terms.policy import NAMES, SchedulePolicy
 from triggers.sources.edit import change_source, create_source
 from triggers.sources.kind import kinds
+from triggers.sources.metrics.as_list import armed_on, set_detectors
 from triggers.transfer.check import NAMED_BY, RULE, Entry, ImportRefused, check
 
 Differences = dict[str, tuple[Any, Any]]  # old and new value by field
@@ -124,7 +125,11 @@ class _Importing:
         given = {name: entry[name] for name in ("enabled", "settings", "limits") if name in entry}
         if source is None:
             source = create_source(slug, kind=entry.get("kind", ""), **{"settings": {}, **given}, by=self.by)
-            self.done.made(f"source {slug}", {"kind": source.kind, **given})
+            made = {"kind": source.kind, **given}
+            if "detectors" in entry:
+                set_detectors(source, entry["detectors"], by=self.by)
+                made["detectors"] = entry["detectors"]
+            self.done.made(f"source {slug}", made)
             if kinds()[source.kind].needs_secret:
                 self.done.notes.append(
                     f"source {slug} has no secret yet: create one in the console, and enter it and the address at the sender"
@@ -134,6 +139,10 @@ class _Importing:
             raise Invalid([f"kind: the source with this slug here has kind {source.kind}; rename one of them"])
         if changed := _differences(given, source):
             change_source(source, {name: given[name] for name in changed}, by=self.by)
+        if "detectors" in entry and (before := armed_on(source) or []) != entry["detectors"]:
+            set_detectors(source, entry["detectors"], by=self.by)
+            changed["detectors"] = (before, entry["detectors"])
+        if changed:
             self.done.changed(f"source {slug}", changed)
 
     def _prompt_agent(self, name: str, entry: Entry) -> None:

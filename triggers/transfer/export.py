@@ -1,5 +1,5 @@
-"""Triggers, their schedules with their exclusion calendars, their sources and prompt agents, and subscriptions as a file that
-another system can import.
+"""Triggers, their schedules with their exclusion calendars, their sources with the detectors that are armed, prompt agents, and
+subscriptions as a file that another system can import.
 
 For a trigger that the code declares, the file holds only the fields that operators have changed: the rest comes with the
 code. The file contains no secrets, tokens, state or history, and of the URL of a subscription only its host: paths often are
@@ -23,6 +23,7 @@ from triggers.schedules.rules.as_json import rule_as_json
 from triggers.schedules.rules.rows import rule_of
 from triggers.schedules.terms.policy import SchedulePolicy
 from triggers.sources.kind import kinds
+from triggers.sources.metrics.as_list import armed_on
 
 FORMAT = "wakeful triggers"
 VERSION = 1
@@ -53,7 +54,7 @@ def export_triggers(slugs: Collection[str] = ()) -> Export:
         .prefetch_related("exclude")
         .order_by("task__name")
     )
-    sources = Source.objects.filter(kind__in=kinds()).order_by("slug")
+    sources = Source.objects.filter(kind__in=kinds()).prefetch_related("detectors").order_by("slug")
     if slugs:
         sources = sources.filter(slug__among=sorted({trigger.source for trigger in kept}))
     calendars = ExclusionCalendar.objects.order_by("slug")
@@ -88,7 +89,9 @@ def _is_left_out(trigger: Trigger, deleted: Collection[str], notes: list[str]) -
 
 def _source(source: Source) -> dict[str, Any]:
     head = {"slug": source.slug, "kind": source.kind, "enabled": source.enabled, "settings": source.settings}
-    return head | ({"limits": source.limits} if source.limits else {})
+    detectors = armed_on(source)
+    limits = {"limits": source.limits} if source.limits else {}
+    return head | limits | ({} if detectors is None else {"detectors": detectors})
 
 
 def _subscription(subscription: Subscription) -> dict[str, Any]:

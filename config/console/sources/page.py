@@ -33,7 +33,7 @@ from config.console.sources.metrics.trial import MetricButtons
 from config.console.sources.reading import notice_of, sections_of
 from config.console.sources.setup import address_of, groups, has_secret_address, setup_steps
 from config.console.sources.switches import switch_sections
-from config.console.sources.table import table_notice, table_sections
+from config.console.sources.table import is_by_statement, table_notice, table_sections
 from triggers.dispatch.absence.switch import KINDS as SWITCHES
 from triggers.models import MetricDetector, RefusedDelivery, Secret, Source
 from triggers.sources.databases.tables.keep import KIND, keep_tables
@@ -253,7 +253,8 @@ class SourcePanel(MetricButtons, Panel):
         if source is None or kind is None:
             return []
         shown = {"send_test": can_be_tried(source), "enter_secret": kind.needs_secret}
-        shown |= dict.fromkeys(("check_table", "sweep_table"), source.kind == KIND and source.enabled)
+        shown["check_table"] = source.kind == KIND and source.enabled
+        shown["sweep_table"] = shown["check_table"] and not is_by_statement(source)
         shown["rotate_secret"] = kind.needs_secret and not kind.is_secret_given
         shown["try_detector"] = isinstance(kind, Metric)
         shown["disarm_detector"] = MetricDetector.objects.filter(source=source, disarmed_at=None).exists()

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import CharField, Exists, F, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.utils.html import format_html
@@ -61,6 +62,7 @@ class SwitchPanel(Panel):
             seen_at=Subquery(only.values("seen_at")[:1]),
             due_at=Subquery(only.values("due_at")[:1]),
             source_kind=F("source__kind"),
+            now=Now(),
         )
 
     @column("switch")
@@ -73,7 +75,8 @@ class SwitchPanel(Panel):
 
     @column("state", label={UP: "success", NEVER: "info", LATE: "warning", DOWN: "danger", PAUSED: "default"})
     def state(self, switch: Any) -> str:
-        return state_of(defined(switch.source), switch.source, switch.is_open, switch.seen_at, switch.due_at)
+        definition = defined(switch.source)
+        return state_of(definition, switch.source, switch.is_open, switch.seen_at, switch.due_at, now=switch.now)
 
     @column("waits for")
     def waits(self, switch: SwitchRow) -> str:
@@ -128,13 +131,19 @@ def defined(source: Source) -> Switch | None:
 
 
 def state_of(
-    switch: Switch | None, source: Source, is_open: bool, seen_at: datetime | None, due_at: datetime | None
+    switch: Switch | None,
+    source: Source,
+    is_open: bool,
+    seen_at: datetime | None,
+    due_at: datetime | None,
+    *,
+    now: datetime,
 ) -> str:
     if not source.enabled:
         return PAUSED
     if is_open:
         return DOWN
-    if switch and due_at and database_now() > due_at - switch.grace:
+    if switch and due_at and now > due_at - switch.grace:
         return LATE
     return UP if seen_at or (switch and switch.has_keys) else NEVER
 
@@ -165,9 +174,9 @@ def switch_sections(source: Source) -> list[Section]:
 
 
 def _notice(source: Source, switch: Switch, only: SwitchTimer | None, timers: QuerySet[SwitchTimer]) -> Notice:
-    opened = timers.filter(state="open")[:1].count() > 0
+    opened, now = timers.filter(state="open").exists(), database_now()
     seen_at, due_at = (only.seen_at, only.due_at) if only else (None, None)
-    state = state_of(switch, source, opened, seen_at, due_at)
+    state = state_of(switch, source, opened, seen_at, due_at, now=now)
     if state == PAUSED:
         return Notice(
             text="Paused: its source is disabled. When it is enabled again, its time begins again from zero.",
@@ -184,7 +193,7 @@ def _notice(source: Source, switch: Switch, only: SwitchTimer | None, timers: Qu
         return Notice(
             text="Down for at least one key.", level="bad", details=["Each key closes when its event returns."]
         )
-    if state == LATE and only and only.due_at and only.due_at < database_now():
+    if state == LATE and only and only.due_at and only.due_at < now:
         return Notice(
             text=f"Due {distance(only.due_at)}, and not open yet.",
             level="warning",

@@ -4,7 +4,8 @@ from config.console.parts.moments import moment
 from config.console.parts.sections import Facts, Notice, Section
 from config.console.sources.reading import poison_of
 from triggers.models import Source, SweptRow, WatchedTable
-from triggers.sources.databases.tables.keep import objects
+from triggers.sources.databases.tables.keep import KIND, objects
+from triggers.sources.databases.tables.watched import STATEMENT
 
 
 def table_notice(source: Source) -> Notice:
@@ -21,15 +22,29 @@ def table_notice(source: Source) -> Notice:
         )
     if said := [text for text in (state.gap, state.missed and f"The last sweep {state.missed}") if text]:
         return Notice(text="Its triggers are there, but changes were missed.", level="warning", details=said)
+    each = "statement" if is_by_statement(source) else "change"
     return Notice(
-        text="Its triggers are there: each change is an event, in the transaction of the change.", level="good"
+        text=f"Its triggers are there: each {each} is an event, in the transaction of the change.", level="good"
     )
+
+
+def is_by_statement(source: Source) -> bool:
+    return source.kind == KIND and source.settings.get("each") == STATEMENT
 
 
 def table_sections(source: Source) -> list[Section]:
     state = WatchedTable.objects.filter(source=source).first() or WatchedTable(source=source)
     there = objects().get(source.pk)
     remembered = SweptRow.objects.filter(source=source).count() if state.digested else 0
+    sweeps = Facts(
+        title="Sweeps",
+        rows=[
+            ("Last complete one", moment(state.swept_at)),
+            ("Under way since", moment(state.sweep_began_at)),
+            ("The last one", state.missed or ("found nothing" if state.swept_at else "")),
+            ("Rows remembered", f"{remembered:,}" if remembered else "none"),
+        ],
+    )
     return [
         Facts(
             title="Triggers in the database",
@@ -39,14 +54,6 @@ def table_sections(source: Source) -> list[Section]:
                 ("Last seen in order", moment(state.kept_at)),
             ],
         ),
-        Facts(
-            title="Sweeps",
-            rows=[
-                ("Last complete one", moment(state.swept_at)),
-                ("Under way since", moment(state.sweep_began_at)),
-                ("The last one", state.missed or ("found nothing" if state.swept_at else "")),
-                ("Rows remembered", f"{remembered:,}" if remembered else "none"),
-            ],
-        ),
+        *([] if is_by_statement(source) else [sweeps]),
         poison_of(source),
     ]

@@ -339,6 +339,6 @@ def test_a_backlog_that_shuts_the_doors_says_so(settings: Any) -> None:
     settings.WAKEFUL_MAX_BACKLOG = 100
 
     assert (
-        "From 100 waiting events on, webhooks are answered 503."
+        "From 100 waiting events of senders on, webhooks are answered 503."
         in only(make_situation(undispatched=60, undispatched_age=60.0)).text
     )

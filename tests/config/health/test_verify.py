@@ -164,7 +164,7 @@ def an_entry_of_a_claim_that_never_was() -> None:
     make_step(make_durable("queued"), epoch=2)
 
 
-def a_success_with_a_step_nobody_knows_of() -> None:
+def a_success_with_a_step_of_unknown_outcome() -> None:
     make_step(make_success(), status="started")
 
 
@@ -276,7 +276,7 @@ def a_wait_that_is_overdue() -> None:
     make_wait(make_durable(), due_at=datetime.now(UTC) - timedelta(minutes=1))
 
 
-def a_wait_behind_which_nobody_looked() -> None:
+def a_wait_before_which_nothing_was_looked_for() -> None:
     make_wait(make_durable(), "event", event_type="invoice.paid", match={})
 
 
@@ -310,19 +310,19 @@ BROKEN: dict[Callable[[], None], set[str]] = {
     a_run_that_waits_for_nobody: {"no run waits for a key that is free"},
     a_success_that_is_no_attempts: {"a success is one attempt's, the last"},
     an_event_nobody_decided_on: {"every event is explained"},
-    a_collected_event_that_no_window_has: {"what a run took along is said of the event"},
+    a_collected_event_that_no_window_has: {"each event that a run took along says so"},
     an_event_emitted_by_a_failure: {"an emitted event comes from a run that succeeded, or from a step of one"},
     two_entries_of_one_place: {"an entry of a journal has a place of its own, and a claim that wrote it"},
     an_entry_of_a_claim_that_never_was: {"an entry of a journal has a place of its own, and a claim that wrote it"},
-    a_success_with_a_step_nobody_knows_of: {"a success has no step of which nobody knows whether it happened"},
-    a_call_that_was_repeated: {"what may happen at most once was tried once"},
+    a_success_with_a_step_of_unknown_outcome: {"a success has no step whose outcome is unknown"},
+    a_call_that_was_repeated: {"a step of at most one attempt was tried once"},
     an_uncertain_run_that_says_nothing: {"an uncertain run says why"},
     a_run_that_waits_for_nothing: {"a waiting run waits for one thing, and no other run for anything"},
     a_finished_run_that_waits_on: {"a waiting run waits for one thing, and no other run for anything"},
-    a_wait_that_nothing_ended: {"what a run waited for has come"},
-    a_sleep_that_was_cut_short: {"what a run waited for has come"},
-    a_wait_that_took_an_event_of_another_type: {"what a run waited for has come"},
-    a_wait_that_took_an_event_about_somebody_else: {"what a run waited for has come"},
+    a_wait_that_nothing_ended: {"the event that a run waited for has come"},
+    a_sleep_that_was_cut_short: {"the event that a run waited for has come"},
+    a_wait_that_took_an_event_of_another_type: {"the event that a run waited for has come"},
+    a_wait_that_took_an_event_about_somebody_else: {"the event that a run waited for has come"},
     an_event_that_was_taken_twice: {"no two waits of a run take the same event"},
     a_signal_that_reached_another_run: {"a signal reaches the run it was meant for"},
     an_approval_that_nobody_decided: {"an approval is decided exactly where a run went on by it"},
@@ -330,19 +330,19 @@ BROKEN: dict[Callable[[], None], set[str]] = {
     a_wait_for_an_approval_that_is_not_there: {"an approval is decided exactly where a run went on by it"},
     an_approval_of_something_else: {"a decision is for what was asked"},
     an_edit_that_was_changed_afterwards: {"a decision is for what was asked"},
-    an_event_that_was_pruned_from_under_a_run: {"a live run has what it builds on"},
-    a_child_that_was_pruned_from_under_its_parent: {"a live run has what it builds on"},
-    a_fork_of_a_run_that_is_gone: {"a live run has what it builds on"},
+    an_event_that_was_pruned_from_under_a_run: {"the events, children and origin of a live run are kept"},
+    a_child_that_was_pruned_from_under_its_parent: {"the events, children and origin of a live run are kept"},
+    a_fork_of_a_run_that_is_gone: {"the events, children and origin of a live run are kept"},
     a_child_of_what_was_rolled_back: {"a child comes of what its parent has committed"},
     a_forked_run_that_lives: {"a run that was forked stays closed"},
     an_absence_without_an_event: {"an absence that is over was told of when it began, and one that lasts as well"},
     a_fork_under_its_origins_replay: {"a fork is of the same events, under a replay of its own"},
 }
 UNDONE: dict[Callable[[], None], str] = {
-    a_wait_that_is_overdue: "drained: no wait is overdue, and somebody has looked for what came before it",
-    a_wait_behind_which_nobody_looked: "drained: no wait is overdue, and somebody has looked for what came before it",
-    a_wait_for_an_event_that_came: "drained: nobody waits for an event that has come",
-    a_parent_that_was_not_woken: "drained: nobody waits for children that have all finished",
+    a_wait_that_is_overdue: "drained: no wait is overdue, and the dispatcher has looked for events before it",
+    a_wait_before_which_nothing_was_looked_for: "drained: no wait is overdue, and the dispatcher has looked for events before it",
+    a_wait_for_an_event_that_came: "drained: no run waits for an event that has come",
+    a_parent_that_was_not_woken: "drained: no run waits for children that have all finished",
     a_child_that_was_left_behind: "drained: no child outlives a parent that was cancelled, unless a fork of that lives",
 }
 

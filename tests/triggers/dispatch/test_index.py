@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runs.actions.of_event import runs_of_event
@@ -58,7 +58,6 @@ def decided(item: Item, rules: list[Rule], payload: Payload) -> dict[str, str]:
 
 
 @given(rules_of(), TYPES, st.sampled_from(["s", "t"]), VALUES)
-@settings(deadline=None)
 def test_the_index_finds_the_same_as_checking_every_trigger(
     rules: list[Rule], type: str, source: str, data: object
 ) -> None:

@@ -46,6 +46,16 @@ def test_a_key_too_long_for_an_index_is_a_key_all_the_same() -> None:
     assert [run.ready_at is not None for run in (a, b, c)] == [True, False, True]
 
 
+@pytest.mark.parametrize("filter", ["event.data.n > 5", 'string(event.data.n).matches("^[1i]")'])
+def test_a_number_of_any_size_can_be_asked_about(filter: str) -> None:
+    make_trigger(filter=filter)
+    event = make_event(data={"n": 10**400})
+
+    dispatch_all()
+
+    assert len(runs_of_event(event.id)) == 1
+
+
 def test_an_input_may_contain_a_time() -> None:
     make_trigger(input={"at": "event.time", "both": "[event.time]"})
     event = make_event()

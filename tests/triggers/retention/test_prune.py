@@ -437,19 +437,23 @@ def test_samples_are_thinned_and_deleted_and_episodes_and_disarmed_detectors_go_
         MetricSample.objects.create(series=series, at=at, value=1)
     gone = MetricDetector.objects.create(source=source, name="missing", disarmed_at=ago(days=91))
     kept = MetricDetector.objects.create(source=source, name="missing")
+    drift = Source.objects.create(slug="state", kind="drift")
+    silenced = MetricDetector.objects.create(source=drift, name="difference", disarmed_at=ago(days=91))
     whose = {"detector": kept, "series": series, "since": ago(days=92), "opened_at": ago(days=92)}
     MetricEpisode.objects.create(id=uuid4(), closed_at=ago(days=91), **whose)
     MetricEpisode.objects.create(id=uuid4(), **whose)
 
     past = MetricSeries.objects.create(source=source, name="gone", last_at=ago(days=91))
     DetectorState.objects.create(detector=kept, series=past, seen_at=ago(days=91))
+    MetricEpisode.objects.create(id=uuid4(), **{**whose, "series": past})  # nothing will close it
     DetectorState.objects.create(detector=kept, series=series, seen_at=ago(days=91))  # its episode is open
 
     assert pruned() == {
-        "samples.thinned": 1, "samples": 1, "episodes": 1, "detectors.states": 1, "series": 1, "detectors": 1,
+        "samples.thinned": 1, "samples": 1, "episodes": 2, "detectors.states": 1, "series": 1, "detectors": 1,
     }  # fmt: skip
 
     assert MetricSample.objects.filter(at=base + timedelta(minutes=4)).exists() and MetricSample.objects.count() == 3
     assert MetricEpisode.objects.get().closed_at is None
     assert not MetricDetector.objects.filter(pk=gone.pk).exists()
+    assert MetricDetector.objects.filter(pk=silenced.pk).exists()  # else the next sample would arm it
     assert DetectorState.objects.get().series == series == MetricSeries.objects.get()

@@ -85,7 +85,6 @@ def test_second_showing_of_an_hour_closes_where_it_ends() -> None:
 # Due times
 
 
-@settings(deadline=None)
 @given(
     every=st.integers(1, 7200),
     jitter=st.integers(0, 10_000),
@@ -187,7 +186,7 @@ RULES = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     rule=RULES,
     hours=st.sampled_from(["", "09:00-17:00", "mon-fri 08:30-12:00, sat 22:00-02:00", "02:15-02:45"]),
@@ -217,7 +216,7 @@ def test_account_is_that_of_looking_at_each_nominal_time(
     assert said == closures | {nominal: "missed" for nominal in opened if nominal not in fired}
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     rule=st.one_of(RULES, st.integers(1, 600).map(lambda tenths: Interval(every=tenths * TENTH, anchor=MONDAY - DAY))),
     hours=st.sampled_from(

@@ -26,9 +26,11 @@ UPDATE triggers_switchtimer SET state = 'idle', since = NULL, since_id = NULL, l
 WHERE source_id = ANY(%s::uuid[]) AND state = 'waiting'
 """
 FORGET = "DELETE FROM triggers_switchtimer WHERE source_id = ANY(%s::uuid[])"
-# A lower bound: `Timer.put_off` adds the hours that are not active.
+# A lower bound: `Timer.put_off` adds the hours that are not active. A job that has started has to end within the grace.
 MOVE = """
-UPDATE triggers_switchtimer SET due_at = since + %(length)s::interval, look_at = since + %(length)s::interval
+UPDATE triggers_switchtimer SET
+  due_at = coalesce(began_at + %(grace)s::interval, since + %(length)s::interval),
+  look_at = coalesce(began_at + %(grace)s::interval, since + %(length)s::interval)
 WHERE source_id = %(id)s::uuid AND state = 'waiting'
 """
 MEND = """
@@ -57,7 +59,9 @@ def _turn_on(changed: Sequence[Switch], known: dict[UUID, tuple[str, str, bool]]
     execute(FORGET, [reshaped])
     execute_many(ON, [{"id": switch.id, "shape": switch.shape, "terms": switch.terms} for switch in changed])
     moved = [switch for switch in changed if switch.id in known and known[switch.id][1] != switch.terms]
-    execute_many(MOVE, [{"id": switch.id, "length": switch.within + switch.grace} for switch in moved])
+    execute_many(
+        MOVE, [{"id": switch.id, "length": switch.within + switch.grace, "grace": switch.grace} for switch in moved]
+    )
     _begin([switch for switch in changed if not switch.has_keys])
 
 

@@ -1,9 +1,15 @@
 """The switches that see an event."""
 
+from uuid import UUID
+
+from triggers.dispatch.absence.switch import CLOSED, OPENED, Switch
 from triggers.dispatch.absence.switches import Switches
+from triggers.dispatch.index import Rule
 from triggers.dispatch.match import Matched, Sighting
+from triggers.dispatch.pending import Item
 
 LONGEST_ERROR = 2_000  # characters
+OF_SWITCHES = "absence."  # the beginning of the types of their events
 
 
 def sightings_of(matched: Matched, switches: Switches) -> list[Sighting]:
@@ -11,14 +17,27 @@ def sightings_of(matched: Matched, switches: Switches) -> list[Sighting]:
     seen = [
         Sighting(switch=switch, begins=match.rule.id != switch.seen.id, key=match.key or "")
         for match in matched.matches
-        if (switch := switches.by_rule.get(match.rule.id))
+        if (switch := switches.by_rule.get(match.rule.id)) and _counts(matched.item, match.rule, switch)
     ]
     failed = [
         Sighting(switch=switch, begins=refusal.trigger_id != switch.seen.id, error=_storable(refusal.reason))
         for refusal in matched.refusals
         if (switch := switches.by_rule.get(refusal.trigger_id))
+        and _counts(matched.item, _rule_of(switch, refusal.trigger_id), switch)
     ]
     return [*seen, *failed]
+
+
+def _counts(item: Item, rule: Rule, switch: Switch) -> bool:
+    """The event that says that all is silent is no sign of life: a switch does not see its own events, and those of others only if
+    its types name them."""
+    if item.type not in (OPENED, CLOSED):
+        return True
+    return item.source != switch.slug and any(type.startswith(OF_SWITCHES) for type in rule.types)
+
+
+def _rule_of(switch: Switch, id: UUID) -> Rule:
+    return next(rule for rule in switch.rules if rule.id == id)
 
 
 def _storable(text: str) -> str:

@@ -6,7 +6,7 @@
 """
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from uuid import UUID, uuid4
 
@@ -14,6 +14,8 @@ from uuid_utils.compat import uuid7
 
 from triggers.dispatch.absence.switch import FAIL, START, SUCCESS, Switch
 from triggers.dispatch.pending import Item
+
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Reason(StrEnum):
@@ -195,5 +197,6 @@ def _arrival_of(item: Item, now: datetime) -> datetime:
 
 
 def _time_of(item: Item, now: datetime) -> datetime:
-    """No event is of the future: a clock that runs ahead at the sender must not put off what is due."""
-    return min(item.time, _arrival_of(item, now))
+    """No event is of the future: a clock that runs ahead at the sender must not put off what is due. Nor is one of so long ago that no
+    clock can be set to it."""
+    return max(min(item.time, _arrival_of(item, now)), EARLIEST)

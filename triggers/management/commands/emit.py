@@ -5,6 +5,7 @@ from django.core.management.base import CommandError
 from django.db import transaction
 from uuid_utils.compat import uuid7
 
+from agents.event_names import too_long
 from runs.management.command import BaseCommand
 from runs.management.json_argument import json_argument
 from runs.management.operator import operator
@@ -25,6 +26,8 @@ class Command(BaseCommand):
         )
 
     def handle(self, *, type: str, data: Any, source: str, subject: str, id: str, **options: Any) -> None:
+        if long := too_long(type=type, subject=subject):
+            raise CommandError(long)
         event = Incoming(
             source_id=builtin_source("cli"),
             ce_source=source or operator(),

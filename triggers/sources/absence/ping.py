@@ -13,7 +13,7 @@ from runs.db.nudge import nudge_dispatcher
 from triggers.dispatch.absence.switch import FAIL, GRACE, LOG, PERIOD, PING, START, SUCCESS
 from triggers.sources.absence.terms import Hours, duration, require_hours
 from triggers.sources.http.payload import Payload
-from triggers.sources.kind import Group, register
+from triggers.sources.kind import Group, Waits, register
 from triggers.sources.settings import InvalidSettings, setting
 from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, matching_secret
 from triggers.sources.webhooks.scheme import Delivery, Description, Reply, Sample, Scheme
@@ -53,6 +53,7 @@ class Ping(Scheme[PingSettings]):
         "An address that a job pings when it has worked. Records absence.opened when pings stop, or when one says so."
     )
     group = Group.WATCHES
+    waits = Waits.JOB
     settings_class = PingSettings
     secret_label = "Token"  # noqa: S105  (a label)
     methods: ClassVar[tuple[str, ...]] = ("GET", "HEAD", "POST", "PUT")

@@ -14,7 +14,7 @@ from uuid import uuid4
 import amqp
 
 from triggers.sources.brokers.cloud_event import cloud_event_of
-from triggers.sources.brokers.message import MessageSettings, event_of, required
+from triggers.sources.brokers.message import UNREACHABLE, MessageSettings, event_of, required
 from triggers.sources.http.headers import as_text
 from triggers.sources.kind import Group, register
 from triggers.sources.runner import BATCH, BATCH_BYTES, Assignment, Batch, Broker, Poison, Reader, Received, SourceError
@@ -161,7 +161,10 @@ class AmqpReader(Reader):
         except BaseException as error:
             self.close()
             if isinstance(error, TimeoutError):
-                raise SourceError(SILENT) from None
+                raise SourceError(SILENT, remedy=UNREACHABLE) from None
+            if isinstance(error, OSError):
+                said = error.strerror or error
+                raise SourceError(f"The broker cannot be reached: {said}.", remedy=UNREACHABLE) from None
             if isinstance(error, amqp.NotFound):
                 raise SourceError(
                     f"The queue {self.settings.queue} does not exist.",
@@ -213,7 +216,7 @@ class AmqpReader(Reader):
         try:
             return int(self._declared().message_count) + len(self.arrived)
         except TimeoutError:
-            raise SourceError(SILENT) from None
+            raise SourceError(SILENT, remedy=UNREACHABLE) from None
 
     def _message(self, message: Any) -> Received | Poison:
         if isinstance(message, Unreadable):

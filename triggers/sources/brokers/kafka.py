@@ -7,7 +7,7 @@ from typing import Any
 
 from triggers.sources.brokers.cloud_event import cloud_event_of
 from triggers.sources.brokers.debezium import Skip, change_of
-from triggers.sources.brokers.message import MessageSettings, event_of, required
+from triggers.sources.brokers.message import UNREACHABLE, MessageSettings, event_of, required
 from triggers.sources.http.headers import as_text
 from triggers.sources.kind import Group, register
 from triggers.sources.runner import BATCH, Assignment, Batch, Broker, Poison, Reader, Received, SourceError
@@ -103,14 +103,14 @@ class KafkaReader(Reader):
         self.position: Position = {topic: dict(offsets) for topic, offsets in (assignment.position or {}).items()}
         self.is_first = not self.position
         self.event_of = _reading(self.settings)
-        self.trouble = ""
+        self.trouble: SourceError | None = None
         self.partitions_at = self.lag_at = 0.0
         self.consumer = client.Consumer(self._configuration(assignment), logger=None)
         try:
             self._assign()
         except client.KafkaException as error:
             self.close()
-            raise SourceError(self._said(error.args[0])) from None
+            raise self._trouble(error.args[0]) from None
         except BaseException:
             self.close()
             raise
@@ -121,7 +121,7 @@ class KafkaReader(Reader):
         found = self._poll(wait)
         messages = [message for raw in found if (message := self._take(raw)) is not None]
         if not found and self.trouble:
-            raise SourceError(self.trouble)
+            raise self.trouble
         lag = self._lag()
         # A copy: a later read that fails must not move the position of this batch.
         position = {topic: dict(offsets) for topic, offsets in self.position.items()}
@@ -159,7 +159,7 @@ class KafkaReader(Reader):
             error.code() in (self.client.KafkaError._ALL_BROKERS_DOWN, self.client.KafkaError._AUTHENTICATION)
             or error.fatal()
         ):
-            self.trouble = self._said(error)
+            self.trouble = self._trouble(error)
 
     def _assign(self) -> None:
         """Read all partitions, each from its next offset."""
@@ -210,14 +210,14 @@ class KafkaReader(Reader):
                 return self._gap(raw)
             self._fail(error)
             return None
-        self.trouble = ""
+        self.trouble = None
         self.position.setdefault(raw.topic(), {})[str(raw.partition())] = raw.offset() + 1
         return self.event_of(raw)
 
     def _fail(self, error: Any) -> None:
         if not error.retriable():
-            raise SourceError(self._said(error))
-        self.trouble = self._said(error)
+            raise self._trouble(error)
+        self.trouble = self._trouble(error)
 
     def _gap(self, raw: Any) -> Poison:
         """Kafka deleted messages that were not read yet, or the topic itself; go on with the oldest that it has."""
@@ -246,8 +246,11 @@ class KafkaReader(Reader):
                 lag += max(high - offset, 0)
         return lag
 
-    def _said(self, error: Any) -> str:
-        return f"Kafka says: {error.str() or error.name()}."
+    def _trouble(self, error: Any) -> SourceError:
+        codes = self.client.KafkaError
+        is_away = error.code() in (codes._ALL_BROKERS_DOWN, codes._TRANSPORT, codes._RESOLVE, codes._TIMED_OUT)
+        said = f"Kafka says: {error.str() or error.name()}."
+        return SourceError(said, remedy=UNREACHABLE if is_away else "")
 
 
 def _reading(settings: KafkaSettings) -> Callable[[Any], Received | Poison | None]:

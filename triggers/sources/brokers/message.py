@@ -10,6 +10,10 @@ from triggers.sources.settings import json_path, setting
 from triggers.sources.webhooks.naming import LONGEST_NAME, event_type, is_name, value_at
 
 UNNAMED_TYPE = "message.received"
+UNREACHABLE = (
+    "Check that the broker runs, that the source's settings have its address and port, with TLS or without it as the broker has it, "
+    "and that no firewall is between it and the sources process."
+)
 
 
 def type_name(value: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from triggers.sources.brokers.cloud_event import cloud_event_of
-from triggers.sources.brokers.message import MessageSettings, event_of, required
+from triggers.sources.brokers.message import UNREACHABLE, MessageSettings, event_of, required
 from triggers.sources.kind import Group, register
 from triggers.sources.runner import BATCH, BATCH_BYTES, Assignment, Batch, Broker, Poison, Reader, Received, SourceError
 from triggers.sources.settings import setting
@@ -115,7 +115,10 @@ class NatsReader(Reader):
         try:
             return self.loop.run(work)
         except TimeoutError:
-            raise SourceError("The server does not answer.") from None
+            raise SourceError("The server does not answer.", remedy=UNREACHABLE) from None
+        except (OSError, self.client.errors.NoServersError) as error:
+            said = str(getattr(error, "strerror", None) or error).removeprefix("nats: ")
+            raise SourceError(f"The server cannot be reached: {said}.", remedy=UNREACHABLE) from None
         except self.client.errors.Error as error:
             raise SourceError(f"NATS: {str(error).removeprefix('nats: ') or type(error).__name__}") from None
 
@@ -126,6 +129,8 @@ class NatsReader(Reader):
             [server.strip() for server in self.settings.servers.split(",")],
             name=f"wakeful-{self.assignment.slug}",
             allow_reconnect=False,  # the runner connects again, behind the recorded place
+            max_reconnect_attempts=1,  # of each server, before it says that none is there
+            reconnect_time_wait=0,
             connect_timeout=CONNECT_TIMEOUT,
             error_cb=_pass_over,
             tls=ssl.create_default_context() if "tls://" in self.settings.servers else None,

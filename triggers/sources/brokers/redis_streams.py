@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import redis
 
-from triggers.sources.brokers.message import MessageSettings, event_of, required
+from triggers.sources.brokers.message import UNREACHABLE, MessageSettings, event_of, required
 from triggers.sources.http.headers import as_text
 from triggers.sources.kind import Group, register
 from triggers.sources.runner import BATCH, BATCH_BYTES, Assignment, Batch, Broker, Poison, Reader, Received, SourceError
@@ -122,6 +122,10 @@ class RedisReader(Reader):
         begin = position or ("$" if self.settings.start == NEW else "0")
         try:
             self.client.xgroup_create(self.stream, self.group, id=begin, mkstream=True)
+        except redis.AuthenticationError:
+            raise
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            raise SourceError(f"The server cannot be reached: {error}", remedy=UNREACHABLE) from None
         except redis.ResponseError as error:
             if not str(error).startswith("BUSYGROUP"):
                 raise SourceError(

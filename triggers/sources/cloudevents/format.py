@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from agents.event_names import INDEXED, LONGEST_SUBJECT, LONGEST_TYPE
 from agents.reserved import is_reserved, refusal
 from runs.api.strict_json import Unreadable, is_storable, parse_json, require_storable
 from triggers.sources.http.headers import Headers
@@ -19,10 +20,8 @@ from triggers.sources.http.timestamps import parse_timestamp
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
 MOST_EVENTS = 1000
-LONGEST = {"id": 255, "type": 255, "source": 1024, "subject": 1024}
-INDEXED = (
-    2_600  # bytes of an entry in PostgreSQL's indexes: of a subject, and of source and id together; a source is ASCII
-)
+# Source and id are an entry of an index together; a source is ASCII.
+LONGEST = {"id": 255, "type": LONGEST_TYPE, "source": 1024, "subject": LONGEST_SUBJECT}
 LONGEST_ELSE = 4096
 
 NAME = re.compile(r"[a-z0-9]{1,100}")

@@ -9,6 +9,7 @@ from triggers.sources.databases.pgoutput import FULL, UNCHANGED, Relation, Row, 
 from triggers.sources.databases.values import value_of
 
 MOST_BYTES = 2**20  # of the values of an event
+LONGEST_SUBJECT = 500  # characters, as in tables of our own; an index holds it
 UPDATE, TRUNCATE, SNAPSHOT = "update", "truncate", "snapshot"
 
 
@@ -69,7 +70,8 @@ def pk_of(table: Table, values: Mapping[str, Any]) -> Any:
 def subject_of(name: str, pk: Any) -> str:
     """The row: the name of its table, and the values of its key."""
     values = list(pk.values()) if isinstance(pk, dict) else [] if pk is None else [pk]
-    return f"{name}/{','.join(value if isinstance(value, str) else json.dumps(value) for value in values)}"
+    key = ",".join(value if isinstance(value, str) else json.dumps(value) for value in values)
+    return f"{name}/{key}"[:LONGEST_SUBJECT]
 
 
 def _values(table: Table, row: Row | None, too_large: Iterable[str]) -> dict[str, Any] | None:

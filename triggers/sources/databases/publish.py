@@ -19,11 +19,15 @@ from triggers.sources.secrets import newest_secret
 CREATE_WITHIN = "60s"  # a new slot waits for the transactions that are open
 FAILOVER_FROM = 170_000
 ALL = "*"  # in place of tables
-# In a publication, such tables refuse updates and deletes.
+# In a publication, such tables refuse updates and deletes. Partitions and tables that inherit are published with their parents, and
+# have identities of their own.
 WITHOUT_IDENTITY = """
+WITH RECURSIVE family AS (
+  SELECT to_regclass(name)::oid AS id FROM unnest(%(tables)s::text[]) name
+  UNION SELECT inhrelid FROM pg_inherits JOIN family ON inhparent = family.id)
 SELECT relation.oid::regclass::text FROM pg_class relation JOIN pg_namespace namespace ON namespace.oid = relation.relnamespace
 WHERE relation.relkind IN ('r', 'p') AND relation.relpersistence = 'p' AND namespace.nspname NOT IN ('pg_catalog', 'information_schema')
-  AND (%(all)s::boolean OR relation.oid = ANY(SELECT to_regclass(name) FROM unnest(%(tables)s::text[]) name))
+  AND (%(all)s::boolean OR relation.oid IN (SELECT id FROM family))
   AND (relation.relreplident = 'n' OR relation.relreplident = 'd'
     AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = relation.oid AND indisprimary))
 ORDER BY 1 LIMIT 10

@@ -1,6 +1,7 @@
 """Questions to a database whose changes we read, over an ordinary connection."""
 
 import os
+import re
 import socket
 import threading
 from collections.abc import Iterable, Iterator
@@ -19,11 +20,16 @@ BUILT_IN = 16384  # oids of built-in types are below
 STATEMENT_TIMEOUT = "20s"
 ANSWERS_WITHIN = 30.0  # seconds
 NOW = "(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END)"
+OWN = "^(agents|runs|triggers)_"  # of a schema that has events
+HAVE_EVENTS = """
+SELECT nspname AS schema FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE relname = 'triggers_event'
+"""
 LOOK = f"""
 SELECT current_setting('server_version_num')::int AS version, current_setting('wal_level') AS wal_level,
   current_setting('max_slot_wal_keep_size') AS keep, current_database() AS database, current_user::text AS role,
   EXISTS (SELECT FROM pg_publication WHERE pubname = %(publication)s) AS has_publication,
-  EXISTS (SELECT FROM pg_publication_tables WHERE pubname = %(publication)s AND tablename = 'triggers_event') AS has_events,
+  EXISTS (SELECT FROM pg_publication_tables WHERE pubname = %(publication)s AND tablename ~ '{OWN}'
+    AND schemaname IN (SELECT schema FROM ({HAVE_EVENTS}) have_events)) AS has_events,
   slot.slot_name IS NOT NULL AS has_slot, coalesce(slot.plugin, '') AS plugin, coalesce(slot.database, '') AS slot_database,
   coalesce(slot.active, false) AS is_active, slot.active_pid, coalesce(slot.wal_status, '') AS wal_status,
   coalesce(to_jsonb(slot)->>'invalidation_reason', '') AS invalidation,
@@ -39,6 +45,13 @@ SELECT attribute.attname FROM pg_index index
 CROSS JOIN unnest(index.indkey::int2[]) WITH ORDINALITY AS part(number, place)
 JOIN pg_attribute attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = part.number
 WHERE index.indrelid = %s::oid AND index.indisprimary ORDER BY part.place
+"""
+# The tables of which it is a part, and itself: partitions and tables that inherit.
+PARENTS = """
+WITH RECURSIVE family AS (
+  SELECT %s::oid AS id UNION SELECT inhparent FROM pg_inherits JOIN family ON inhrelid = family.id)
+SELECT nspname::text, relname::text FROM family JOIN pg_class ON pg_class.oid = family.id
+JOIN pg_namespace ON pg_namespace.oid = relnamespace
 """
 # Of a domain the type below it; arrays have one form; the rest is read as text.
 TYPES = """
@@ -80,7 +93,8 @@ class Server:
     """psycopg.Error if it does not answer, also if it is frozen."""
 
     def __init__(self, conninfo: str, name: str, *, statement_timeout: str = STATEMENT_TIMEOUT) -> None:
-        chosen = {**OPTIONS, "statement_timeout": statement_timeout, "lock_timeout": "5s"}
+        # Rows that row-level security hides are an error: a snapshot without them would look whole.
+        chosen = {**OPTIONS, "statement_timeout": statement_timeout, "lock_timeout": "5s", "row_security": "off"}
         self.connection = psycopg.connect(with_options(conninfo, name, chosen), autocommit=True)
 
     def look(self, slot: str, publication: str) -> Look:
@@ -90,6 +104,14 @@ class Server:
 
     def primary_key(self, oid: int) -> tuple[str, ...]:
         return tuple(name for (name,) in self.rows(PRIMARY_KEY, [oid]))
+
+    def parents(self, oid: int) -> list[tuple[Any, ...]]:
+        """Schema and name of the tables of which it is a part, and of itself."""
+        return self.rows(PARENTS, [oid])
+
+    def is_own(self, schema: str, table: str) -> bool:
+        """Is it a table of a Wakeful? Its changes as events would make further ones."""
+        return bool(re.match(OWN, table)) and (schema,) in self.rows(HAVE_EVENTS)
 
     def built_in(self, oids: Iterable[int]) -> dict[int, int]:
         """The built-in types that say how to read values of other types."""

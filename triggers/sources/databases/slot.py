@@ -1,6 +1,6 @@
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -65,7 +65,8 @@ class SlotSettings:
     exclude: str = setting(
         "",
         "Excluded columns",
-        "Such as: note, customers.phone. Their values are never stored. Columns whose names look like those of secrets are excluded, too.",
+        "Such as: note, customers.phone (also of its partitions), public.customers.phone. Their values are never stored. Columns whose "
+        "names look like those of secrets are excluded, too.",
     )
     secrets: str = setting(
         "", "Columns that are no secrets", "Columns that are stored although their names look like those of secrets."
@@ -84,12 +85,15 @@ class SlotSettings:
         if not self.url:
             raise InvalidSettings({"url": "is required"})
 
-    def excluded_of(self, relation: Relation) -> frozenset[str]:
+    def excluded_of(self, relation: Relation, parents: Iterable[tuple[str, str]] = ()) -> frozenset[str]:
+        """`parents` are the tables of which it is a part, by schema and name."""
         excluded, stored = _named(self.exclude), _named(self.secrets)
+        tables = {(relation.schema, relation.table), *parents}
+        of_tables = {place for schema, table in tables for place in (f"{table}.", f"{schema}.{table}.")}
         return frozenset(
             column.name
             for column in relation.columns
-            if (own := {column.name, f"{relation.table}.{column.name}"}) & excluded
+            if (own := {column.name, *(f"{place}{column.name}" for place in of_tables)}) & excluded
             or SECRET_FIELD.search(column.name)
             and not own & stored
         )
@@ -149,6 +153,7 @@ class SlotReader(Reader):
         self.wire: Wire | None = None
         self.first: Batch | None = None
         self.tables: dict[int, Table] = {}
+        self.own: set[int] = set()  # those of a Wakeful
         self.begun: Begin | None = None
         self.index = self.skip = 0
         self.origin = ""
@@ -166,6 +171,12 @@ class SlotReader(Reader):
                 first, self.first = self.first, None
                 return first
             return self._changes(wait) if self.place.snapshot is None else self._snapshot(self.place.snapshot)
+        except psycopg.errors.UndefinedObject as error:
+            raise SourceError(
+                f"PostgreSQL says: {in_words(error)}.",
+                remedy="The log is decoded with the publication as it was when a change was made, and for some change there was none, "
+                f"also if there is one now. manage.py slot drop {self.slug} --keep-publication, then manage.py slot create {self.slug}.",
+            ) from None
         except psycopg.Error as error:
             raise source_error(error) from None
 
@@ -201,11 +212,12 @@ class SlotReader(Reader):
 
     def _snapshot(self, state: dict[str, Any]) -> Batch:
         try:
-            part = snapshot.read_part(self.server, self.publication, state, self.settings.excluded_of)
+            part = snapshot.read_part(self.server, self.publication, state, self._excluded)
         except psycopg.errors.InsufficientPrivilege as error:
             raise SourceError(
                 f"The snapshot cannot be read: {in_words(error)}.",
-                remedy="GRANT USAGE ON SCHEMA …, GRANT SELECT ON … to the user of the source.",
+                remedy="GRANT USAGE ON SCHEMA …, GRANT SELECT ON … to the user of the source; with row-level security also "
+                "ALTER ROLE … BYPASSRLS.",
             ) from None
         messages = []
         if part.table:
@@ -218,7 +230,7 @@ class SlotReader(Reader):
     def _changes(self, wait: float) -> Batch:
         """What has come, also a part of a transaction."""
         wire = self._open_wire()
-        messages: list[Received] = []
+        messages: list[Received | Poison] = []
         until, size = time.monotonic() + wait, 0
         frame = wire.receive(wait)
         while frame:
@@ -228,6 +240,9 @@ class SlotReader(Reader):
             if len(messages) >= BATCH or size >= BATCH_BYTES or time.monotonic() > until:
                 break
             frame = wire.receive(0)
+        while wire.skipped:
+            reason = f"Gap: PostgreSQL says: {wire.skipped.pop()}. Changes of that time have no events."
+            messages.insert(0, Poison(id=f"skipped/{lsn_text(self.place.lsn)}/{self.timeline}", reason=reason))
         if wire.reply_wanted or time.monotonic() >= self.tell_at:
             self._tell(ask=True)
         if messages:
@@ -273,8 +288,10 @@ class SlotReader(Reader):
                 self.place = replace(self.place, lsn=found.end, commit=0, done=0)
             case Relation():
                 types = self.server.built_in(column.type for column in found.columns)
-                excluded = self.settings.excluded_of(found)
-                self.tables[found.oid] = Table(found, self.server.primary_key(found.oid), types, excluded)
+                self.tables[found.oid] = Table(found, self.server.primary_key(found.oid), types, self._excluded(found))
+                self.own.discard(found.oid)
+                if self.server.is_own(found.schema, found.table):  # it has come to the publication since the beginning
+                    self.own.add(found.oid)
             case Origin():
                 self.origin = found.name
             case RowChange():
@@ -303,8 +320,11 @@ class SlotReader(Reader):
         event = make(f"{timeline}/{lsn_text(self.begun.lsn)}/{index}")
         return [event] if event else []
 
-    def _change(self, change: RowChange, id: str) -> Received:
-        return self._event(self.tables[change.oid], change, id=id)
+    def _excluded(self, relation: Relation) -> frozenset[str]:
+        return self.settings.excluded_of(relation, self.server.parents(relation.oid))
+
+    def _change(self, change: RowChange, id: str) -> Received | None:
+        return None if change.oid in self.own else self._event(self.tables[change.oid], change, id=id)
 
     def _event(self, table: Table, change: RowChange, *, id: str) -> Received:
         name, data = table.name_of(self.settings.alias), data_of(table, change)
@@ -383,7 +403,7 @@ def refusal(look: Look, slot: str, publication: str, slug: str, stored: Place | 
         )
     if look.has_events:
         return SourceError(
-            f"The publication {publication} has the table of Wakeful's events, so that each event would make another one.",
+            f"The publication {publication} has tables of Wakeful's own, so that each event would make another one.",
             remedy="Publish the tables of your own alone. For those in Wakeful's database there is the kind “Table of this database”.",
         )
     if look.is_active:

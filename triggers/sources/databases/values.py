@@ -11,6 +11,14 @@ from psycopg.adapt import Transformer
 
 from runs.api.strict_json import Unreadable, parse_json, require_storable
 
+# Settings of the session that writes them.
+STYLE = {
+    "datestyle": "ISO",
+    "timezone": "UTC",
+    "intervalstyle": "iso_8601",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+}
 TEXTS = postgres.types["text"].array_oid
 LONGEST_INTEGER = 19  # characters
 

@@ -15,16 +15,13 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from triggers.sources.databases.pgoutput import EPOCH
+from triggers.sources.databases.values import STYLE
 
 SELECT_AT_MOST = 0.2  # seconds: TLS may hold bytes that the socket no longer announces
 SERVER_WAITS = "30s"  # for a sign of life of ours, before it frees the slot
 OPTIONS = {
     "wal_sender_timeout": SERVER_WAITS,
-    "datestyle": "ISO",
-    "timezone": "UTC",
-    "intervalstyle": "iso_8601",
-    "extra_float_digits": "1",
-    "bytea_output": "hex",
+    **STYLE,
     "statement_timeout": "0",
     "idle_session_timeout": "0",
 }
@@ -37,6 +34,7 @@ KEEPALIVE = {
 }
 DATA, ALIVE, STATUS = b"w", b"k", b"r"
 NOTHING_YET, ENDED = 0, -1
+NOT_IN_PREREQUISITE_STATE = "55000"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +78,10 @@ class Wire:
         self.heard_at = time.monotonic()
         self.seen = 0  # the server has nothing for us before this place
         self.reply_wanted = False
+        self.skipped: list[
+            str
+        ] = []  # what the server says of changes that it cannot decode (PostgreSQL 18), instead of an error
+        self.connection.add_notice_handler(self._heed)
 
     @property
     def pgconn(self) -> pq.abc.PGconn:
@@ -134,6 +136,10 @@ class Wire:
     def close(self) -> None:
         self.connection.close()
 
+    def _heed(self, notice: psycopg.errors.Diagnostic) -> None:
+        if notice.sqlstate == NOT_IN_PREREQUISITE_STATE:
+            self.skipped.append(f"{notice.message_primary}: {notice.message_detail}")
+
     def _frame(self, raw: bytes) -> Frame | None:
         if raw[:1] == DATA:
             lsn, _, _ = struct.unpack_from(">QQq", raw, 1)
@@ -153,4 +159,6 @@ class Wire:
         if found == NOTHING_YET:
             return None
         result = self.pgconn.get_result() if found == ENDED else None
+        if result and result.status == pq.ExecStatus.FATAL_ERROR:
+            raise psycopg.errors.error_from_result(result)
         raise psycopg.OperationalError((result or self.pgconn).get_error_message())

@@ -91,7 +91,7 @@ class DirectorySettings:
     hash_up_to: int = setting(
         64,
         "Read content up to (MB)",
-        "The fingerprint of a larger file is made of its size, time and inode.",
+        "The fingerprint of a larger file is made of its size and time.",
         check=whole_number(0, 4096),
     )
     once_per_content: bool = setting(
@@ -100,7 +100,7 @@ class DirectorySettings:
     has_hints: bool = setting(
         True,
         "Use hints of the operating system",
-        "Changes on this host are seen at once (inotify, extra files). Turn off for very many folders.",
+        "Changes on this host are seen at once (inotify), in the first 5,000 folders. Others are seen by scans.",
     )
     sentinel: str = setting(
         "",
@@ -143,7 +143,6 @@ class Directory(Runner[DirectorySettings]):
     group = Group.FILES
     settings_class = DirectorySettings
     needs_secret = False
-    extra = "files"
     setup = (
         "Set WAKEFUL_FILE_ROOTS to the directories that may be watched, for the web, sources and worker processes.",
         "Mount the directory at the same path on every host that runs sources or worker processes, and let their user read it.",

@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -64,9 +64,13 @@ class DirectoryReader(Reader):
         self.lag: int | None = None
         self.position, self.is_of_other = beginning(assignment, assignment.settings.directory, self.selection)
         self.stored = assignment.position
-        self.hints: Hints | None = None
-        with self._tree() as tree:
-            self._watch(tree)
+        self.hints = Hints.begin() if self.settings.has_hints else None
+        try:
+            self._tree().close()
+        except BaseException:
+            if self.hints:
+                self.hints.close()
+            raise
 
     # The contract of a reader
 
@@ -76,18 +80,17 @@ class DirectoryReader(Reader):
             self._forget_other()
             return self._batch()
         with self._tree() as tree:
-            self._take_hints(tree, 0)
+            self._take_hints(0)
             self._judge(tree, until)
             while not self.found.is_full and time.monotonic() < until and self._may_scan():
                 self._scan_on()
             if not self.found.messages and not self.found.changes and not self._may_scan():
-                self._take_hints(tree, self._until_next(wait))
+                self._take_hints(self._until_next(wait))
         return self._batch()
 
     def stay(self) -> None:
         if self.hints and len(self.candidates) < MOST_HINTS:
-            with suppress(SourceError), self._tree() as tree:
-                self._take_hints(tree, 0)
+            self._take_hints(0)
 
     def close(self) -> None:
         self.scan = None
@@ -151,7 +154,7 @@ class DirectoryReader(Reader):
         if self.settings.sentinel and tree.look(b"", os.fsencode(self.settings.sentinel)) is None:
             raise self._away(f"has no {self.settings.sentinel}")
         root = self.position.get("root")
-        if root == tree.inode:
+        if root == tree.identity:
             return
         if root is not None and not self.settings.may_be_replaced and not self._knows(tree):
             raise SourceError(
@@ -159,9 +162,8 @@ class DirectoryReader(Reader):
                 remedy="Mount its file system. If it was made again on purpose, let the source say so: “The directory may be made "
                 "again”. Until then its files do not count as vanished.",
             )
-        self.position = {**self.position, "root": tree.inode}
-        if self.hints:
-            self._watch(tree)  # hints are those of the former directory
+        self.position = {**self.position, "root": tree.identity}
+        self.scan_at = 0.0  # hints are those of the former directory
 
     def _knows(self, tree: Tree) -> bool:
         """Whether a known file is there, or none is known."""
@@ -182,37 +184,35 @@ class DirectoryReader(Reader):
 
     # Finding candidates
 
-    def _watch(self, tree: Tree) -> None:
-        if self.hints:
-            self.hints.close()
-        self.hints = Hints(tree.path, is_deep=self.settings.is_deep) if self.settings.has_hints else None
-
-    def _take_hints(self, tree: Tree, seconds: float) -> None:
+    def _take_hints(self, seconds: float) -> None:
         if self.hints is None:
             time.sleep(seconds)
             return
         hinted = self.hints.wait(seconds)
-        if len(hinted) > MOST_HINTS:
+        if hinted is None or len(hinted) > MOST_HINTS:
             self.scan_at = 0.0
             return
         now = time.monotonic()
-        for path in hinted:
-            relative = path.removeprefix(self.path + b"/")
-            if relative != path:
-                self._take_hint(tree, relative, now)
+        for relative, is_folder in hinted:
+            if is_folder:
+                self._take_folder(relative)
+            else:
+                self._take_file(relative, now)
 
-    def _take_hint(self, tree: Tree, relative: bytes, now: float) -> None:
+    def _take_file(self, relative: bytes, now: float) -> None:
         marker = self.settings.marker.encode()
         if marker and relative.endswith(marker):
             relative = relative.removesuffix(marker)
-        is_file = _look(tree, Path.of(relative)) is not None
         if self._wants(relative):
             self.candidates.add(Path.of(relative), now)
-        if not is_file and self.settings.is_deep and self.selection.enters(os.path.basename(relative)):
-            if len(self.folders) < MOST_FOLDERS:
-                self.folders.append(relative)  # it may be, or have been, a folder
-            else:
-                self.scan_at = 0.0
+
+    def _take_folder(self, relative: bytes) -> None:
+        if not self._enters(os.path.basename(relative)):
+            return
+        if len(self.folders) < MOST_FOLDERS:
+            self.folders.append(relative)
+        else:
+            self.scan_at = 0.0
 
     def _may_scan(self) -> bool:
         if not self.candidates.have_room(time.monotonic()):
@@ -241,13 +241,12 @@ class DirectoryReader(Reader):
     def _look_through(self, folder: bytes) -> Iterator[None]:
         """New files of the folder first: a file that was moved is there before it counts as gone."""
         with self._tree() as tree:
-            with suppress(FileNotFoundError, NotADirectoryError):
-                for part in tree.walk(folder, self._enters):
-                    if isinstance(part, Unread):
-                        self._tell(part.folder, part.reason)
-                    else:
-                        self._find_new(tree, part)
-                    yield
+            for part in tree.walk(folder, self._enters, self.hints.watch if self.hints else None):
+                if isinstance(part, Unread):
+                    self._tell(part.folder, part.reason)
+                else:
+                    self._find_new(tree, part)
+                yield
             for page in self.ledger.pages(below=folder):
                 self._find_changed(tree, page)
                 yield
@@ -281,7 +280,7 @@ class DirectoryReader(Reader):
             except OSError:
                 continue  # not known: it has not vanished
             # While there is no room for all new files, one that seems gone may be one of them.
-            if look != known.look and (look or not self.candidates.was_full):
+            if (look != known.look or not known.is_reported) and (look or not self.candidates.was_full):
                 self.candidates.add(known.path, now)
 
     def _wants(self, relative: bytes) -> bool:
@@ -338,7 +337,8 @@ class DirectoryReader(Reader):
             raise self._away("went while it was read")
 
     def _judge_one(self, tree: Tree, path: Path, look: Look | None, was: Known | None, moved: Known | None) -> None:
-        if path in self.found.changes.gone or (was.look == look if was else look is None):
+        is_same = was.look == look and was.is_reported if was else look is None
+        if path in self.found.changes.gone or is_same:
             self.candidates.drop(path)
         elif moved or self._is_settled(tree, path, look):
             self.candidates.drop(path)
@@ -375,10 +375,12 @@ class DirectoryReader(Reader):
     def _arrived(self, tree: Tree, path: Path, look: Look, was: Known | None, moved: Known | None) -> None:
         try:
             fingerprint = self._fingerprint(tree, path, look)
-        except OSError as error:
-            self._refuse(path.relative, f"it cannot be read ({error.strerror})")
-            known = was or Known(path=path, look=look, is_reported=False)
-            self.found.changes.put[path] = replace(known, look=look)
+        except FileNotFoundError:
+            fingerprint = None
+        except OSError as error:  # each scan tries it again
+            self._tell(path.relative, f"it cannot be read ({error.strerror})")
+            if was is None:
+                self.found.changes.put[path] = Known(path=path, look=look, is_reported=False)
             return
         if fingerprint is None:  # it changed while it was read
             self.candidates.add(path, time.monotonic() + VANISHED_FOR)
@@ -390,7 +392,8 @@ class DirectoryReader(Reader):
             self._report(RENAMED, known, moved)
         elif was is None or not was.is_reported:
             self._report(CREATED, known)
-        elif was.fingerprint != fingerprint:
+        elif was.fingerprint != fingerprint and (was.fingerprint or was.look.fingerprint != look.fingerprint):
+            # The content of one that was passed over is not known: a change of its rights or owner alone is none of the content.
             self._report(CHANGED, known, was)
 
     def _fingerprint(self, tree: Tree, path: Path, look: Look) -> str | None:

@@ -6,18 +6,25 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from agents.files import Look
-from runs.db.sql import execute, fetch
+from runs.db.sql import execute, fetch, fetch_together
 
 PAGE = 1000  # rows
 
 COLUMNS = "folder, name, size, mtime_ns, ctime_ns, inode, fingerprint, is_reported"
+# A ledger grows by thousands of rows before PostgreSQL has statistics of it, and a plan for a small one would read all of it for
+# each page. So each row is looked up by itself (LATERAL), and pages are read in the order of the index.
 AT = f"""
-SELECT {COLUMNS} FROM triggers_watchedfile JOIN unnest(%s::bytea[], %s::bytea[]) AS wanted(folder, name) USING (folder, name)
-WHERE source_id = %s::uuid
+SELECT file.* FROM unnest(%s::bytea[], %s::bytea[]) AS wanted(folder, name), LATERAL (
+  SELECT {COLUMNS} FROM triggers_watchedfile file
+  WHERE file.source_id = %s::uuid AND file.folder = wanted.folder AND file.name = wanted.name LIMIT 1) file
 """  # noqa: S608  (our own parts)
 WITH_INODES = f"""
-SELECT {COLUMNS} FROM triggers_watchedfile WHERE source_id = %s::uuid AND inode = ANY(%s::bigint[]) LIMIT {PAGE}
+SELECT file.* FROM unnest(%s::bigint[]) AS wanted(inode), LATERAL (
+  SELECT {COLUMNS} FROM triggers_watchedfile file
+  WHERE file.source_id = %s::uuid AND file.inode = wanted.inode LIMIT {PAGE}) file
+LIMIT {PAGE}
 """  # noqa: S608  (our own parts)
+IN_ORDER_OF_INDEX = "SELECT set_config('enable_sort', 'off', true)"
 AFTER = f"""
 SELECT {COLUMNS} FROM triggers_watchedfile
 WHERE source_id = %s::uuid AND (folder, name) > (%s::bytea, %s::bytea) ORDER BY folder, name LIMIT {PAGE}
@@ -29,8 +36,10 @@ ON CONFLICT (source_id, folder, name) DO UPDATE SET size = excluded.size, mtime_
   inode = excluded.inode, fingerprint = excluded.fingerprint, is_reported = excluded.is_reported, recorded_at = now()
 """  # noqa: S608  (our own parts)
 DROP = """
-DELETE FROM triggers_watchedfile file USING unnest(%s::bytea[], %s::bytea[]) AS gone(folder, name)
-WHERE file.source_id = %s::uuid AND file.folder = gone.folder AND file.name = gone.name
+DELETE FROM triggers_watchedfile WHERE id = ANY(ARRAY(
+  SELECT file.id FROM unnest(%s::bytea[], %s::bytea[]) AS gone(folder, name), LATERAL (
+    SELECT id FROM triggers_watchedfile file
+    WHERE file.source_id = %s::uuid AND file.folder = gone.folder AND file.name = gone.name LIMIT 1) file))
 """
 
 
@@ -82,11 +91,12 @@ class Ledger:
         return {known.path: known for known in map(_known, fetch(AT, [list(folders), list(names), self.source_id]))}
 
     def with_inodes(self, inodes: Sequence[int]) -> list[Known]:
-        return [_known(row) for row in fetch(WITH_INODES, [self.source_id, list(inodes)])] if inodes else []
+        return [_known(row) for row in fetch(WITH_INODES, [list(inodes), self.source_id])] if inodes else []
 
     def after(self, path: Path) -> list[Known]:
         """The next PAGE files behind a path."""
-        return [_known(row) for row in fetch(AFTER, [self.source_id, *path])]
+        _, rows = fetch_together((IN_ORDER_OF_INDEX, ()), (AFTER, [self.source_id, *path]))
+        return [_known(row) for row in rows]
 
     def pages(self, *, below: bytes = b"") -> Iterator[list[Known]]:
         """All files in order, or those below a folder; each page is read when it is asked for."""

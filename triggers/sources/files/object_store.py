@@ -3,6 +3,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +22,8 @@ from triggers.sources.settings import InvalidSettings, setting
 
 MOST_MESSAGES = BATCH  # of a part
 CONNECT_TIMEOUT, ANSWER_TIMEOUT = 5, 25  # seconds
+LISTING_SECONDS = 30.0  # for parts without a key
+UNUSABLE = "It must list keys in the order of their bytes, as S3 does (ListObjectsV2 with StartAfter)."
 REMEDIES = {
     "NoSuchBucket": "Correct the name of the bucket, its region or the server.",
     "AccessDenied": "Let the access key use s3:ListBucket on the bucket.",
@@ -144,15 +147,25 @@ class ObjectReader(Reader):
 
     def _list(self, after: str) -> tuple[list[Known], bool]:
         """The next objects, and whether they are the last ones."""
-        with self._errors():
-            answer = self.client.list_objects_v2(
-                Bucket=self.settings.bucket,
-                Prefix=self.settings.prefix,
-                MaxKeys=PAGE,
-                **({"StartAfter": after} if after else {}),
+        place = {"StartAfter": after} if after else {}
+        until = time.monotonic() + LISTING_SECONDS
+        while True:
+            with self._errors():
+                answer = self.client.list_objects_v2(
+                    Bucket=self.settings.bucket, Prefix=self.settings.prefix, MaxKeys=PAGE, **place
+                )
+            found, has_more = [_object(one) for one in answer.get("Contents", [])], bool(answer.get("IsTruncated"))
+            if found or not has_more:
+                break
+            # Such as a thousand objects that were deleted: those behind them are still there.
+            place = {"ContinuationToken": answer.get("NextContinuationToken", "")}
+            if not place["ContinuationToken"] or time.monotonic() > until:
+                raise SourceError("The object store says that there are more keys, and lists none.", remedy=UNUSABLE)
+        if (after or has_more) and not _is_in_order(found, after):
+            raise SourceError(
+                "The object store lists its keys in no order, or those before the asked one.", remedy=UNUSABLE
             )
-        found = [_object(one) for one in answer.get("Contents", [])]
-        return found, not (found and answer.get("IsTruncated"))
+        return found, not has_more
 
     def _compare(self, listed: Sequence[Known], known: Sequence[Known], end: Path | None) -> tuple[Batch, Path | None]:
         """What differs, in the order of the keys, and up to which key; None: all of it was compared."""
@@ -216,6 +229,11 @@ class ObjectReader(Reader):
             ) from None
         except self.botocore.exceptions.BotoCoreError as error:
             raise SourceError(f"The object store cannot be asked: {error}") from None
+
+
+def _is_in_order(found: Sequence[Known], after: str) -> bool:
+    """Else parts of the listing cannot be compared with the ledger, and the same ones would come again for ever."""
+    return all(one < other for one, other in pairwise([after.encode(), *(one.path.name for one in found)]))
 
 
 def _object(listed: dict[str, Any]) -> Known:

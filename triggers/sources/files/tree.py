@@ -40,6 +40,8 @@ class Tree:
         self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         found = os.fstat(self.fd)
         self.device, self.inode = found.st_dev, Look.of(found).inode
+        # The first folder of many file systems has the same inode; the number of a device may be another one after a restart.
+        self.identity = f"{os.fstatvfs(self.fd).f_fsid:x}-{self.inode}"
         self._last: tuple[bytes, int] | None = None
 
     def __enter__(self) -> Self:
@@ -69,21 +71,20 @@ class Tree:
             return None
         return Look.of(found) if stat.S_ISREG(found.st_mode) else None
 
-    def is_folder(self, relative: bytes) -> bool:
-        with suppress(OSError):
-            os.close(open_beneath(self.fd, relative.split(b"/"), FOLDER))
-            return True
-        return False
-
     def open(self, folder: bytes, name: bytes) -> BinaryIO:
         return os.fdopen(open_beneath(self._folder(folder), [name]), "rb")
 
-    def walk(self, start: bytes, enters: Callable[[bytes], bool]) -> Iterator[Part | Unread]:
-        """The files of a folder and of those below it whose names may be entered."""
+    def walk(
+        self, start: bytes, enters: Callable[[bytes], bool], opened: Callable[[bytes, int], None] | None = None
+    ) -> Iterator[Part | Unread]:
+        """The files of a folder and of those below it whose names may be entered; `opened` sees each folder before it is listed."""
         stack: list[_Open] = []
         try:
-            stack.append(_Open(start, self._fresh(start)))
+            yield from self._enter(stack, start, lambda: self._fresh(start))
             while stack:
+                if opened and not stack[-1].is_begun:
+                    opened(stack[-1].folder, stack[-1].fd)
+                stack[-1].is_begun = True
                 yield from self._next(stack, enters)
         finally:
             for each in stack:
@@ -116,21 +117,23 @@ class Tree:
         if names:
             yield Part(folder=top.folder, names=names)
         if inner is not None:
-            yield from self._enter(stack, top, inner)
+            folder = top.folder + b"/" + inner if top.folder else inner
+            yield from self._enter(stack, folder, lambda: os.open(inner, FOLDER, dir_fd=top.fd))
 
-    def _enter(self, stack: "list[_Open]", top: "_Open", name: bytes) -> Iterator[Unread]:
-        folder = top.folder + b"/" + name if top.folder else name
+    def _enter(self, stack: "list[_Open]", folder: bytes, open: Callable[[], int]) -> Iterator[Unread]:
         if len(stack) == DEEPEST:
             yield Unread(folder=folder, reason=f"it is below {DEEPEST} folders")
             return
         try:
-            opened = _Open(folder, os.open(name, FOLDER, dir_fd=top.fd))
+            opened = _Open(folder, open())
         except (FileNotFoundError, NotADirectoryError):
             return  # it went meanwhile
         except OSError as error:
+            if not folder:
+                raise
             yield Unread(folder=folder, reason=_reason(error))
             return
-        if os.fstat(opened.fd).st_dev != self.device:
+        if opened.device != self.device:
             opened.close()
             yield Unread(folder=folder, reason=OTHER_FILE_SYSTEM)
         else:
@@ -164,10 +167,16 @@ class Tree:
 class _Open:
     folder: bytes
     fd: int
+    is_begun: bool = False
+    device: int = field(init=False)
     entries: "Iterator[os.DirEntry[str]]" = field(init=False)
 
     def __post_init__(self) -> None:
-        self.entries = os.scandir(self.fd)
+        try:
+            self.device, self.entries = os.fstat(self.fd).st_dev, os.scandir(self.fd)
+        except OSError:
+            os.close(self.fd)
+            raise
 
     def close(self) -> None:
         self.entries.close()  # type: ignore[attr-defined]

@@ -10,7 +10,9 @@ from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-from triggers.accept import Accepted, backlog_exceeded
+from triggers.accept import Accepted
+from triggers.sources.backlog import backlog_exceeded
+from triggers.sources.kind import Waits
 
 T = TypeVar("T")
 
@@ -36,10 +38,10 @@ class AnyAccept(BaseContentNegotiation):
         return renderer, renderer.media_type
 
 
-def require_room(source_id: UUID, *, is_verified: bool = True, status: int = 503) -> None:
-    """Raise Unavailable while the backlog, or the backlog of this source, is over its limit: senders then retry later, and
+def require_room(source_id: UUID, *, waits: Waits = Waits.SENDER, is_verified: bool = True, status: int = 503) -> None:
+    """Raise Unavailable while the backlog of all that wait so, or that of this source, is over its limit: senders then retry later, and
     one source cannot use up the limit of all."""
-    if backlog_exceeded(source_id, is_verified=is_verified):
+    if backlog_exceeded(source_id, waits, is_verified=is_verified):
         raise Unavailable(status)
 
 

@@ -17,7 +17,8 @@ from triggers.sources.metrics.samples import LOCK, end
 from triggers.sources.settings import InvalidSettings
 
 MOST_DETECTORS = 20  # that are armed on one source
-MOST_TRIED = 10_000  # samples of a series, the newest
+MOST_DRAWN = 10_000  # samples of a series, the newest
+MOST_TRIED = 50_000  # in a trial: 90 days of one each 10 s, as they are thinned
 MOST_LEARNT = 50_000  # samples of all series that a new detector learns from
 LEARNT_DAYS = 90.0
 
@@ -57,17 +58,19 @@ def disarm(armed: MetricDetector, *, by: str) -> None:
             record(by, "disarm", armed, name=armed.name)
 
 
-def looks_of(series: MetricSeries, *, days: float) -> list[Look]:
-    """The stored samples of the last days, oldest first."""
+def looks_of(series: MetricSeries, *, days: float, most: int = MOST_DRAWN) -> list[Look]:
+    """The stored samples of the last days, the newest of them, oldest first."""
     since = database_now() - timedelta(days=days)
-    rows = MetricSample.objects.filter(series=series, at__gt=since).order_by("-at")[:MOST_TRIED]
+    rows = MetricSample.objects.filter(series=series, at__gt=since).order_by("-at")[:most]
     return [Look(at.timestamp(), value) for at, value in reversed(rows.values_list("at", "value"))]
 
 
-def try_on(series: MetricSeries, name: str, settings: Mapping[str, Any], *, days: float) -> Replayed:
+def try_on(
+    series: MetricSeries, name: str, settings: Mapping[str, Any], *, days: float, most: int = MOST_DRAWN
+) -> Replayed:
     """What the detector would have done. Raises Invalid; writes nothing."""
     detector, terms = cleaned(name, settings)
-    return replay(detector, terms, looks_of(series, days=days))
+    return replay(detector, terms, looks_of(series, days=days, most=most))
 
 
 def _teach(armed: MetricDetector) -> None:
@@ -75,7 +78,7 @@ def _teach(armed: MetricDetector) -> None:
     every = list(MetricSeries.objects.filter(source=armed.source_id))
     for series in every:
         learned: State = {}
-        looks = looks_of(series, days=LEARNT_DAYS)[-MOST_LEARNT // len(every) :]
+        looks = looks_of(series, days=LEARNT_DAYS, most=MOST_LEARNT // len(every))
         for look in looks:
             learned, _ = detector.look(terms, learned, look)
         if looks:

@@ -28,6 +28,8 @@ State = dict[str, Any]
 MOST = 1e15  # the largest number of a sample; its square is still far from the end of floating point
 MOST_LEVEL = 10
 LONGEST = timedelta(days=400)
+ROUNDING = 1e-9  # part of a value that is no distance, as floating point is not exact
+LEAST = 1e-12  # distance of values around zero
 BACK = 0.75  # part of the allowed distance within which a value is back, so that one on the edge does not flap
 _detectors: dict[str, "Detector[Any]"] = {}
 
@@ -90,8 +92,12 @@ class LearnedTerms(Terms):
         check=not_negative,
     )
 
-    def bounds(self, expected: float, reach: float) -> tuple[float | None, float | None]:
-        reach = max(reach, float(self.at_least))
+    def reach(self, expected: float, learned: float) -> float:
+        """How far a value may be. Never zero: what a constant series has learned would stay so for ever."""
+        return max(learned, float(self.at_least), ROUNDING * abs(expected), LEAST)
+
+    def bounds(self, expected: float, learned: float) -> tuple[float | None, float | None]:
+        reach = self.reach(expected, learned)
         return (
             None if self.direction == "above" else expected - reach,
             None if self.direction == "below" else expected + reach,
@@ -145,7 +151,8 @@ def within(value: float, expected: float, lower: float | None, upper: float | No
     reach = max((abs(bound - expected) for bound in (lower, upper) if bound is not None), default=0.0)
     is_out = (upper is not None and value > upper) or (lower is not None and value < lower)
     distance = abs(value - expected)
-    level = 1 + int(math.log2(distance / reach)) if is_out and reach > 0 else MOST_LEVEL if is_out else 0
+    times = distance / reach if reach > 0 else math.inf
+    level = (1 + int(math.log2(times)) if times < 2**MOST_LEVEL else MOST_LEVEL) if is_out else 0
     is_near = (upper is None or value - expected <= BACK * reach) and (
         lower is None or expected - value <= BACK * reach
     )

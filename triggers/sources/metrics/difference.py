@@ -1,9 +1,12 @@
 """The difference of two states: rows by their key that are missing, unexpected, or not as expected."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
+
+from triggers.sources.http.headers import storable
 
 MOST_ROWS = 50_000  # of each state
 SHOWN = 20  # examples of each kind of difference
@@ -55,10 +58,10 @@ def difference_of(expected: Rows, actual: Rows) -> Difference:
             "unexpected": len(unexpected),
             "different": len(different),
             "examples": {
-                "missing": [{"key": key[:CHARACTERS], "expected": _shown(expected[key])} for key in missing[:SHOWN]],
-                "unexpected": [{"key": key[:CHARACTERS], "actual": _shown(actual[key])} for key in unexpected[:SHOWN]],
+                "missing": [{"key": _shown(key), "expected": _shown(expected[key])} for key in missing[:SHOWN]],
+                "unexpected": [{"key": _shown(key), "actual": _shown(actual[key])} for key in unexpected[:SHOWN]],
                 "different": [
-                    {"key": key[:CHARACTERS], "expected": _shown(expected[key]), "actual": _shown(actual[key])}
+                    {"key": _shown(key), "expected": _shown(expected[key]), "actual": _shown(actual[key])}
                     for key in different[:SHOWN]
                 ],
             },
@@ -88,7 +91,7 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(one) for one in value]
-    if value is None or isinstance(value, (bool, int, float)):
+    if value is None or isinstance(value, (bool, int)) or (isinstance(value, float) and math.isfinite(value)):
         return value
     return value.isoformat() if isinstance(value, (date, datetime)) else str(value)
 
@@ -96,5 +99,4 @@ def _plain(value: Any) -> Any:
 def _shown(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float)):
         return value
-    text = value if isinstance(value, str) else str(value)
-    return text.replace("\x00", "")[:CHARACTERS]
+    return storable(str(value))[:CHARACTERS]

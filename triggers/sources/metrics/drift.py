@@ -1,9 +1,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
+from django.db.models import F, QuerySet
 
 from agents import registry
 from agents.on import DriftTrigger, name_of
@@ -106,7 +108,9 @@ class DriftReader(MetricReader):
             execute(READ_ONLY)
             execute(TIMEOUT, [f"{self.settings.seconds}s"])
             found = known[state]()
-            return found if isinstance(found, (str, bytes, dict)) or not hasattr(found, "__iter__") else list(found)
+            if isinstance(found, (str, bytes, dict)) or not hasattr(found, "__iter__"):
+                return found
+            return list(islice(found.iterator() if isinstance(found, QuerySet) else found, MOST_ROWS + 1))
 
     def _queried(self, query: str) -> list[tuple[Any, ...]]:
         if not self.assignment.secret:
@@ -127,7 +131,8 @@ def functions() -> dict[str, Callable[[], Any]]:
 
 def watch(source_id: UUID, *, hold: str) -> None:
     """Arm the detector of a new source of drift. One that an operator has disarmed stays so."""
-    armed = MetricDetector.objects.filter(source_id=source_id, name=WATCH).order_by("id").first()
+    ours = MetricDetector.objects.filter(source_id=source_id, name=WATCH)
+    armed = ours.order_by(F("disarmed_at").desc(nulls_first=True)).first()
     if armed is None:
         MetricDetector.objects.create(source_id=source_id, name=WATCH, settings={"hold": hold})
     elif armed.settings.get("hold") != hold:

@@ -61,7 +61,7 @@ class Seen:
 def see(detector: Detector[Any], settings: Terms, state: Mapping[str, Any], look: Look) -> Seen:
     """One look of a detector with this state, which is empty at first."""
     learned, reading = detector.look(settings, dict(state.get("learned", {})), look)
-    progress = load(state.get("progress", {}))
+    progress = _not_ahead(load(state.get("progress", {})), look.at)
     transition = None
     if reading:
         progress, transition = follow(settings, progress, look, reading)
@@ -70,6 +70,13 @@ def see(detector: Detector[Any], settings: Terms, state: Mapping[str, Any], look
 
 def load(stored: Mapping[str, Any]) -> Progress:
     return Progress(**{**stored, "openings": tuple(stored.get("openings", ()))})
+
+
+def _not_ahead(progress: Progress, now: float) -> Progress:
+    """Nothing lasts since the future: the clock may have been set back."""
+    out_since, back_since = (at and min(at, now) for at in (progress.out_since, progress.back_since))
+    openings = tuple(min(at, now) for at in progress.openings)
+    return replace(progress, out_since=out_since, back_since=back_since, openings=openings)
 
 
 def follow(terms: Terms, progress: Progress, look: Look, reading: Reading) -> tuple[Progress, Transition | None]:

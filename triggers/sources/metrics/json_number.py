@@ -4,8 +4,8 @@ from typing import Any
 
 from runs.api.strict_json import Unreadable, parse_json
 from triggers.sources.kind import register
-from triggers.sources.metrics.metric import Metric, MetricReader, MetricSettings, as_number, now
-from triggers.sources.metrics.samples import LONGEST_NAME, Sample
+from triggers.sources.metrics.metric import Metric, MetricReader, MetricSettings, as_number, is_none, now
+from triggers.sources.metrics.samples import Sample, named
 from triggers.sources.polling.over_http import AddressSettings, Asking
 from triggers.sources.runner import Assignment, Reader, SourceError
 from triggers.sources.settings import json_path, setting
@@ -61,13 +61,16 @@ class JsonNumberReader(MetricReader):
             raise SourceError(
                 f"The answer has no list at {settings.items_path}.", remedy="Enter the path of the items in the answer."
             )
+        if items and all(is_none(found_at(item, settings.value_path)) for item in items):
+            raise SourceError("No item has a number.", remedy="Enter the path of the number in an item.")
         return [
             Sample(
-                series=(value_at(item, settings.name_path) or "")[:LONGEST_NAME],
+                series=named(value_at(item, settings.name_path) or ""),
                 at=now(),
                 value=_number(item, settings.value_path),
             )
             for item in items
+            if not is_none(found_at(item, settings.value_path))
         ]
 
 

@@ -1,12 +1,17 @@
 """What all kinds of metrics share: they are polled, and hand over samples instead of messages."""
 
+import math
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
+
+import structlog
 
 from triggers.sources.kind import Group
 from triggers.sources.metrics.samples import Metered, Sample, take_in
@@ -15,6 +20,9 @@ from triggers.sources.process.poison import keep
 from triggers.sources.runner import Assignment, Poison, SourceError
 from triggers.sources.settings import setting
 
+log = structlog.get_logger(__name__)
+
+TWICE = "the answer has this series more than once, and the first number counts"
 M = TypeVar("M", bound="EverySettings")
 
 
@@ -50,13 +58,22 @@ class MetricReader(PollingReader):
         try:
             samples = self.samples()
         except SourceError as error:
-            return Polled(state=state, keep=partial(self._keep, ()), failure=error)
-        return Polled(state=state, keep=partial(self._keep, samples))
+            failure = error
+        except Exception as error:
+            # Of a library, or of a function that the code declares: missing data is noticed all the same.
+            log.exception("metric.not_read", source=self.source.slug)
+            failure = SourceError(f"{type(error).__name__}: {error}")
+        else:
+            return Polled(state=state, keep=partial(self._keep, samples))
+        return Polled(state=state, keep=partial(self._keep, ()), failure=failure)
 
     def _keep(self, samples: Sequence[Sample]) -> None:
         taken = take_in(self.source, samples)
         # One of each reason in a day: a query that answers too much does so again and again.
         reasons = {one.reason: samples[one.index] for one in reversed(taken.refused)}
+        counts = Counter(one.series for one in samples)
+        if twice := [one for one in samples if counts[one.series] > 1]:
+            reasons[TWICE] = twice[0]
         keep(
             self.source.source_id,
             self.source.slug,
@@ -69,6 +86,11 @@ class MetricReader(PollingReader):
 
 def now() -> datetime:
     return datetime.now(UTC)
+
+
+def is_none(value: Any) -> bool:
+    """Whether there is no number, such as null, or NaN of a division by zero: no sample of this series, and no error of all."""
+    return value is None or (isinstance(value, (float, Decimal)) and not math.isfinite(value))
 
 
 def as_number(value: Any) -> float | None:

@@ -15,10 +15,20 @@ COUNTED = 10_000  # rows; more are not counted
 QUEUE, WAIT, FAILURES, EVENTS = "runs that wait", "longest wait", "share of failed runs", "undispatched events"
 # One row for each series: its name, and its number.
 FIGURES = {
+    # A queue of which none waits any more has 0, or its episode would never close.
     QUEUE: """
-SELECT queue, count(*) FROM (
-  SELECT queue FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL LIMIT %(most)s::int) waiting
-GROUP BY queue""",
+WITH RECURSIVE busy AS (
+  (SELECT queue FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL ORDER BY queue LIMIT 1)
+  UNION ALL
+  SELECT (SELECT run.queue FROM runs_run run
+    WHERE run.status = 'queued' AND run.ready_at IS NOT NULL AND run.queue > busy.queue ORDER BY run.queue LIMIT 1)
+  FROM busy WHERE busy.queue IS NOT NULL),
+names AS (
+  SELECT queue AS name FROM busy WHERE queue IS NOT NULL
+  UNION SELECT name FROM triggers_metricseries WHERE source_id = %(source)s::uuid)
+SELECT name, (SELECT count(*) FROM (
+  SELECT FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL AND queue = names.name LIMIT %(most)s::int) waiting)
+FROM names""",
     WAIT: """
 SELECT '', coalesce(extract(epoch FROM clock_timestamp() - min(ready_at)), 0) FROM (
   SELECT ready_at FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL LIMIT %(most)s::int) waiting""",
@@ -64,7 +74,8 @@ class OwnFiguresReader(MetricReader):
     """Queries of our own on our own database, each of a bounded cost. There is no query of the operator's: it could read secrets."""
 
     def samples(self) -> Sequence[Sample]:
-        rows: list[tuple[Any, ...]] = fetch(FIGURES[self.settings.figure], {"most": COUNTED})
+        names = {"most": COUNTED, "source": self.source.source_id}
+        rows: list[tuple[Any, ...]] = fetch(FIGURES[self.settings.figure], names)
         return [Sample(series=name, at=now(), value=float(value)) for name, value in rows if value is not None]
 
     def close(self) -> None:

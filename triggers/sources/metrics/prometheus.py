@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from triggers.sources.kind import register
 from triggers.sources.metrics.json_number import MOST_BYTES, read
 from triggers.sources.metrics.metric import Metric, MetricReader, MetricSettings, as_number, now
-from triggers.sources.metrics.samples import LONGEST_NAME, Sample
+from triggers.sources.metrics.samples import Sample, named
 from triggers.sources.polling.over_http import AddressSettings, Asking
 from triggers.sources.runner import Assignment, Reader, SourceError
 from triggers.sources.settings import InvalidSettings, setting
@@ -73,4 +73,4 @@ def series_of(labels: Any) -> str:
         for name, value in sorted(labels.items())
         if name != "__name__"
     ]
-    return ",".join(shown)[:LONGEST_NAME]
+    return named(",".join(shown))

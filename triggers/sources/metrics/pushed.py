@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from triggers.sources.kind import register
+from triggers.sources.kind import Waits, register
 from triggers.sources.metrics.metric import Metric, MetricReader, MetricSettings
 from triggers.sources.metrics.samples import Sample
 from triggers.sources.polling.poller import interval
@@ -27,6 +27,7 @@ class Pushed(Metric[PushedSettings]):
     label = "Pushed samples"
     help_text = "Takes samples that your programs send to the API, one by one or many at once."
     settings_class = PushedSettings
+    waits = Waits.SENDER
     needs_secret = False
     setup = (
         "Create an API token with the permission to add events.",

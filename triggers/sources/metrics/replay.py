@@ -8,6 +8,7 @@ from triggers.sources.metrics.detector import Detector, Look, Reading, Terms
 from triggers.sources.metrics.episodes import Change, Transition, see
 
 LOOKS_IN_A_GAP = 50
+LOOKS_IN_GAPS = 10_000  # of all gaps, at least one in each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,12 +36,13 @@ def replay(detector: Detector[Any], settings: Terms, looks: Iterable[Look]) -> R
 
 def with_absence(looks: Iterable[Look]) -> Iterator[Look]:
     """Looks without a value between two samples that are far from each other, as a process would have had them: the usual distance
-    apart, up to LOOKS_IN_A_GAP of a gap."""
+    apart, up to LOOKS_IN_A_GAP of a gap, and to LOOKS_IN_GAPS."""
     samples = list(looks)
     gaps = [after.at - before.at for before, after in zip(samples, samples[1:], strict=False)]
     usual = sorted(gaps)[len(gaps) // 2] if gaps else 0.0
+    most = min(max(LOOKS_IN_GAPS // (sum(gap > 1.5 * usual for gap in gaps) or 1), 1), LOOKS_IN_A_GAP)
     for look, gap in zip(samples, [*gaps, 0.0], strict=True):
         yield look
         if usual and gap > 1.5 * usual:
-            count = min(int(gap / usual), LOOKS_IN_A_GAP)
+            count = min(int(gap / usual), most)
             yield from (Look(look.at + gap * number / (count + 1), None) for number in range(1, count + 1))

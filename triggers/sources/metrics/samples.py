@@ -24,6 +24,7 @@ from triggers.models import DetectorState, MetricDetector, MetricEpisode, Metric
 from triggers.sources.http.headers import storable
 from triggers.sources.metrics.detector import MOST, Detector, Look, Terms, detectors
 from triggers.sources.metrics.episodes import Change, Transition, see
+from triggers.sources.polling.novelty import digest
 from triggers.sources.process.poison import keep
 from triggers.sources.runner import Poison, origin_of
 from triggers.sources.settings import InvalidSettings
@@ -88,6 +89,11 @@ class Metered:
     noun: str = "metric"
 
 
+def named(text: str) -> str:
+    """A name of a series that fits. Those that are cut stay different, such as those of many labels."""
+    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 14]}… {digest(text)[:12]}"
+
+
 def take_in(source: Metered, samples: Sequence[Sample]) -> Taken:
     """Store the samples and show them to the armed detectors, and show those that see absence that the other series have none. In
     the caller's transaction."""
@@ -96,6 +102,7 @@ def take_in(source: Metered, samples: Sequence[Sample]) -> Taken:
     taken = Taken()
     sound = list(_sound(samples, now, taken))
     series = _series(source.source_id, [one.series for _, one in sound])
+    _mend([one for one in series.values() if one.last_at and one.last_at > now + EARLY])
     rows: dict[tuple[int, datetime], Sample] = {}
     for index, one in sound:
         if one.series not in series:
@@ -141,6 +148,15 @@ def _series(source_id: UUID, names: Iterable[str]) -> dict[str, MetricSeries]:
     return known
 
 
+def _mend(ahead: Sequence[MetricSeries]) -> None:
+    """The clock was set back: else no detector would see a sample before the time comes that it had shown."""
+    for one in ahead:
+        one.last_at = None
+        one.save(update_fields=["last_at"])
+        DetectorState.objects.filter(series=one).update(seen_at=_time(0))
+        log.warning("metric.clock_set_back", series=one.pk)
+
+
 def _insert(rows: Mapping[tuple[int, datetime], Sample]) -> list[tuple[int, datetime, Sample]]:
     if not rows:
         return []
@@ -184,7 +200,8 @@ def _show(
     looks: list[tuple[int, Look, Any]] = [(id, Look(at.timestamp(), one.value), one.detail) for at, id, one in fresh]
     if detector.sees_absence:
         looks += [(id, Look(now.timestamp(), None), None) for id in names]
-    states = {one.series_id: one for one in DetectorState.objects.filter(detector=row)}
+    shown = {id for id, _, _ in looks}
+    states = {one.series_id: one for one in DetectorState.objects.filter(detector=row, series_id__in=shown)}
     events = []
     changed: dict[int, DetectorState] = {}
     for id, look, detail in looks:
@@ -221,7 +238,9 @@ def _record(source: Metered, row: MetricDetector, series_id: int, series: str, f
             level=found.level, value=found.value, expected=found.reading.expected, event_ids=[str(accepted.event_id)],
         )  # fmt: skip
         return accepted.event_id
-    [opened] = MetricEpisode.objects.filter(pk=episode)
+    opened = MetricEpisode.objects.filter(pk=episode).first()
+    if opened is None:  # retention has just taken it
+        return accepted.event_id
     opened.event_ids = [*opened.event_ids, str(accepted.event_id)]
     if found.change is Change.CLOSED:
         opened.closed_at = max(_time(found.at), opened.opened_at)

@@ -6,12 +6,15 @@ from typing import Any
 import psycopg
 
 from triggers.sources.kind import register
-from triggers.sources.metrics.metric import Metric, MetricReader, MetricSettings, as_number, now
-from triggers.sources.metrics.samples import LONGEST_NAME, MOST_SERIES, Sample
+from triggers.sources.metrics.metric import Metric, MetricReader, MetricSettings, as_number, is_none, now
+from triggers.sources.metrics.samples import MOST_SERIES, Sample, named
 from triggers.sources.runner import Assignment, Reader, SourceError
 from triggers.sources.settings import InvalidSettings, setting, whole_number
 
 CONNECT_SECONDS = 10
+OF_PROCESS = {"passfile", "service", "servicefile"}  # with the credentials of the sources process's user
+# A server that is gone without a word is found out.
+ALIVE: dict[str, Any] = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 # For the session, so that also a statement that the query's functions run is read-only and stops in time.
 OPTIONS = "-c default_transaction_read_only=on -c statement_timeout={seconds}s -c lock_timeout=5s -c application_name=wakeful-metric"
 
@@ -53,8 +56,15 @@ class SqlQuery(Metric[SqlQuerySettings]):
             given = psycopg.conninfo.conninfo_to_dict(cleaned)
         except psycopg.ProgrammingError:
             raise InvalidSettings({"secret": "must be a connection string of PostgreSQL"}) from None
-        if not given.get("host") and not given.get("hostaddr"):
+        hosts = f"{given.get('host') or ''},{given.get('hostaddr') or ''}".split(",")
+        if not any(hosts):
             raise InvalidSettings({"secret": "must name the host of the server"})
+        if others := sorted(OF_PROCESS & given.keys()):
+            raise InvalidSettings({"secret": f"must not have {others[0]}: give all that the connection needs"})
+        if any(host.startswith(("/", "@")) for host in hosts):
+            raise InvalidSettings(
+                {"secret": "must name the host of the server, not a socket, on which a user is known by the process"}
+            )
         return cleaned
 
     def connect(self, assignment: Assignment[SqlQuerySettings]) -> Reader:
@@ -68,7 +78,7 @@ class SqlReader(MetricReader):
         if not self.assignment.secret:
             raise SourceError("It has no connection string.", remedy="Enter it as the secret of the source.")
         rows = rows_of(self.assignment.secret, self.settings.query, seconds=self.settings.seconds, most=MOST_SERIES + 1)
-        return [sample_of(row) for row in rows if row[-1] is not None]
+        return [sample_of(row) for row in rows if not is_none(row[-1])]
 
 
 def rows_of(connection_string: str, query: str, *, seconds: int, most: int) -> list[tuple[Any, ...]]:
@@ -79,13 +89,17 @@ def rows_of(connection_string: str, query: str, *, seconds: int, most: int) -> l
             connect_timeout=CONNECT_SECONDS,
             options=OPTIONS.format(seconds=seconds),
             autocommit=False,
+            **ALIVE,
         ) as connection:
-            return list(_streamed(connection, query, most))
+            rows = list(_streamed(connection, query, most))
     except psycopg.Error as error:
         said = str(error).strip().splitlines() or [type(error).__name__]
         raise SourceError(
             f"The query failed: {said[0]}", remedy="Check the query, the connection string and the rights of its role."
         ) from None
+    if rows and not rows[0]:
+        raise SourceError("The answer of the query has no column.", remedy="Select a number as the last column.")
+    return rows
 
 
 def _streamed(connection: psycopg.Connection[Any], query: str, most: int) -> Iterator[tuple[Any, ...]]:
@@ -103,4 +117,4 @@ def sample_of(row: tuple[Any, ...]) -> Sample:
     value = as_number(row[-1])
     if value is None:
         raise SourceError("The last column of the answer is no number.", remedy="Select a number as the last column.")
-    return Sample(series=" ".join(str(part) for part in row[:-1])[:LONGEST_NAME], at=now(), value=value)
+    return Sample(series=named(" ".join(str(part) for part in row[:-1])), at=now(), value=value)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from itertools import count
 from typing import Any
 
 import structlog
@@ -25,6 +26,7 @@ log = structlog.get_logger(__name__)
 READ_WAIT = 2.0  # seconds that a read waits for a message
 STAY_EVERY = 1.0
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds between two connections after errors
+TRIES = 5  # to record a batch
 ERROR_CHARACTERS = 1000
 
 
@@ -43,6 +45,7 @@ class Handover:
     feed: "Feed"
     batch: Batch
     answer: Answer | None = None
+    error: str = ""  # why it has failed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,8 +160,8 @@ class Feed(threading.Thread):
             self._call(reader.stay)
 
     def _hand_over(self, reader: Reader, batch: Batch) -> None:
-        """Return when the batch is recorded."""
-        while True:
+        """Return when the batch is recorded. One that fails again and again is read again, after a pause: it may be another one then."""
+        for number in count(1):
             handover = Handover(feed=self, batch=batch)
             self.inbox.put(handover)
             while not self._is_answered(handover):
@@ -167,6 +170,8 @@ class Feed(threading.Thread):
                 return  # and confirm it, also if this feed is to end
             if handover.answer is not Answer.FAILED or self.is_ended:
                 raise Ended
+            if number == TRIES:
+                raise SourceError(handover.error)
             self._sleep(STAY_EVERY)
             self._stay_until(reader, self._is_valid)
 

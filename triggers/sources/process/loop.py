@@ -6,6 +6,7 @@ Any number of these processes may run, on any hosts. The loop alone writes to th
 import contextlib
 import queue
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
@@ -24,8 +25,9 @@ from runs.db.migrated import require_migrations
 from runs.db.sql import execute
 from runs.models import Worker
 from runs.processes.lease import Presence
-from triggers.accept import backlog_exceeded
 from triggers.models import Secret
+from triggers.sources.backlog import backlog_exceeded
+from triggers.sources.kind import Waits
 from triggers.sources.process import owners
 from triggers.sources.process.feed import Answer, Failure, Feed, Handover
 from triggers.sources.process.owners import Wanted
@@ -38,6 +40,11 @@ log = structlog.get_logger(__name__)
 RECONNECT = 1.0  # seconds
 LOOK_WHILE_HELD = 1.0
 STOPS_WITHIN = 8.0
+FIRST_REST, LONGEST_REST = (
+    60.0,
+    600.0,
+)  # seconds until a source that hung is taken again, such as of a frozen file system
+RESTS = "It is tried again after a pause that grows to ten minutes; restart the sources process to try it at once."
 HUNG_AT_MOST = 10  # threads that never returned; a new process is better then
 
 FAIL = """
@@ -65,6 +72,8 @@ class Sources:
         self.inbox: queue.SimpleQueue[Handover | Failure] = queue.SimpleQueue()
         self.look_at = 0.0
         self.hung = 0
+        self.hangs = Counter[UUID]()  # in a row
+        self.rests_until: dict[UUID, float] = {}  # monotonic seconds
 
     def run(self) -> None:
         """Run until KeyboardInterrupt. If the database is lost, wait for it."""
@@ -145,7 +154,9 @@ class Sources:
         for id, feed in list(self.feeds.items()):
             if feed.hangs:
                 self.hung += 1
-                self.fail(Failure(feed=feed, error="The client library has not answered for a minute.", remedy=""))
+                self.rests_until[id] = time.monotonic() + min(FIRST_REST * 2 ** self.hangs[id], LONGEST_REST)
+                self.hangs[id] += 1
+                self.fail(Failure(feed=feed, error="The client library has not answered for a minute.", remedy=RESTS))
                 log.error("source.hangs", source=feed.mandate.slug)
             elif feed.is_alive():
                 continue
@@ -176,8 +187,13 @@ class Sources:
     def adopt(self, me: UUID, found: Mapping[UUID, Wanted], known: Mapping[str, Runner[Any]]) -> None:
         """Take free sources, as many as are missing to a fair share, and start their feeds."""
         room = max(self.share(found) - len(self.feeds), 0)
+        now = time.monotonic()
         free = [
-            source.id for source in found.values() if source.id not in self.feeds and (source.is_free or source.is_mine)
+            source.id
+            for source in found.values()
+            if source.id not in self.feeds
+            and (source.is_free or source.is_mine)
+            and self.rests_until.get(source.id, now) <= now
         ]
         for taken in owners.take(me, free[:room]):
             source = found[taken.source_id]
@@ -190,7 +206,7 @@ class Sources:
 
     def let_read(self, id: UUID) -> None:
         feed = self.feeds[id]
-        is_held = backlog_exceeded(id)
+        is_held = backlog_exceeded(id, Waits.READER)
         if is_held != feed.is_held:
             execute(HOLD, {**feed.mandate.names, "held": is_held})
         feed.may_read(until=self.valid_until, is_held=is_held)
@@ -218,13 +234,15 @@ class Sources:
             feed.answer(handover, Answer.NOT_OWNED)
         except Exception as error:
             # Also any error of a kind's own, such as in `Batch.keep`: one source does not stop the others.
+            said = (str(error).strip() or type(error).__name__).splitlines()[0]
+            handover.error = f"Its messages cannot be recorded: {said}"
             feed.answer(handover, Answer.FAILED)
             if isinstance(error, (DjangoDatabaseError, psycopg.Error)) and not connection.is_usable():
                 raise
             log.exception("source.not_recorded", source=feed.mandate.slug)
-            said = (str(error).strip() or type(error).__name__).splitlines()[0]
-            self.fail(Failure(feed=feed, error=f"Its messages cannot be recorded: {said}", remedy=""))
+            self.fail(Failure(feed=feed, error=handover.error, remedy=""))
         else:
+            del self.hangs[feed.mandate.source_id]
             feed.answer(handover, Answer.RECORDED)
 
     def fail(self, failure: Failure) -> None:

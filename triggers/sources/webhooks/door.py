@@ -8,6 +8,7 @@ from rest_framework.exceptions import MethodNotAllowed
 from triggers.accept import Accepted, accept
 from triggers.sources.http.answers import on_live_connection, require_room
 from triggers.sources.http.headers import Headers
+from triggers.sources.kind import Waits
 from triggers.sources.webhooks.endpoint import Endpoint, find_endpoint, note_match
 from triggers.sources.webhooks.limits import require_allowed, require_size, take_turn
 from triggers.sources.webhooks.receive import Greeting, receive, shake_hands
@@ -48,7 +49,8 @@ def take(slug: str, arrival: Arrival) -> Taken:
     if arrival.method not in scheme.methods:
         raise WrongMethod(arrival.method, *scheme.methods)
     require_size(len(arrival.body), limits)
-    require_room(endpoint.id, is_verified=scheme.is_verified, status=scheme.overloaded)
+    waits = scheme.waits or Waits.SENDER
+    require_room(endpoint.id, waits=waits, is_verified=scheme.is_verified, status=scheme.overloaded)
     receipt = receive(
         endpoint.kind,
         endpoint.settings,

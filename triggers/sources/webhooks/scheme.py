@@ -10,7 +10,7 @@ from uuid import UUID
 
 from triggers.sources.http.headers import Headers
 from triggers.sources.http.payload import Payload
-from triggers.sources.kind import Kind, kinds
+from triggers.sources.kind import Kind, Waits, kinds
 from triggers.sources.webhooks.proof import Proof, SigningSecret
 
 S = TypeVar("S")
@@ -68,6 +68,7 @@ class Scheme(Kind[S]):
     `prove`, `greet`, `describe` and `handshake` get arbitrary bytes; the only exception they may raise is Rejected.
     """
 
+    waits = Waits.SENDER
     methods: ClassVar[tuple[str, ...]] = ("POST",)  # of deliveries
     per_minute: ClassVar[int] = 0  # deliveries that a source without a limit of its own takes; 0: any number
     overloaded: ClassVar[int] = 503  # the status on which this sender tries again

@@ -132,13 +132,9 @@ def _query(name: str, days: str) -> str:
 def _held_back(source: Source) -> Notice:
     """What is the most important of the detectors now."""
     open_ones = MetricEpisode.objects.filter(detector__source=source, closed_at=None).count()
-    quiet = [
-        state
-        for state in DetectorState.objects.filter(detector__source=source, detector__disarmed_at=None)
-        if state.state.get("progress", {}).get("held_back")
-    ]
-    if quiet:
-        count = sum(one.state["progress"]["held_back"] for one in quiet)
+    states = DetectorState.objects.filter(detector__source=source, detector__disarmed_at=None)
+    held_back = states.filter(state__progress__held_back__gt=0).values_list("state__progress__held_back", flat=True)
+    if count := sum(held_back):
         text = f"{count} episodes made no event: their series had too many within an hour. Give the detector more margin or time."
         return Notice(text=text, level="warning")
     if open_ones:

@@ -23,7 +23,7 @@ from config.console.sources.metrics.series import CHOICES, days_of
 from triggers.exceptions import Invalid
 from triggers.models import MetricDetector, MetricSeries, Source
 from triggers.sources.kind import kinds
-from triggers.sources.metrics.arm import arm, disarm, try_on
+from triggers.sources.metrics.arm import MOST_TRIED, arm, disarm, try_on
 from triggers.sources.metrics.detector import Detector, detectors
 from triggers.sources.metrics.episodes import Change, Transition
 from triggers.sources.metrics.metric import Metric
@@ -140,7 +140,7 @@ def try_sections(form: TrialForm) -> list[Section]:
     if series is None:
         return [Table(title="Trial", headers=(), rows=(), empty="There are no samples yet.")]
     days = days_of(form.cleaned_data["days"])
-    replayed = try_on(series, form.detector.name, form.settings, days=float(days))
+    replayed = try_on(series, form.detector.name, form.settings, days=float(days), most=MOST_TRIED)
     return [_drawn(series, days, replayed), _transitions(replayed)]
 
 
@@ -161,6 +161,8 @@ def _drawn(series: MetricSeries, days: str, replayed: Replayed) -> Section:
         f"{len(replayed.readings):,} samples; it learns from the first {learning:,}. "
         f"It would have recorded {len(replayed.transitions)} events of {len(spans)} episodes."
     )
+    if sum(look.value is not None for look, _ in replayed.readings) == MOST_TRIED:
+        note += " Older samples are not tried: there are too many."
     return draw(
         f"Trial on the last {CHOICES[days]} of {series.name or 'the series'}", replayed.readings, spans=spans, note=note
     )

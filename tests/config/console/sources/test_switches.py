@@ -4,7 +4,9 @@ import re
 from datetime import timedelta
 from typing import Any
 
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from tests.config.console.test_actions import press
 from tests.support.absence import later, make_switch, work
@@ -92,3 +94,13 @@ def test_the_keys_that_are_down_stand_first(admin: Client) -> None:
 
     assert "Down for at least one key" in shown
     assert shown.index("first") < shown.index("second")
+
+
+def test_the_list_needs_no_more_queries_for_more_switches(admin: Client) -> None:
+    queries = []
+    for slug in ("first", "second", "third"):
+        make_switch(slug, grace="30m")
+        with CaptureQueriesContext(connection) as seen:
+            admin.get(list_of("triggers_switch"))
+        queries.append(len(seen))
+    assert queries[2] == queries[1]

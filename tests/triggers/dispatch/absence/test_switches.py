@@ -1,6 +1,6 @@
 """Switches, from the event that comes or does not to the events of an episode."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -83,6 +83,29 @@ def test_nothing_opens_before_dispatch_has_passed_its_due_time() -> None:
 
     work()
     assert told() == [] and timer().seen_at is not None
+
+
+def test_an_event_that_says_that_all_is_silent_is_no_sign_of_life() -> None:
+    for slug in ("orders", "visits"):
+        make_switch(slug, types="*")
+    make_switch("second", types="absence.opened", source="orders", within="2h")
+    for _ in range(3):
+        later(HOUR)
+        work()
+
+    assert (told(), told("visits")) == ([OPENED], [OPENED])
+    assert told("second") == [OPENED]
+    assert timer("second").seen_at is not None  # its types name the event
+
+
+def test_an_event_from_the_beginning_of_time_is_dispatched() -> None:
+    make_switch(**OF_ORDER, active_hours="mon-fri 09:00-17:00", active_zone="America/New_York")
+    event = make_event(type="placed", data={"order": "7"}, time=datetime.min.replace(tzinfo=UTC))
+
+    work()
+
+    event.refresh_from_db()
+    assert event.dispatched_at and told() == [("absence.opened", "7")]
 
 
 def test_an_event_that_no_rule_of_it_matches_does_not_hold_it_up() -> None:

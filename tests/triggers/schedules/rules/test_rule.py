@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from celery.schedules import crontab
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from triggers.exceptions import RuleError
@@ -98,7 +98,6 @@ def crons(draw: st.DrawFn) -> Cron:
     )
 
 
-@settings(deadline=None)
 @given(cron=crons(), data=st.data())
 def test_fires_are_those_of_a_watched_clock_around_clock_changes(cron: Cron, data: st.DataObject) -> None:
     changes = clock_changes(str(cron.zone)) or [utc("2026-03-29"), utc("2027-12-31")]
@@ -111,7 +110,7 @@ def test_fires_are_those_of_a_watched_clock_around_clock_changes(cron: Cron, dat
     assert found == list(watched(cron, after, until))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(cron=crons(), data=st.data())
 def test_newest_counted_and_nth_fires_are_those_of_a_watched_clock_around_clock_changes(
     cron: Cron, data: st.DataObject
@@ -154,7 +153,7 @@ def test_every_change_of_a_clock_in_twenty_years_is_as_a_watched_clock_shows_it(
         assert list(takewhile(lambda fire: fire <= until, cron.fires(after))) == list(watched(cron, after, until))  # noqa: B023
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     dom=st.sampled_from(["*", "1", "28", "29", "30", "31", "29-31", "31,1"]),
     dow=st.sampled_from(["*", "mon", "sat,sun", "1-5"]),
@@ -183,7 +182,6 @@ def test_ends_of_months_and_years_are_as_a_watched_clock_shows_them(
     assert list(takewhile(lambda fire: fire <= until, cron.fires(after))) == list(watched(cron, after, until))
 
 
-@settings(deadline=None)
 @given(
     dom=lists(1, 31, 5) | st.sampled_from(["29", "30", "31", "29-31"]),
     month=lists(1, 12, 4) | st.just("2"),

@@ -28,7 +28,7 @@ def test_sunrise_is_when_the_sun_rises() -> None:
     assert [f"{first:%d %H:%M}", f"{second:%d %H:%M}"] == ["22 02:54", "23 02:54"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     event=st.sampled_from(["sunrise", "sunset", "solar_noon", "dawn_civil", "dusk_astronomical"]),
     latitude=st.integers(-75, 75),

@@ -1,16 +1,20 @@
 """Dead man's switches: what a ping is answered and recorded as, and which pings are refused."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from tests.support.absence import data_of, make_switch, timer, told, work
+from tests.support.absence import data_of, later, make_switch, timer, told, work
 from tests.support.hooks import add_secret
+from tests.support.triggers import make_event
 from triggers.models import Event, RefusedDelivery, Source
+from triggers.sources import backlog
 from triggers.sources.absence.ping import KEPT
 from triggers.sources.edit import change_source
+from triggers.sources.kind import Waits
 from triggers.sources.secrets import rotate
 from triggers.sources.settings import InvalidSettings
 from triggers.sources.webhooks.scheme import schemes
@@ -125,6 +129,29 @@ def test_more_pings_in_a_minute_than_it_takes_are_told_to_come_later() -> None:
 
     assert [answer.status_code for answer in answers] == [200, 429]
     assert "Retry-After" in answers[1]
+
+
+def test_a_ping_is_taken_although_the_events_of_other_senders_wait(settings: Settings) -> None:
+    settings.WAKEFUL_MAX_BACKLOG = settings.WAKEFUL_MAX_SOURCE_BACKLOG = 10
+    make_backup()
+    shop = Source.objects.create(slug="shop", kind="github")
+    for _ in range(11):
+        make_event(source_id=shop.pk)
+    backlog._backlog = backlog.NEVER
+
+    assert backlog.backlog_exceeded(shop.pk, Waits.SENDER)
+    assert ping().status_code == 200
+
+
+def test_a_job_that_has_started_overruns_also_when_the_period_is_edited_meanwhile() -> None:
+    backup = make_backup(every="1d", grace="1h")
+    ping("/start")
+    work()
+    change_source(backup, {"settings": {"every": "7d", "grace": "30m"}}, by="test")
+    later(timedelta(minutes=31))
+    work()
+
+    assert data_of(type="absence.opened")["reason"] == "overran"
 
 
 def test_a_failed_job_opens_the_switch_at_once_and_the_next_success_closes_it() -> None:

@@ -155,7 +155,7 @@ def test_length_and_backlog_are_checked_as_for_webhooks(token: str, settings: Se
     settings.WAKEFUL_MAX_BODY, settings.WAKEFUL_MAX_BACKLOG = 1000, 0
     Event.objects.create(
         id="01a1fd93-16e6-725e-a37c-ea1644fff743", root_id="01a1fd93-16e6-725e-a37c-ea1644fff743",
-        source=Source.objects.get(slug="manual"), ce_source="/", ce_id="1", type="t",
+        source=Source.objects.get(kind="api"), ce_source="/", ce_id="1", type="t",
     )  # fmt: skip
     answer = post(token, PLAIN)
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")

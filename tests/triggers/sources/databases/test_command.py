@@ -33,6 +33,10 @@ def test_a_slot_is_made_shown_and_dropped(foreign: ForeignDatabase) -> None:
     foreign.run("CREATE TABLE keyless (id int)")
     with pytest.raises(CommandError, match="keyless: without a primary key"):
         slot("create", "shop", "--tables", "orders,public.keyless")
+    foreign.run("CREATE TABLE parent (id int PRIMARY KEY)")
+    foreign.run("CREATE TABLE child () INHERITS (parent)")
+    with pytest.raises(CommandError, match="child: without a primary key"):
+        slot("create", "shop", "--tables", "parent")
     with pytest.raises(CommandError, match="permission denied"):
         slot("create", "shop", "--tables", "public.orders")
     assert slot("create", "shop", "--tables", "public.orders", "--sql").splitlines() == [

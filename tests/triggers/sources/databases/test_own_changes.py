@@ -55,6 +55,16 @@ def test_the_change_of_a_run_has_its_cause(groups: Source) -> None:
     assert (other.root_id, other.cause_run_id, other.depth, other.chain) == (other.id, None, 0, [])
 
 
+def test_another_user_of_the_database_cannot_say_that_a_run_made_its_change(groups: Source) -> None:
+    run = make_run(trigger="clerk")
+    execute("CREATE ROLE wakeful_test_clerk")
+    execute("GRANT ALL ON auth_group, triggers_event TO wakeful_test_clerk")
+    execute("GRANT USAGE ON SEQUENCE auth_group_id_seq TO wakeful_test_clerk")
+    execute("SET LOCAL SESSION AUTHORIZATION wakeful_test_clerk")
+    event = write_as(run, "night")
+    assert (event.cause_run_id, event.chain) == (None, [])
+
+
 def test_an_own_change_is_a_decision_that_says_so(groups: Source) -> None:
     types = {"types": ["db.auth.group.*"]}
     make_trigger("clerk", **types)
@@ -99,11 +109,17 @@ def test_code_declares_the_changes_that_wake_it(monkeypatch: pytest.MonkeyPatch)
     assert sync() == []
 
 
+def test_a_declaration_for_each_statement_hears_statements_alone() -> None:
+    declared = on.model_change(Group, operations=["delete"], each="statement")
+    assert (declared.types, declared.settings["each"]) == (("db.auth.group.delete.statement",), "statement")
+
+
 @pytest.mark.parametrize(
     ("terms", "fault"),
     [
         ({"operations": ["upsert"]}, "operations are insert, update, delete"),
         ({"operations": []}, "operations are"),
+        ({"each": "table"}, "each is 'row' or 'statement'"),
         ({"when": "status = 1"}, "use a Q object"),
         ({"when": Q(name=object())}, "cannot stand in a condition"),
         ({"when": Q(name="a") ^ Q(name="b")}, "not \\^"),

@@ -180,10 +180,74 @@ def test_a_snapshot_that_may_not_be_read_says_which_right_is_missing(
     foreign.run("INSERT INTO orders VALUES (1)")
     foreign.publish("orders")
 
+    first, second = reading(snapshot=True), reading(snapshot=True)
     with pytest.raises(SourceError) as failed:
-        reading(snapshot=True).read(1)
-
+        first.read(1)
     assert "GRANT SELECT" in failed.value.remedy
+    first.reader.close()
+    foreign.run(f"GRANT SELECT ON orders TO {foreign.role}")
+    foreign.run("ALTER TABLE orders ENABLE ROW LEVEL SECURITY")
+    second.has_crashed = True
+    with pytest.raises(SourceError, match="row-level security"):
+        second.read(1)
+
+
+def test_an_excluded_column_is_one_of_its_table_in_any_schema_and_in_any_partition(
+    foreign: ForeignDatabase, reading: Callable[..., Reading]
+) -> None:
+    foreign.run("CREATE TABLE customers (id int PRIMARY KEY, phone text) PARTITION BY LIST (id)")
+    foreign.run("CREATE TABLE north PARTITION OF customers FOR VALUES IN (1)")
+    foreign.run("CREATE TABLE staff (id text PRIMARY KEY, phone text)")
+    foreign.publish("customers", "staff")
+    people = reading(exclude="customers.phone, public.staff.phone")
+    people.connect().read(0.1)
+    foreign.run("INSERT INTO customers VALUES (1, '0123')")
+    foreign.run("INSERT INTO staff VALUES (repeat('x', 3000), '0456')")
+
+    customer, clerk = people.read(2)
+
+    assert data(customer)["new"] == {"id": 1}
+    assert data(clerk)["new"] == {"id": "x" * 3000}
+    assert isinstance(clerk, Received) and len(clerk.subject) == 500  # an index holds it
+
+
+def test_tables_of_wakeful_that_come_to_the_publication_make_no_events(
+    foreign: ForeignDatabase, reading: Callable[..., Reading]
+) -> None:
+    for table in ("orders", "triggers_event", "triggers_reading"):
+        foreign.run(f"CREATE TABLE {table} (id int PRIMARY KEY)")
+    foreign.publish("orders")
+    orders = reading()
+    orders.connect().read(0.1)
+    foreign.run(f"ALTER PUBLICATION {foreign.publication} ADD TABLE triggers_reading")
+    for table in ("triggers_reading", "orders"):
+        foreign.run(f"INSERT INTO {table} VALUES (1)")
+
+    [order] = orders.read(1)
+    orders.crash()
+
+    assert isinstance(order, Received) and order.type == "db.public.orders.insert"
+    assert "Wakeful's own" in str(refused(orders))
+
+
+def test_changes_of_a_time_without_publication_are_said(
+    foreign: ForeignDatabase, reading: Callable[..., Reading]
+) -> None:
+    foreign.run("CREATE TABLE orders (id int PRIMARY KEY)")
+    foreign.publish("orders")
+    foreign.run(f"DROP PUBLICATION {foreign.publication}")
+    foreign.run("INSERT INTO orders VALUES (1)")
+    foreign.run(f"CREATE PUBLICATION {foreign.publication} FOR TABLE orders")
+    foreign.run("INSERT INTO orders VALUES (2)")
+
+    orders = reading()
+    try:
+        gap, inserted = orders.read(2)
+    except SourceError as error:  # before PostgreSQL 18
+        assert "manage.py slot drop shop --keep-publication" in error.remedy
+    else:
+        assert isinstance(gap, Poison) and "Changes of that time have no events" in gap.reason
+        assert data(inserted)["pk"] == 2
 
 
 def test_a_slot_that_is_missing_or_in_use_or_made_again_is_said(

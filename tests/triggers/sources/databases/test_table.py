@@ -8,11 +8,13 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import connection, transaction
 
-from runs.db.sql import execute, fetch
+from runs.db.patience import Locked
+from runs.db.sql import database_now, execute, fetch
 from triggers.models import Event, PoisonMessage, Source, WatchedTable
 from triggers.sources.databases.tables.keep import keep_tables, objects
 from triggers.sources.databases.tables.sweep import sweep
 from triggers.sources.edit import change_source, create_source
+from triggers.sources.webhooks.trial import can_be_tried, send_test_event
 
 pytestmark = pytest.mark.django_db
 
@@ -146,6 +148,27 @@ def test_truncate_deletes_each_row_and_partitions_count_once(ticket: None) -> No
     assert sorted((word, data["pk"]["id"]) for word, data in said()) == [("delete", 1), ("delete", 2), ("delete", 3)]
 
 
+def test_a_detached_partition_that_is_busy_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    execute("CREATE TABLE part (id int PRIMARY KEY) PARTITION BY RANGE (id)")
+    execute("CREATE TABLE part_1 PARTITION OF part FOR VALUES FROM (0) TO (10)")
+    source = watch("public.part", "parts")
+    execute("ALTER TABLE part DETACH PARTITION part_1")
+    execute("CREATE TABLE part_2 PARTITION OF part FOR VALUES FROM (10) TO (20)")
+
+    def busy(*_: Any) -> None:
+        raise Locked("a dump reads part_1")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("triggers.sources.databases.tables.keep._drop", busy)
+        keep_tables()
+    assert "a dump reads" in WatchedTable.objects.get(source=source).error
+    execute("INSERT INTO part_2 VALUES (11)")
+    assert [data["pk"] for _, data in said()] == [11]
+    keep_tables()
+    execute("INSERT INTO part_1 VALUES (1)")
+    assert (said(), WatchedTable.objects.get(source=source).error) == ([], "")
+
+
 def test_cascades_copy_and_upserts_are_changes(ticket: None) -> None:
     execute("CREATE TABLE comment (id int PRIMARY KEY, ticket_id bigint REFERENCES ticket ON DELETE CASCADE)")
     watch("public.comment", "comments")
@@ -197,9 +220,26 @@ def test_every_user_of_the_database_may_change_the_table_and_wakes_the_dispatche
 
 
 def test_no_role_may_call_what_has_the_rights_of_wakeful(ticket: None) -> None:
-    watch()
+    source = watch()
+    name = next(iter(objects()[source.pk].bodies))
+    for restored in (False, True):
+        if restored:  # without privileges
+            execute(f"GRANT EXECUTE ON FUNCTION {name} TO PUBLIC")
+            keep_tables()
+        assert not fetch(
+            "SELECT proname FROM pg_proc WHERE prosecdef AND has_function_privilege('public', oid, 'execute')"
+        )
 
-    assert not fetch("SELECT proname FROM pg_proc WHERE prosecdef AND has_function_privilege('public', oid, 'execute')")
+
+def test_temporary_objects_of_a_user_do_not_stand_for_those_of_wakeful(ticket: None) -> None:
+    watch()
+    execute("ALTER SEQUENCE triggers_nudged_at RESTART")
+    execute("CREATE TEMP VIEW triggers_nudged_at AS SELECT 1 / 0 AS last_value")
+    execute("INSERT INTO ticket DEFAULT VALUES")
+    execute("SET CONSTRAINTS event_nudge IMMEDIATE")  # as the commit does
+    assert fetch("SELECT is_called FROM public.triggers_nudged_at") == [(True,)]
+    path = "search_path=pg_catalog, public, pg_temp"
+    assert not fetch("SELECT proname FROM pg_proc WHERE prosecdef AND %s <> ALL(coalesce(proconfig, '{}'))", [path])
 
 
 def test_a_statement_of_too_many_rows_is_said(ticket: None) -> None:
@@ -209,10 +249,196 @@ def test_a_statement_of_too_many_rows_is_said(ticket: None) -> None:
     assert PoisonMessage.objects.get(source=source).reason.startswith("A statement changed 3 rows: only the first 2")
 
 
+def test_a_statement_is_one_event_with_the_number_of_its_rows_and_their_keys(
+    ticket: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("triggers.sources.databases.tables.capture.MOST_KEYS", 2)
+    source = watch(each="statement", columns="status", condition='{"amount__gt": 1}', most=1)
+    execute("INSERT INTO ticket (amount, note) VALUES (1, 'hush'), (2, 'hush'), (3, 'hush'), (4, 'hush')")
+    execute("UPDATE ticket SET status = 'open' WHERE amount < 3")
+    execute("UPDATE ticket SET note = 'x'")
+    execute("DELETE FROM ticket WHERE amount < 2")
+    execute("TRUNCATE ticket")
+
+    made, changed, gone = Event.objects.order_by("seq")
+    assert [event.type for event in (made, changed, gone)] == [
+        f"db.public.ticket.{operation}.statement" for operation in ("insert", "update", "delete")
+    ]
+    assert (made.subject, made.headers) == ("public.ticket", FIRST)
+    told = {"table": "public.ticket", "operation": "insert", "rows": 3, "pks": [2, 3], "cut": 1}
+    assert made.data == told
+    assert changed.data == {**told, "operation": "update", "rows": 1, "pks": [2], "cut": 0}
+    assert gone.data == {**told, "operation": "delete", "pks": [3, 4]}
+    assert not PoisonMessage.objects.exists()
+    assert sweep(source, now=True) is None  # its rows have no events to compare
+
+
+def test_a_statement_on_a_table_without_a_primary_key_counts_its_rows() -> None:
+    execute("CREATE TABLE line (text text)")
+    watch("public.line", "lines", each="statement")
+    execute("INSERT INTO line VALUES ('a'), ('b')")
+    [(_, data)] = said()
+    assert (data["rows"], data["pks"], data["cut"]) == (2, [], 2)
+
+
+def test_a_test_event_is_made_of_the_latest_row_that_counts_or_of_the_columns(ticket: None) -> None:
+    source = watch(condition='{"status__startswith": "o"}', exclude="note", inserts=False)
+    made_up = {"id": 0, "status": "", "amount": 0, "at": None, "extra": None}
+    row = {**made_up, "id": 2, "status": "open", "amount": None}
+
+    assert can_be_tried(source)
+    assert send_test_event(source, by="eve").status == 202
+    execute("INSERT INTO ticket (status, note) VALUES ('open', 'hush'), ('open', 'hush'), ('new', 'hush')")
+    send_test_event(source, by="eve")
+    change(source, settings={**source.settings, "each": "statement"})
+    send_test_event(source, by="eve")
+
+    empty, latest, whole = Event.objects.filter(ce_id__startswith="test:").order_by("seq")
+    assert empty.data == {"pk": 0, "old": made_up, "new": made_up, "changed": []}
+    assert latest.data == {"pk": 2, "old": row, "new": row, "changed": []}
+    assert (latest.type, latest.subject) == ("db.public.ticket.update", "public.ticket/2")
+    assert latest.headers == {"wakeful-test": "1"}
+    assert whole.type == "db.public.ticket.update.statement"
+    assert whole.data == {"table": "public.ticket", "operation": "update", "rows": 1, "pks": [2], "cut": 0}
+
+    execute("DROP TABLE ticket")
+    assert "ticket" in send_test_event(source, by="eve").reason
+
+
 def test_a_row_that_is_too_large_is_an_event_without_its_values(ticket: None) -> None:
     watch()
     execute("INSERT INTO ticket (note) VALUES (repeat('x', 300000))")
     assert said() == [("insert", {"pk": 1, "old": None, "new": None, "changed": [], "too_large": True})]
+
+
+def test_no_value_of_a_row_stops_its_write_or_a_reader_of_the_event(ticket: None) -> None:
+    watch()
+    execute("ALTER TABLE ticket ALTER amount TYPE numeric")
+    written = [
+        r'{"a": "\u0000", "b": "\\u0000", "c": "\ud83d\ude00\ud800"}',
+        '{"a": 1e9999999}',
+        "[" * 3000 + "]" * 3000,
+        "{}",
+    ]
+    for document in written:
+        execute("INSERT INTO ticket (extra, amount) VALUES (%s, 1e5000)", [document])
+    [cleaned, *others] = [data["new"] for _, data in said()]
+
+    assert cleaned["extra"] == {"a": "\ufffd", "b": "\\u0000", "c": "\U0001f600\ufffd"}
+    assert [row["extra"] for row in others] == [*written[1:3], {}]
+    assert {row["amount"] for row in [cleaned, *others]} == {"1" + "0" * 5000}
+
+
+def test_a_renamed_primary_key_stops_no_write(ticket: None) -> None:
+    watch()
+    execute("ALTER TABLE ticket RENAME id TO number")
+    execute("INSERT INTO ticket DEFAULT VALUES")
+    assert Event.objects.get().subject == "public.ticket/"
+    [(_, data)] = said()
+    assert (data["pk"], data["new"]["number"]) == (None, 1)
+    keep_tables()
+    execute("DELETE FROM ticket")
+    assert [data["pk"] for _, data in said()] == [1]
+
+
+def test_a_source_that_sql_deletes_stops_no_write(ticket: None) -> None:
+    source = watch()
+    WatchedTable.objects.all().delete()
+    execute("DELETE FROM triggers_source WHERE id = %s", [source.pk])
+
+    execute("INSERT INTO ticket DEFAULT VALUES")
+    execute("UPDATE ticket SET status = 'open'")
+    execute("TRUNCATE ticket")
+    execute("SET CONSTRAINTS ALL IMMEDIATE")
+
+    assert said() == []
+
+
+def test_a_primary_key_that_is_excluded_stands_in_no_event(ticket: None) -> None:
+    execute("CREATE TABLE login (token text PRIMARY KEY, name text)")
+    watch("public.login")
+    execute("INSERT INTO login VALUES ('hush', 'eve')")
+    assert Event.objects.get().subject == "public.login/"
+    [(_, data)] = said()
+    assert (data["pk"], data["new"]) == (None, {"name": "eve"})
+
+
+def test_a_column_that_is_renamed_or_comes_later_is_excluded_too(ticket: None) -> None:
+    watch(exclude="note")
+    execute("ALTER TABLE ticket ADD card_pin text, ADD colour text")
+    execute("INSERT INTO ticket (card_pin, colour) VALUES ('hush', 'red')")
+    [(_, data)] = said()
+    assert data["new"]["colour"] == "red"
+
+    execute("ALTER TABLE ticket RENAME note TO remark")
+    for _ in range(2):
+        execute("UPDATE ticket SET status = status || 'x', remark = 'personal'")
+        keep_tables()  # refuses the settings
+    execute("TRUNCATE ticket")
+    assert not any(word in f"{data} {said()}" for word in ("hush", "personal", "remark", "card_pin"))
+
+
+def test_values_do_not_depend_on_the_session_of_the_writer(ticket: None) -> None:
+    execute("ALTER TABLE ticket ADD raw bytea, ADD span interval, ADD days daterange, ADD share float8")
+    watch()
+    settings = {
+        "bytea_output": "escape",
+        "intervalstyle": "sql_standard",
+        "datestyle": "German",
+        "extra_float_digits": 0,
+    }
+    for name, value in settings.items():
+        execute(f"SET LOCAL {name} = {value}")
+    execute(
+        "INSERT INTO ticket (raw, span, days, share) VALUES ('a', '1 day', '[2026-01-02,2026-01-05)', 0.1::float8 + 0.2)"
+    )
+    for name in settings:
+        execute(f"RESET {name}")
+    [(_, data)] = said()
+    assert [data["new"][name] for name in ("raw", "span", "days", "share")] == [
+        "\\x61", "P1D", "[2026-01-02,2026-01-05)", 0.30000000000000004,
+    ]  # fmt: skip
+
+
+def test_a_table_of_another_schema_may_have_any_columns() -> None:
+    execute("CREATE SCHEMA shop")
+    execute('CREATE TABLE shop.item (id int PRIMARY KEY, objects int, _meta int, "with %%" int, colour text)')
+    watch("shop.item", condition='{"colour__startswith": "r"}')
+    execute("INSERT INTO shop.item (id, colour) VALUES (1, 'red'), (2, 'blue')")
+    assert [data["pk"] for _, data in said()] == [1]
+
+
+def test_a_condition_that_fails_on_a_value_stops_no_write(ticket: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triggers.sources.databases.tables.watched._sql", lambda *_: "note::int > 0")
+    source = watch(condition='{"id": 1}')
+    execute("INSERT INTO ticket (note) VALUES ('personal')")
+    assert said() == []
+    execute("UPDATE triggers_poisonmessage SET message_id = 'insert of another session'")
+    execute("INSERT INTO ticket (note) VALUES ('personal')")
+    assert PoisonMessage.objects.get(source=source).reason.endswith("are no events: error 22P02")  # one a minute
+
+
+def test_a_truncate_whose_rows_are_hidden_is_said(ticket: None) -> None:
+    execute("CREATE ROLE wakeful_test_user")
+    execute("GRANT ALL ON SCHEMA public TO wakeful_test_user")
+    for kind in ("TABLES", "SEQUENCES"):
+        execute(f"GRANT ALL ON ALL {kind} IN SCHEMA public TO wakeful_test_user")
+    execute("SET LOCAL ROLE wakeful_test_user")
+    source = watch()
+    execute("RESET ROLE")
+    execute("ALTER TABLE ticket ENABLE ROW LEVEL SECURITY")
+    execute("INSERT INTO ticket DEFAULT VALUES")
+    execute("TRUNCATE ticket")
+    assert [word for word, _ in said()] == ["insert"]
+    assert "row-level security" in PoisonMessage.objects.get(source=source).reason
+
+
+def test_functions_of_other_roles_do_not_run_with_the_rights_of_wakeful(ticket: None) -> None:
+    watch()
+    for argument in ("record", "anyelement", "ticket"):
+        execute(f"CREATE FUNCTION to_jsonb({argument}) RETURNS jsonb LANGUAGE plpgsql AS 'BEGIN RETURN 1 / 0; END'")
+    execute("INSERT INTO ticket DEFAULT VALUES")
+    assert len(said()) == 1
 
 
 def test_a_disabled_source_leaves_no_object_in_the_database(ticket: None) -> None:
@@ -235,6 +461,10 @@ def test_a_disabled_source_leaves_no_object_in_the_database(ticket: None) -> Non
 
 def test_triggers_that_were_lost_are_made_again_and_the_gap_is_said(ticket: None) -> None:
     source = watch()
+    keep_tables()
+    assert WatchedTable.objects.get(source=source).gap == ""
+    for name, _ in objects()[source.pk].triggers:
+        execute(f"ALTER TABLE ticket ENABLE ALWAYS TRIGGER {name}")
     keep_tables()
     assert WatchedTable.objects.get(source=source).gap == ""
     execute("ALTER TABLE ticket DISABLE TRIGGER USER")
@@ -262,6 +492,7 @@ def test_triggers_that_were_lost_are_made_again_and_the_gap_is_said(ticket: None
         ({"table": "auth.Group", "condition": '{"permissions__name": "x"}'}, "condition", "Joined field"),
         ({"table": "auth.Group", "condition": '{"nme": 1}'}, "condition", "Cannot resolve keyword"),
         ({"table": "auth.Group", "condition": '{"id": "x"}'}, "condition", "expected a number"),
+        ({"table": "auth.Group", "condition": '{"name__regex": "("}'}, "condition", "parentheses"),
     ],
 )
 def test_settings_are_checked_against_the_database(settings: Any, name: str, fault: str) -> None:
@@ -313,6 +544,23 @@ def test_a_sweep_finds_what_no_trigger_has_seen(ticket: None, monkeypatch: pytes
     assert swept(source) == ""
 
 
+def test_a_change_of_a_transaction_that_began_before_the_last_sweep_is_not_missed(ticket: None) -> None:
+    source = watch()
+    execute("INSERT INTO ticket DEFAULT VALUES")
+    assert swept(source) == ""
+    execute("UPDATE ticket SET status = 'open'")
+    WatchedTable.objects.update(
+        swept_at=database_now() + timedelta(hours=1)
+    )  # its event has the time at which it began
+    assert swept(source) == ""
+
+
+def test_a_digest_has_no_column_that_is_excluded(ticket: None) -> None:
+    source = watch(columns="status, api_token")
+    swept(source)
+    assert WatchedTable.objects.get(source=source).digested == ["status"]
+
+
 def test_a_busy_table_is_said_and_its_triggers_are_made_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triggers.sources.databases.tables.keep.PATIENCE", timedelta(milliseconds=20))
     parameters = connection.get_connection_params()
@@ -321,9 +569,11 @@ def test_a_busy_table_is_said_and_its_triggers_are_made_later(monkeypatch: pytes
         other.execute("LOCK TABLE auth_group IN ROW EXCLUSIVE MODE")  # as a writer that has not committed
         source = watch("auth.Group", "groups")
         state = WatchedTable.objects.get(source=source)
-        assert (state.kept_at, objects()) == (None, {})
+        assert (state.kept_at, objects()[source.pk].triggers) == (None, {})
         assert state.error.startswith("Another session holds the table")
         assert state.failing_since
+        change(source, settings={**source.settings, "exclude": "name"})
+        assert all("ARRAY['name']" in body for body in objects()[source.pk].bodies.values())  # counts at once
         other.rollback()
     keep_tables()
     state.refresh_from_db()

@@ -5,6 +5,7 @@ import shutil
 from base64 import b64decode
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from agents import files
 from tests.support.stack import eventually
 from tests.support.watching import Watching
 from triggers.models import Source, WatchedFile
-from triggers.sources.files import candidates, directory_reader, tree
+from triggers.sources.files import candidates, directory_reader, hints, tree
 from triggers.sources.files.tree import Tree
 from triggers.sources.kind import kinds
 from triggers.sources.runner import BATCH, SourceError
@@ -309,8 +310,14 @@ def test_what_cannot_be_read_is_told_once_and_is_an_event_when_it_can(
     [poison] = watching.poison
     assert "Permission denied" in poison.reason and str(path) in poison.reason
     monkeypatch.undo()
-    path.chmod(0o644)
     assert watching.look() == [("created", "a.csv")]
+
+    write(path, "more")
+    monkeypatch.setattr(Tree, "open", refused)
+    assert watching.look() == []
+    monkeypatch.undo()  # it looks as before: only the server's rights, or its disk, are other ones
+    assert watching.look() == [("changed", "a.csv")]
+    assert (watching.last["size"], len(watching.poison)) == (4, 1)
 
 
 def test_a_huge_file_is_known_by_its_look(place: Path) -> None:
@@ -321,6 +328,11 @@ def test_a_huge_file_is_known_by_its_look(place: Path) -> None:
     assert watching.last["fingerprint"].startswith("stat:3-")
     os.truncate(path, 2**40)  # sparse
     assert watching.look() == [("changed", "a.bin")]
+    was, other = path.stat(), write(place / "b.tmp")
+    os.truncate(other, 2**40)
+    os.utime(other, ns=(was.st_atime_ns, was.st_mtime_ns))
+    os.replace(other, path)
+    assert watching.look() == []  # another inode alone is that of another mount
 
 
 def test_the_same_content_is_one_event_if_asked(place: Path) -> None:
@@ -399,14 +411,106 @@ def test_other_patterns_forget_without_an_event_and_another_directory_is_a_new_b
     assert WatchedFile.objects.count() == 1
 
 
+def test_a_file_that_goes_while_it_is_opened_is_no_problem(
+    watching: Watching, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(place / "a.csv")
+    real = Tree.open
+
+    def goes(tree: Tree, folder: bytes, name: bytes) -> Any:
+        path.unlink()
+        return real(tree, folder, name)
+
+    monkeypatch.setattr(Tree, "open", goes)
+    assert watching.look() == [] and watching.poison == []
+    assert not WatchedFile.objects.exists()
+
+
+def test_a_new_folder_that_may_not_be_read_does_not_stop_the_others(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watching = Watching(place, has_hints=True, every="1d", settle="0s")
+    watching.look()
+    real = files.open_beneath
+
+    def refused(fd: int, parts: Any, *flags: int) -> int:
+        if parts == [b"private"]:
+            raise PermissionError(13, "Permission denied")
+        return real(fd, parts, *flags)
+
+    monkeypatch.setattr("triggers.sources.files.tree.open_beneath", refused)  # root may read everything
+    (place / "private").mkdir()
+    write(place / "a.csv")
+
+    eventually(lambda: watching.read() is None or (watching.messages and watching.poison))
+    assert "private" in watching.poison[0].reason
+
+
+def test_another_file_system_at_the_path_is_another_directory(
+    watching: Watching, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(place / "a.csv")
+    watching.look()
+    path.unlink()
+    monkeypatch.setattr(
+        os, "fstatvfs", lambda fd: SimpleNamespace(f_fsid=7)
+    )  # its first folder has the same inode, as those of ext4 have
+    with pytest.raises(SourceError, match="Another directory"):
+        watching.look()
+
+
+def test_other_rights_of_a_file_that_was_passed_over_are_no_change(place: Path) -> None:
+    path = write(place / "a.csv")
+    watching = Watching(place, begin_with="new")
+    watching.look()
+
+    path.chmod(0o600)
+    os.link(path, place / "a.bak")
+    assert watching.look() == [("created", "a.bak")]
+    write(path, "other")
+    os.unlink(place / "a.bak")
+    assert watching.look() == [("vanished", "a.bak"), ("changed", "a.csv")][::-1]
+
+
 def test_hints_make_a_look_without_a_scan(place: Path) -> None:
     watching = Watching(place, has_hints=True, every="1d", settle="0s")
-    assert watching.reader.hints
-    watching.reader.hints.beginning.join()
     watching.look()
     write(place / "new" / "folder" / "a.csv")
     write(place / "b.csv")
 
     eventually(lambda: watching.read() is None or len(watching.messages) == 2)
+    write(place / "new" / "folder" / "c.csv")
+    (place / "new").rename(place / "old")
+    eventually(lambda: watching.read() is None or len(watching.messages) == 4)
 
-    assert sorted(map(watching.seen, watching.messages)) == [("created", "b.csv"), ("created", "new/folder/a.csv")]
+    assert sorted(map(watching.seen, watching.messages)) == [
+        ("created", "b.csv"),
+        ("created", "new/folder/a.csv"),
+        ("created", "old/folder/c.csv"),
+        ("renamed", "old/folder/a.csv"),
+    ]
+
+
+def test_hints_follow_no_link_and_are_as_many_as_there_is_room_for(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "outside" / "folder" / "a.csv")
+    (place / "link").symlink_to(tmp_path / "outside")
+    (place / "inner").mkdir()
+    watching = Watching(place, has_hints=True)
+    watching.look()
+    assert watching.reader.hints and sorted(watching.reader.hints.folders.values()) == [b"", b"inner"]
+
+    monkeypatch.setattr(hints, "MOST_FOLDERS", 2)
+    write(place / "third" / "a.csv")
+    watching.connect()
+    assert watching.look() == [("created", "third/a.csv")]
+    assert len(watching.reader.hints.folders) == 2
+
+
+def test_more_hints_than_the_system_remembers_are_a_scan(place: Path) -> None:
+    watching = Watching(place, has_hints=True, every="1d")
+    watching.look()
+    assert watching.reader.hints
+    overflow = hints.EVENT.pack(-1, hints.OVERFLOW, 0, 0)
+    assert watching.reader.hints._take(overflow, set()) is False

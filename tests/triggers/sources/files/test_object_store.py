@@ -1,6 +1,7 @@
 """Objects of a bucket, on a server that speaks S3: each that is new, changed or removed is one event."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -126,6 +127,37 @@ def test_objects_that_are_there_before_the_source_are_passed_over_if_asked(addre
     bucket.put("new")
     bucket.put("old", "2")
     assert bucket.look() == [("created", "new"), ("changed", "old")]
+
+
+def test_a_part_without_keys_is_not_the_end_and_a_store_without_order_is_an_error(address: str) -> None:
+    bucket = Bucket(address)
+    for key in ("a", "b"):
+        bucket.put(key)
+    bucket.look()
+    reader: Any = bucket.connect()
+    listed = reader.client.list_objects_v2(Bucket=bucket.name)["Contents"]
+    pages = {
+        "": {"IsTruncated": True, "NextContinuationToken": "1", "Contents": []},
+        "1": {"IsTruncated": True, "NextContinuationToken": "2"},
+        "2": {"IsTruncated": False, "Contents": listed},
+    }
+    reader.client = SimpleNamespace(list_objects_v2=lambda ContinuationToken="", **_: pages[ContinuationToken])
+    assert reader.read(0).messages == []  # else they have vanished
+
+    for wrong, error in (
+        ({"IsTruncated": True, "Contents": listed[::-1]}, "in no order"),
+        ({"IsTruncated": True, "Contents": [listed[0], listed[0]]}, "in no order"),
+        ({"IsTruncated": True}, "lists none"),
+    ):
+        reader.client = SimpleNamespace(list_objects_v2=lambda wrong=wrong, **_: wrong)
+        reader.scan_at = 0.0
+        with pytest.raises(SourceError, match=error):
+            reader.read(0)
+    again = {"IsTruncated": True, "Contents": listed}  # of a server that knows no StartAfter
+    reader.client = SimpleNamespace(list_objects_v2=lambda **_: again)
+    reader.position = {**reader.position, "after": "b"}
+    with pytest.raises(SourceError, match="before the asked one"):
+        reader.read(0)
 
 
 def test_another_bucket_is_a_new_beginning_and_one_that_is_away_is_an_error(address: str) -> None:

@@ -2,14 +2,16 @@
 
 import json
 import random
+import statistics
 from typing import Any
 
 import pytest
 
 from tests.triggers.sources.metrics.recorded import CLAIMS, looks
 from triggers.sources.metrics.detector import Look, detectors
+from triggers.sources.metrics.detectors.quantile import _cut
 from triggers.sources.metrics.episodes import HOUR, MOST_AN_HOUR, Change, Transition, see
-from triggers.sources.metrics.replay import replay
+from triggers.sources.metrics.replay import LOOKS_IN_GAPS, replay, with_absence
 from triggers.sources.settings import InvalidSettings
 
 SETTINGS: dict[str, dict[str, Any]] = {  # of detectors whose defaults alone are invalid
@@ -139,6 +141,37 @@ def test_what_is_out_becomes_the_normal_slowly() -> None:
 
     assert changes(found)[0] == "opened" and changes(found)[-1] == "closed"
     assert found[-1].at - found[0].at > 10 * 60
+
+
+@pytest.mark.parametrize("name", ["z_score", "change_point"])
+@pytest.mark.parametrize("constant", [0.0, 0.3])
+def test_a_series_that_was_constant_for_long_is_still_watched(name: str, constant: float) -> None:
+    """What it has learned of the deviation decays towards the smallest number, by which nothing can be divided."""
+    settings = {"z_score": {"memory": 10}}.get(name, {})
+    values: list[float | None] = [*[1.0, 2.0] * 30, *[constant] * 4_000]
+    values += [constant + 6e-17] * 10 + [constant + 1] * 800
+
+    found = run(name, values, **settings)
+
+    assert not [one for one in found if 4_060 <= (one.at - 1e9) / 60 < 4_070]  # rounding is no change
+    assert changes(found)[-2:] == ["opened", "closed"] and found[-2].level == (1 if name == "change_point" else 10)
+
+
+def test_the_smallest_step_is_no_error() -> None:
+    assert run("threshold", [1.0], above="0", step="1e-320")[0].level == 10
+
+
+def test_the_quantiles_are_those_of_the_library() -> None:
+    noise = random.Random(7)
+    for count in (30, 37, 200):
+        values = sorted(noise.random() for _ in range(count))
+        cuts = statistics.quantiles(values, n=100, method="inclusive")
+        assert [_cut(values, percent) for percent in range(1, 100)] == pytest.approx(cuts)
+
+
+def test_a_series_of_bursts_has_no_more_looks_in_its_gaps_than_samples() -> None:
+    bursts = [Look(3_600.0 * hour + second, 1.0) for hour in range(3_000) for second in range(3)]
+    assert len(list(with_absence(bursts))) <= len(bursts) + LOOKS_IN_GAPS
 
 
 @pytest.mark.parametrize(

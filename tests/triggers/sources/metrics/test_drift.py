@@ -1,7 +1,9 @@
 """Two states that differ are an event when they begin to, and another one when they are equal again."""
 
 import json
+from collections.abc import Iterator
 from decimal import Decimal
+from itertools import count
 from typing import Any
 
 import pytest
@@ -32,6 +34,10 @@ def actual_groups() -> list[str]:
     return list(Group.objects.filter(name__in=["viewer", "operator", "stray"]).values_list("name", flat=True))
 
 
+def endless() -> Iterator[int]:
+    return count()
+
+
 def writes() -> list[str]:
     Group.objects.create(name="planted")
     return []
@@ -47,6 +53,9 @@ def declared(monkeypatch: pytest.MonkeyPatch) -> on.DriftTrigger:
 
     @agent("careless", triggers=[on.drift(expected_groups, writes, every="1m")])
     def careless(run: AgentRun) -> None: ...
+
+    @agent("patient", triggers=[on.drift(expected_groups, endless, every="1m")])
+    def patient(run: AgentRun) -> None: ...
 
     return trigger
 
@@ -78,6 +87,15 @@ def test_rows_that_are_missing_unexpected_or_different_are_named_and_only_some_o
 def test_what_is_no_rows_is_refused(state: Any) -> None:
     with pytest.raises(Unusable):
         rows_of(state)
+
+
+def test_values_that_are_no_json_are_compared_and_shown_as_text() -> None:
+    nowhere = {"name\0": float("nan"), "caf\udce9": "\0", "same": float("nan")}  # such as names of files
+    found = difference_of(rows_of(nowhere), rows_of({"same": float("nan")}))
+
+    assert found.different == [] and found.detail["missing"] == 2
+    shown = json.dumps(found.detail, allow_nan=False)
+    assert "\\u0000" not in shown and "\\udce9" not in shown  # jsonb takes neither
 
 
 @pytest.mark.django_db
@@ -135,6 +153,14 @@ def test_a_declared_function_reads_only(declared: on.DriftTrigger) -> None:
         poll(Source.objects.get(slug="careless"))
 
     assert not Group.objects.filter(name="planted").exists()
+
+
+@pytest.mark.django_db
+def test_a_declared_function_without_end_is_an_error(declared: on.DriftTrigger) -> None:
+    sync()
+
+    with pytest.raises(SourceError, match="more than 50,000 rows"):
+        poll(Source.objects.get(slug="patient"))
 
 
 @pytest.mark.django_db(transaction=True)

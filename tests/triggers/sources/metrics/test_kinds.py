@@ -7,8 +7,10 @@ from uuid import uuid4
 import pytest
 from django.db import connection, transaction
 
+from runs.models import Run
 from tests.support.console import make_source
 from tests.support.list_server import ListServer, Page, serving_lists
+from tests.support.runs import make_run
 from tests.triggers.sources.metrics.test_samples import make_pushed, take, types
 from triggers.models import MetricSample, MetricSeries, PoisonMessage, Source
 from triggers.sources.kind import kinds
@@ -63,7 +65,8 @@ def test_a_number_in_json_is_a_sample(site: ListServer) -> None:
 
 @pytest.mark.django_db
 def test_a_list_in_json_is_a_sample_of_each_series(site: ListServer) -> None:
-    site.pages["/disks"] = answer({"disks": [{"name": "sda", "used": 81}, {"name": "sdb", "used": 12.5}]})
+    disks = [{"name": "sda", "used": 81}, {"name": "sdb", "used": 12.5}, {"name": "sdc", "used": None}]
+    site.pages["/disks"] = answer({"disks": disks})
 
     assert kept("json_number", url=site.url("/disks"), items_path="disks", value_path="used") == {
         "sda": 81,
@@ -91,6 +94,12 @@ def test_an_answer_without_the_number_is_an_error_with_a_remedy(site: ListServer
     assert failure and "no number" in str(failure) and failure.remedy
 
 
+def test_a_list_in_which_no_item_has_a_number_is_an_error(site: ListServer) -> None:
+    site.pages["/disks"] = answer({"disks": [{"name": "sda"}]})
+
+    assert "No item" in str(read("json_number", url=site.url("/disks"), items_path="disks", value_path="used").failure)
+
+
 @pytest.mark.django_db
 def test_missing_data_is_seen_while_the_source_does_not_answer(site: ListServer) -> None:
     source = make_pushed()
@@ -103,6 +112,31 @@ def test_missing_data_is_seen_while_the_source_does_not_answer(site: ListServer)
     assert batch.failure and batch.position is None and batch.keep
     batch.keep()
     assert types() == ["metric.opened"]
+
+
+@pytest.mark.django_db
+def test_missing_data_is_seen_whatever_keeps_a_source_from_being_read(
+    site: ListServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("triggers.sources.metrics.json_number.read", lambda body: 1 / 0)
+    site.pages["/load"] = answer(1)
+
+    batch = read("json_number", url=site.url("/load"))
+
+    assert batch.keep and str(batch.failure) == "ZeroDivisionError: division by zero"
+
+
+@pytest.mark.django_db
+def test_long_names_stay_different_and_a_name_that_comes_twice_is_shown(site: ListServer) -> None:
+    long = "a" * 300
+    names = [f"{long}1", f"{long}2", "c", "c"]
+    site.pages["/disks"] = answer({"disks": [{"name": name, "n": number} for number, name in enumerate(names)]})
+
+    found = kept("json_number", url=site.url("/disks"), items_path="disks", value_path="n")
+
+    assert sorted(found.values()) == [0, 1, 2] and max(map(len, found)) == samples.LONGEST_NAME
+    [reason] = PoisonMessage.objects.values_list("reason", flat=True)
+    assert reason.startswith("'c': the answer has this series more than once")
 
 
 @pytest.mark.django_db
@@ -122,13 +156,14 @@ def test_samples_that_cannot_be_stored_are_shown_once_a_day_with_the_reason(
 
 @pytest.mark.django_db(transaction=True)
 def test_a_query_is_read_only_has_a_time_out_and_its_rows_are_series() -> None:
-    query = "SELECT 'disk', name, n FROM (VALUES ('a', 1.5), ('b', NULL)) AS of(name, n)"
+    query = "SELECT 'disk', name, n FROM (VALUES ('a', 1.5), ('b', NULL), ('c', 'NaN'::float8)) AS of(name, n)"
 
     assert kept("sql_query", secret=dsn(), query=query) == {"disk a": 1.5}
     for wrong, said in (
         ("CREATE TABLE planted (id int)", "read-only"),
         ("SELECT 1; COMMIT; CREATE TABLE planted (id int)", "multiple commands"),
         ("SELECT pg_sleep(3), 1", "statement timeout"),
+        ("SELECT FROM generate_series(1, 2)", "no column"),
     ):
         with pytest.raises(SourceError, match=said):
             rows_of(dsn(), wrong, seconds=1, most=10)
@@ -136,7 +171,15 @@ def test_a_query_is_read_only_has_a_time_out_and_its_rows_are_series() -> None:
 
 
 def test_a_connection_string_names_its_host() -> None:
-    for wrong in ("nonsense", "dbname=postgres", " "):
+    sockets = ("host=/run/postgresql dbname=wakeful", "host=db,@other dbname=x")  # a user is known there by the process
+    for wrong in (
+        "nonsense",
+        "dbname=postgres",
+        " ",
+        *sockets,
+        "host=db service=wakeful",
+        "host=db passfile=/home/ada/.pgpass",
+    ):
         with pytest.raises(InvalidSettings):
             kinds()["sql_query"].clean_secret(wrong)
 
@@ -148,3 +191,20 @@ def test_figures_of_wakeful_itself_are_samples(figure: str) -> None:
 
     assert all(value == 0 for value in found.values())
     assert MetricSeries.objects.count() == len(found)
+
+
+@pytest.mark.django_db
+def test_a_queue_of_which_no_run_waits_any_more_has_none() -> None:
+    source = make_source("load", kind="own_figures")
+    seen = []
+    for queues in (["slow", "slow", "default"], ["default"], []):
+        Run.objects.all().delete()
+        for queue in queues:
+            make_run(queue=queue)
+        batch = read("own_figures", source=source, figure="runs that wait")
+        MetricSample.objects.all().delete()
+        with transaction.atomic():
+            assert batch.keep
+            batch.keep()
+        seen.append(dict(MetricSample.objects.values_list("series__name", "value")))
+    assert seen == [{"slow": 2, "default": 1}, {"slow": 0, "default": 1}, {"slow": 0, "default": 0}]

@@ -1,6 +1,7 @@
 """Samples are stored, seen by the armed detectors, and become one event for each transition, all in one transaction."""
 
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from triggers.models import (
     Source,
 )
 from triggers.sources.metrics import samples
-from triggers.sources.metrics.arm import arm, disarm, try_on
+from triggers.sources.metrics.arm import arm, disarm, looks_of, try_on
 from triggers.sources.metrics.samples import Metered, Sample, Taken, take_in
 
 pytestmark = pytest.mark.django_db
@@ -113,6 +114,20 @@ def test_missing_data_opens_by_the_clock_and_closes_with_the_next_sample() -> No
     assert (Event.objects.order_by("seq")[0].data or {"value": 1})["value"] is None
 
 
+def test_detectors_go_on_when_the_clock_is_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = make_pushed()
+    arm(source, "threshold", {**ABOVE, "hold": "1m"}, by="test")
+    arm(source, "rate_of_change", {"rise": "20", "over": "2m"}, by="test")
+    with monkeypatch.context() as ahead:
+        ahead.setattr(samples, "database_now", lambda: timezone.now() + timedelta(days=400))
+        take(source, [5, 5, 5, 11], first=399 * 24 * 60)
+
+    take(source, [5, 5, 5, 11, 50])
+
+    assert types() == ["metric.opened", "metric.opened"]
+    assert {event.time for event in Event.objects.all()} == {at(4)}
+
+
 def test_series_and_names_are_bounded_and_each_refusal_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(samples, "MOST_SERIES", 2)
     source = Metered(source_id=make_pushed().pk, slug="load")
@@ -146,6 +161,16 @@ def test_a_detector_is_armed_with_what_the_stored_series_teaches_and_disarmed_wi
     assert tried.transitions == [] and types() == ["metric.opened"]
     [episode] = MetricEpisode.objects.all()
     assert episode.is_disarmed and episode.closed_at and not DetectorState.objects.exists()
+
+
+def test_a_new_detector_learns_from_more_samples_than_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("triggers.sources.metrics.arm.looks_of", partial(looks_of, most=20))
+    source = make_pushed()
+    take(source, [float(minute % 5) for minute in range(60)])
+
+    armed = arm(source, "z_score", {}, by="test")
+
+    assert DetectorState.objects.get(detector=armed).state["learned"]["count"] == 60
 
 
 def test_a_detector_that_fails_disarms_itself_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -225,7 +225,7 @@ def test_poison_that_is_read_again_is_counted(play: Play) -> None:
 
 def test_nothing_is_read_while_too_many_events_wait(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     full = [True]
-    monkeypatch.setattr(loop, "backlog_exceeded", lambda source: full[0])
+    monkeypatch.setattr(loop, "backlog_exceeded", lambda source, waits: full[0])
     script = play(Batch(messages=[message(1)]))
     make_source()
 
@@ -281,14 +281,39 @@ def test_a_reader_that_hangs_is_given_up(play: Play, monkeypatch: pytest.MonkeyP
 
     with processes() as [process]:
         late = handed_over(process)
-        monkeypatch.setattr(feed, "RETURNS_WITHIN", -1e9)
-        late.feed.called_at = 0.0
-        process.look()
-        monkeypatch.undo()
+        with monkeypatch.context() as hanging:
+            hanging.setattr(feed, "RETURNS_WITHIN", -1e9)
+            late.feed.called_at = 0.0
+            process.look()
         assert "has not answered" in Reading.objects.get().error
         process.take_in(late)
+        assert late.feed.is_ended and not ids()
 
-    assert late.feed.is_ended and not ids()
+        process.look()
+        assert not process.feeds  # a thread that hangs a minute later would be the only gain
+        process.rests_until = dict.fromkeys(process.rests_until, 0.0)
+        process.look()
+        assert process.feeds
+
+
+def test_a_batch_that_can_never_be_recorded_is_read_again(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "STAY_EVERY", 0.01)
+    kept: list[int] = []
+
+    def refused() -> None:
+        kept.append(1)
+        raise ValueError("no such row")
+
+    script = play(Batch(keep=refused), Batch(messages=[message(1)], position=1))
+    source = make_source()
+
+    with processes() as [process]:
+        run_until(process, lambda: len(kept) == feed.TRIES)
+        failing = Reading.objects.get(source=source)
+        run_until(process, lambda: script.confirmed)
+
+    assert failing.error == "Its messages cannot be recorded: no such row"
+    assert (len(script.assignments), ids()) == (2, ["1"])
 
 
 def test_a_source_that_does_not_answer_keeps_rows_of_its_kind_and_its_error(play: Play) -> None:

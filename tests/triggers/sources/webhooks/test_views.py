@@ -12,8 +12,8 @@ from pytest_django import DjangoAssertNumQueries, Settings
 
 from tests.support.examples import some_of
 from tests.support.hooks import SECRET, add_secret, make_source, post, signed
-from triggers import accept as accept_module
 from triggers.models import Event, Redelivery, Secret, Source
+from triggers.sources import backlog
 from triggers.sources.webhooks import door, endpoint
 from triggers.sources.webhooks.scheme import schemes
 
@@ -192,7 +192,7 @@ def test_one_sources_backlog_closes_that_source_alone(settings: Settings, monkey
     for slug, count in (("shop", 21), ("open", 3)):
         for number in range(count):
             assert post(b"{}", signed(b"{}", id_=f"d-{number}"), slug).status_code == 202
-    monkeypatch.setattr(accept_module, "_backlog", (float("-inf"), {}))
+    monkeypatch.setattr(backlog, "_backlog", backlog.NEVER)
 
     answers = {slug: post(b"{}", signed(b"{}", id_="d-99"), slug) for slug in ("shop", "open", "store")}
 

@@ -1,8 +1,8 @@
 """The functions and triggers that write the events of a watched table, in the transaction of the change.
 
-A trigger sees the rows of a whole statement, so that the events of 100,000 rows are one INSERT. The functions take columns by
-their names from the rows as JSON: a column that is added, renamed or dropped later breaks no write. They write what
-`triggers.accept` writes: each change is an event with an identity of its own, so there are no duplicates to look for.
+A trigger sees the rows of a whole statement, so that the events of 100,000 rows are one INSERT, or all of them are one event. The
+functions take columns by their names from the rows as JSON: a column that is added, renamed or dropped later breaks no write. They
+write what `triggers.accept` writes: each change is an event with an identity of its own, so there are no duplicates to look for.
 """
 
 import re
@@ -13,16 +13,36 @@ from pathlib import Path
 from uuid import UUID
 
 from psycopg import sql
+from psycopg.postgres import types
 
-from triggers.sources.databases.tables.watched import TableSettings, Watched
+from agents.redaction import SECRET_FIELD
+from triggers.sources.databases.tables.watched import MOST, TableSettings, Watched
+from triggers.sources.databases.values import STYLE
 from triggers.sources.runner import origin_of
 
 PREFIX = "wakeful_change_"  # of everything that is made
 MOST_BYTES = 256 * 1024  # of a row's values; above, the event has the primary key alone
+MOST_KEYS = (
+    1_000  # of the rows of a statement that is one event; further ones, and those beyond MOST_BYTES, are counted
+)
 OLD, NEW = "wakeful_old_rows", "wakeful_new_rows"
-# For as long as a function runs. Plans are made once and kept, at a statement of one row perhaps: a nested loop over the two
-# tables of a later statement with 100,000 rows would not end.
-SETTINGS = {"search_path": "{schema}, pg_catalog, pg_temp", "timezone": "UTC", "enable_nestloop": "off", "jit": "off"}
+# For as long as a function runs, as the session of the user may have others. Rows that row-level security hides are an error. Plans
+# are made once and kept, at a statement of one row perhaps: a nested loop over the two tables of a later statement with 100,000 rows
+# would not end.
+SETTINGS = {
+    "search_path": "pg_catalog, {schema}, pg_temp",
+    "row_security": "off",
+    "enable_nestloop": "off",
+    "jit": "off",
+    **STYLE,
+}
+# Types whose values are always JSON that can be read. Those of others are looked at: `triggers_row_as_json`.
+PLAIN = (
+    "bool int2 int4 int8 oid float4 float8 text varchar bpchar name uuid date time timetz timestamp timestamptz interval bytea inet "
+    "cidr macaddr bit varbit money"
+)
+MOST_PLAIN = 1_000_000  # bytes of a row as it is stored, perhaps compressed; jsonb holds 256 MB
+ERROR = "CASE WHEN SQLSTATE LIKE '42%' THEN SQLERRM ELSE 'error ' || SQLSTATE END"  # others may quote values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,22 +112,40 @@ class _Writer:
     def __init__(self, source_id: UUID, slug: str, settings: TableSettings, watched: Watched) -> None:
         self.settings = settings
         self.watched = watched
-        self.values = terms(source_id, slug, settings, watched)
+        self.values = {
+            **terms(source_id, slug, settings, watched),
+            "most_keys": str(MOST_KEYS),
+            "settings": f"{SETTINGS}",  # a function with others is made again
+        }
+        unnamed = [name for name in watched.excluded if name not in watched.watched]  # stand not in `changed` either
+        names = {
+            "plain": f"'{{{','.join(str(types[name].oid) for name in PLAIN.split())}}}'::oid[]",
+            "known": _array(watched.columns),
+            "secret": literal(SECRET_FIELD.pattern),
+            "unnamed": _array(unnamed),
+        }
+        self.values["columns"] = filled("columns", {**self.values, **names})
+        if settings.is_by_statement:
+            self.values["most"] = str(MOST + 1)  # all rows count
 
     def body(self, operation: str, rows: str, insert: str) -> str:
-        guard = self._filled("guard", operation, rows=rows) if self.watched.condition else ""
-        return self._filled("capture", operation, rows=rows, insert=insert, guard=guard)
+        values = {**self.values, "rows": rows, "insert": insert, "guard": ""}
+        if self.watched.condition:
+            said = "The condition does not fit the table, so the changes of a statement are no events: "
+            values["guard"] = filled(
+                "guard", {**values, "poison": self._poison(operation, f"{literal(said)} || {ERROR}")}
+            )
+        said = f" rows: only the first {self.values['most']} that meet the condition are events"
+        reason = f"'A statement changed ' || (SELECT count(*) FROM {rows}) || {literal(said)}"  # noqa: S608  (our own parts)
+        return filled("capture", {**values, "poison": self._poison(operation, reason)})
 
-    def _filled(self, name: str, operation: str, **values: str) -> str:
-        about = "TG_TABLE_SCHEMA || '.' || TG_TABLE_NAME"
-        # One of a session and minute: no session waits for another, and a fault that lasts fills no table.
-        message = f"concat_ws(' ', {literal(operation)}, pg_backend_pid(), date_trunc('minute', now()))"
-        return filled(name, {**self.values, "poison": f"{self.values['source']}, {about}, {message}", **values})
+    def _poison(self, operation: str, reason: str) -> str:
+        return filled("poison", {**self.values, "operation": literal(operation), "reason": reason})
 
     def one(self, side: str, operation: str, rows: str) -> str:
         """Inserts or deletes."""
-        other = "NULL::jsonb"
-        old, new = (other, "to_jsonb(wakeful_row)") if side == "new" else ("to_jsonb(wakeful_row)", other)
+        row, other = as_json("wakeful_row"), "NULL::jsonb"
+        old, new = (other, row) if side == "new" else (row, other)
         changes = (
             f"SELECT row_number() OVER () AS at, {old} AS old, {new} AS new, '{{}}'::text[] AS changed "  # noqa: S608  (our own parts)
             f"FROM {rows} AS wakeful_row WHERE {self.values['condition']}"
@@ -115,27 +153,37 @@ class _Writer:
         return self._insert(operation, side, changes, order="", is_first="at = 1")  # the table of rows has their order
 
     def update(self) -> str:
-        watched, excluded = self.watched.watched, self.values["excluded"]
+        watched = self.watched.watched
         if watched:
             differs = " OR ".join(f"old -> {literal(name)} IS DISTINCT FROM new -> {literal(name)}" for name in watched)
             # One that is gone meanwhile: rather an event too many.
             differs = f"{differs} OR NOT new ?& {_array(watched)}"
         else:
-            differs = f"old - {excluded} <> new - {excluded}"
-        hidden = [name for name in self.watched.excluded if name not in watched]
-        changes = filled("update", {**self.values, "seen_new": f"new - {_array(hidden)}", "differs": differs})
+            differs = "old - wakeful_excluded <> new - wakeful_excluded"
+        rows = {"old_row": as_json("wakeful_old"), "new_row": as_json("wakeful_new")}
+        changes = filled("update", {**self.values, **rows, "differs": differs})
         is_first = "row_number() OVER (ORDER BY at) = 1"
         return self._insert("update", "new", changes, order="ORDER BY at", is_first=is_first)
 
     def truncate(self) -> str:
         """The rows of partitions are those of their own triggers. The statement is made when it runs: there is no table of rows."""
-        return self._filled("truncate", "delete", insert=literal(self.one("old", "delete", "ONLY wakeful_truncated")))
+        insert = self.one("old", "delete", "ONLY wakeful_truncated")
+        for number, variable in enumerate(("wakeful_is_plain", "wakeful_excluded"), start=1):
+            insert = insert.replace(variable, f"${number}")
+        most = self.values["most"]
+        said = literal(f"A TRUNCATE deleted {most} rows or more: the first {most} that meet the condition are events")
+        failed = f"'The rows of a TRUNCATE are no events: ' || {ERROR}"
+        poisons = {"failed": self._poison("delete", failed), "too_many": self._poison("delete", said)}
+        return filled("truncate", {**self.values, **poisons, "insert": literal(insert)})
 
     def _insert(self, operation: str, side: str, changes: str, **order: str) -> str:
-        type = literal(f"db.{self.watched.name}.{operation}")
-        return filled(
-            "events", {**self.values, **key_of(self.watched, side), "type": type, "changes": changes, **order}
-        )
+        values = {**self.values, **key_of(self.watched, side), **order, "changes": changes}
+        values |= {"type": literal(type_of(self.settings, self.watched, operation)), "operation": literal(operation)}
+        return filled("statement" if self.settings.is_by_statement else "events", values)
+
+
+def type_of(settings: TableSettings, watched: Watched, operation: str) -> str:
+    return f"db.{watched.name}.{operation}{'.statement' if settings.is_by_statement else ''}"
 
 
 @cache
@@ -162,8 +210,14 @@ def key_of(watched: Watched, side: str) -> dict[str, str]:
     values = [f"{side} -> {literal(name)}" for name in watched.key]
     texts = [f"({side} ->> {literal(name)})" for name in watched.key]
     pairs = ", ".join(f"{literal(name)}, {value}" for name, value in zip(watched.key, values, strict=True))
-    pk = values[0] if len(values) == 1 else f"jsonb_build_object({pairs})" if values else "NULL::jsonb"
+    pk = values[0] if len(values) == 1 else f"pg_catalog.jsonb_build_object({pairs})" if values else "NULL::jsonb"
     return {"pk": pk, "key": " || ',' || ".join(texts) or "''"}
+
+
+def as_json(row: str) -> str:
+    is_plain = f"wakeful_is_plain AND pg_catalog.pg_column_size({row}) < {MOST_PLAIN}"
+    careful = f"triggers_row_as_json({row}, {MOST_BYTES})"
+    return f"CASE WHEN {is_plain} THEN pg_catalog.to_jsonb({row}) ELSE {careful} END"
 
 
 def filled(name: str, values: Mapping[str, str]) -> str:

@@ -6,7 +6,8 @@ ALTER TABLE … DISABLE TRIGGER) is made again, and the gap is said.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
@@ -22,12 +23,13 @@ from triggers.models import Source, SweptRow, WatchedTable
 from triggers.sources.databases.tables.capture import (
     IDLE,
     PREFIX,
+    Function,
     create_function,
     create_trigger,
     functions,
     quoted,
 )
-from triggers.sources.databases.tables.watched import TableSettings, find
+from triggers.sources.databases.tables.watched import TableSettings, Watched, find
 from triggers.sources.settings import InvalidSettings, clean
 
 log = structlog.get_logger(__name__)
@@ -37,11 +39,14 @@ PATIENCE = timedelta(seconds=1)  # for a lock of a table: later writers wait beh
 LOCK = "SELECT pg_advisory_xact_lock(hashtext('wakeful_change'), hashtext(%s::text))"  # one process at a time
 SCHEMA = "SELECT current_schema()"
 TRIGGERS = """
-SELECT tgname, tgrelid::int8, tgenabled = 'O' FROM pg_trigger WHERE NOT tgisinternal AND starts_with(tgname, %s::text)
+SELECT tgname, tgrelid::int8, tgenabled IN ('O', 'A') FROM pg_trigger WHERE NOT tgisinternal AND starts_with(tgname, %s::text)
 """
-FUNCTIONS = (
-    "SELECT proname, prosrc FROM pg_proc WHERE starts_with(proname, %s::text) AND pronamespace = %s::regnamespace"
-)
+# One that others may execute, such as after a restore without privileges, is made again: on a table of their own it would write
+# events of their choice.
+FUNCTIONS = """
+SELECT proname, CASE WHEN has_function_privilege('public', oid, 'EXECUTE') THEN '' ELSE prosrc END
+FROM pg_proc WHERE starts_with(proname, %s::text) AND pronamespace = %s::regnamespace
+"""
 NAMES = "SELECT oid::int8, oid::regclass::text FROM pg_class WHERE oid = ANY(%s::oid[])"
 BUSY = "Another session holds the table: {error}."
 BUSY_REMEDY = "It is tried again every few minutes, and with *Check now*. Look for a long transaction on the table."
@@ -85,9 +90,13 @@ def keep(source: Source) -> None:
     """Make its triggers, or write down why not."""
     error = remedy = ""
     try:
-        with no_longer_than(PATIENCE):
-            fetch(LOCK, [source.pk.hex])
-            _make(source)
+        with _briefly(source.pk):
+            watched, wanted = _make_functions(source)
+        # In transactions of their own: a busy table keeps no function in force that stores what is now excluded, and of many
+        # partitions none is locked while another is waited for.
+        _make_triggers(source, watched, wanted)
+        _drop_spare(source, watched, wanted)
+        WatchedTable.objects.filter(source=source).update(error="", remedy="", failing_since=None)
     except InvalidSettings as wrong:
         error, remedy = str(wrong), SETTINGS_REMEDY
     except Locked as busy:
@@ -125,9 +134,7 @@ def remove(source_id: UUID) -> None:
         )
         SweptRow.objects.filter(source_id=source_id).delete()
     try:
-        with no_longer_than(PATIENCE):
-            fetch(LOCK, [source_id.hex])
-            _drop(schema, there, there.triggers, there.bodies)
+        _drop(source_id, there.triggers, there.bodies)
     except DatabaseError as error:
         log.warning("table.triggers_left", source=str(source_id), error=_first_line(error))
     except Locked as busy:
@@ -144,55 +151,78 @@ def objects() -> dict[UUID, Objects]:
     return dict(found)
 
 
-def _make(source: Source) -> None:
+def _make_functions(source: Source) -> tuple[Watched, list[Function]]:
     settings = clean(TableSettings, source.settings)
     watched = find(settings)
     schema, there = _schema(), objects().get(source.pk, Objects())
-    names = dict(fetch(NAMES, [list(watched.relations)]))
     wanted = list(functions(source.pk, source.slug, settings, watched))
     for function in wanted:
         if there.bodies.get(function.name) != function.body:
             _define(create_function(schema, function.name, function.body))
-    missing = [
-        (function, table)
-        for function in wanted
-        for table in watched.relations
-        if not there.triggers.get((function.name, table))
-    ]
-    for function, table in missing:
-        _define(create_trigger(schema, function, names[table]))
-    kept = {function.name for function in wanted}
+    return watched, wanted
+
+
+def _make_triggers(source: Source, watched: Watched, wanted: Sequence[Function]) -> None:
+    schema, there = _schema(), objects().get(source.pk, Objects())
+    names = dict(fetch(NAMES, [list(watched.relations)]))
+    row, _ = WatchedTable.objects.get_or_create(source=source)
+    lost: list[tuple[str, Function]] = []
+    # A new operation is no gap, and neither is a new partition: what came by its parent is an event.
+    for table in watched.relations:
+        missing = [one for one in wanted if not there.triggers.get((one.name, table))]
+        lost += [(names[table], one) for one in missing if one.name in row.relations.get(names[table], ())]
+        if new := [one for one in missing if (names[table], one) not in lost]:
+            with _briefly(source.pk):
+                for function in new:
+                    _define(create_trigger(schema, function, names[table]))
+    with _briefly(source.pk):
+        for name, function in lost:
+            _define(create_trigger(schema, function, name))
+        _write_down(
+            row, {name: sorted(one.name for one in wanted) for name in names.values()}, {name for name, _ in lost}
+        )
+
+
+def _drop_spare(source: Source, watched: Watched, wanted: Sequence[Function]) -> None:
+    """Triggers of operations that no longer count, and of tables that are no longer partitions."""
+    there, kept = objects().get(source.pk, Objects()), {function.name for function in wanted}
     spare = {
         one: fires for one, fires in there.triggers.items() if one[0] not in kept or one[1] not in watched.relations
     }
-    _drop(schema, there, spare, there.bodies.keys() - kept)
-    relations = {names[table]: sorted(kept) for table in watched.relations}
-    _write_down(source, relations, [(names[table], function.name) for function, table in missing])
+    _drop(source.pk, spare, there.bodies.keys() - kept)
 
 
-def _write_down(source: Source, relations: Mapping[str, Sequence[str]], made: Iterable[tuple[str, str]]) -> None:
+@contextmanager
+def _briefly(source_id: UUID) -> Iterator[None]:
+    with no_longer_than(PATIENCE):
+        fetch(LOCK, [source_id.hex])
+        yield
+
+
+def _write_down(row: WatchedTable, relations: Mapping[str, Sequence[str]], lost: Set[str]) -> None:
     now = database_now()
-    row, _ = WatchedTable.objects.get_or_create(source=source)
-    # A new operation is no gap, and neither is a new partition: what came by its parent is an event.
-    lost = sorted({table for table, name in made if name in row.relations.get(table, ())})
     if lost:
         row.gap_at = now
         row.gap = GAP.format(
-            tables=", ".join(lost), since=f"{row.kept_at:%Y-%m-%d %H:%M:%S}", until=f"{now:%Y-%m-%d %H:%M:%S} UTC"
+            tables=", ".join(sorted(lost)),
+            since=f"{row.kept_at:%Y-%m-%d %H:%M:%S}",
+            until=f"{now:%Y-%m-%d %H:%M:%S} UTC",
         )
-        log.warning("table.gap", source=source.slug, tables=lost)
+        log.warning("table.gap", source=str(row.source_id), tables=sorted(lost))
     row.relations, row.kept_at = dict(relations), now
-    row.error = row.remedy = ""
-    row.failing_since = None
-    row.save(update_fields=["relations", "kept_at", "error", "remedy", "failing_since", "gap", "gap_at"])
+    row.save(update_fields=["relations", "kept_at", "gap", "gap_at"])
 
 
-def _drop(schema: str, there: Objects, triggers: Mapping[tuple[str, int], bool], bodies: Iterable[str]) -> None:
-    names = dict(fetch(NAMES, [[table for _, table in triggers]]))
-    for name, table in triggers:
-        _define(f"DROP TRIGGER IF EXISTS {quoted(name)} ON {names[table]}")
-    for name in bodies:
-        _define(f"DROP FUNCTION IF EXISTS {quoted(schema, name)}()")
+def _drop(source_id: UUID, triggers: Iterable[tuple[str, int]], functions: Iterable[str]) -> None:
+    found = list(triggers)
+    for table, name in fetch(NAMES, [[table for _, table in found]]):
+        with _briefly(source_id):
+            for trigger in (one for one, of in found if of == table):
+                _define(f"DROP TRIGGER IF EXISTS {quoted(trigger)} ON {name}")
+    if names := list(functions):
+        with _briefly(source_id):
+            for function in names:
+                _define(f"DROP FUNCTION IF EXISTS {quoted(_schema(), function)}()")
 
 
 def _define(statement: str) -> None:

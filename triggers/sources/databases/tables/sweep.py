@@ -24,6 +24,7 @@ from triggers.models import Source, SweptRow, WatchedTable
 from triggers.sources.databases.tables.capture import filled, literal, quoted, terms
 from triggers.sources.databases.tables.keep import KIND
 from triggers.sources.databases.tables.watched import TableSettings, Watched, find
+from triggers.sources.databases.values import STYLE
 from triggers.sources.runner import origin_of
 from triggers.sources.settings import InvalidSettings, clean
 
@@ -32,7 +33,12 @@ log = structlog.get_logger(__name__)
 PIECE = 1_000  # rows of a transaction
 MOST_EVENTS = 1_000  # of a sweep; more missed changes are counted
 NAMED = 10
-TIMEOUTS = "SELECT set_config('statement_timeout', '30s', true), set_config('lock_timeout', '2s', true)"
+# As in the functions of the triggers; and a hidden row must not look like one that is gone.
+SET = "SELECT " + ", ".join(
+    f"set_config('{name}', '{value}', true)"
+    for name, value in {"statement_timeout": "30s", "lock_timeout": "2s", "row_security": "off", **STYLE}.items()
+)
+EARLIER = timedelta(days=1)  # the longest transaction whose changes have events that look older than the last sweep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,13 +72,16 @@ def sweep_tables(*, budget: timedelta) -> dict[str, str]:
 def sweep(source: Source, *, until: float = float("inf"), now: bool = False) -> str | None:
     """What it has found (empty: nothing); None: it is not due, or not at its end yet."""
     settings = clean(TableSettings, source.settings)
+    if settings.is_by_statement:
+        forget(source)
+        return None
     state, _ = WatchedTable.objects.get_or_create(source=source)
     if not (now or state.sweep_began_at or is_due(state, settings)):
         return None
     watched = find(settings)
     while True:
         with transaction.atomic():
-            execute(TIMEOUTS)
+            execute(SET)
             state = WatchedTable.objects.select_for_update(no_key=True).get(source=source)
             has_ended = _go_on(source, settings, watched, state)
             state.save()
@@ -87,6 +96,16 @@ def sweep_soon(source: Source, by: str) -> None:
     with transaction.atomic():
         WatchedTable.objects.update_or_create(source=source, defaults={"sweep_wanted": True})
         record(by, "sweep", source)
+
+
+def forget(source: Source) -> None:
+    """Its next sweep, if there is one, only remembers the rows."""
+    if (
+        WatchedTable.objects.filter(source=source)
+        .exclude(digested=[])
+        .update(digested=[], sweep_began_at=None, sweep_wanted=False)
+    ):
+        SweptRow.objects.filter(source=source).delete()
 
 
 def is_due(state: WatchedTable, settings: TableSettings) -> bool:
@@ -177,13 +196,13 @@ def _in_words(found: dict[str, Any]) -> str:
 
 
 def _digested(watched: Watched) -> list[str]:
-    return list(watched.watched or [name for name in watched.columns if name not in watched.excluded])
+    """Never a column that is excluded: what is guessed can be compared with a digest."""
+    return [name for name in watched.watched or watched.columns if name not in watched.excluded]
 
 
 def _values(source: Source, settings: TableSettings, watched: Watched, state: WatchedTable) -> dict[str, str]:
     key = [quoted(name) for name in watched.key]
     digested = _digested(watched)
-    visible = [name for name in digested if name not in watched.excluded]
     position = ", ".join(map(literal, state.position or []))
     began = state.sweep_began_at or database_now()
     return {
@@ -194,10 +213,9 @@ def _values(source: Source, settings: TableSettings, watched: Watched, state: Wa
         "after": f"({', '.join(key)}) > ({position})" if position else "true",
         "piece": str(PIECE),
         "began": _instant(began),
-        "since": _instant(state.swept_at or began),
+        "since": _instant((state.swept_at or began) - EARLIER),
         "digested": _array("new", digested),
-        "visible": _array("new", visible),
-        "last_visible": _array("(data -> 'new')", visible),
+        "last_digested": _array("(data -> 'new')", digested),
     }
 
 

@@ -1,5 +1,5 @@
 WITH piece AS MATERIALIZED (
-  SELECT to_jsonb(wakeful_row) AS new, {condition} AS passes, ARRAY[{key_texts}]::text[] AS at,
+  SELECT triggers_row_as_json(wakeful_row, {most_bytes}) AS new, {condition} AS passes, ARRAY[{key_texts}]::text[] AS at,
     row_number() OVER (ORDER BY {key_columns}) AS place
   FROM {table} AS wakeful_row WHERE {after} ORDER BY {key_columns} LIMIT {piece}
 ), seen AS MATERIALIZED (
@@ -18,7 +18,7 @@ SELECT place, seen.at, seen.key, seen.primary_key, new,
     SELECT FROM (
       SELECT data FROM triggers_event WHERE source_id = {source} AND subject = left({name} || '/' || seen.key, 500) AND subject <> ''
         AND received_at >= {since} ORDER BY seq DESC LIMIT 1) last
-    WHERE data IS NULL OR data ? 'too_large' OR {last_visible} = {visible}) AS is_missed
+    WHERE data IS NULL OR data ? 'too_large' OR {last_digested} = {digested}) AS is_missed
 FROM seen LEFT JOIN triggers_sweptrow before ON before.source_id = {source} AND before.key = seen.key
 ) compared
 ORDER BY place

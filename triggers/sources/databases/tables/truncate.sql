@@ -1,20 +1,25 @@
+-- {settings}
 #variable_conflict use_column
 DECLARE
   wakeful_recorded int;
+  wakeful_is_plain boolean;
+  wakeful_hidden text[];
+  wakeful_excluded text[];
+  wakeful_unnamed text[];
 BEGIN
+  IF NOT EXISTS (SELECT FROM triggers_source WHERE id = {source}) THEN
+    RETURN NULL;
+  END IF;
+  {columns}
   BEGIN
-    EXECUTE replace({insert}, 'wakeful_truncated', TG_RELID::regclass::text);
+    EXECUTE replace({insert}, 'wakeful_truncated', TG_RELID::regclass::text) USING wakeful_is_plain, wakeful_excluded;
     GET DIAGNOSTICS wakeful_recorded = ROW_COUNT;
   EXCEPTION WHEN OTHERS THEN
-    INSERT INTO triggers_poisonmessage (source_id, origin, message_id, reason, body, size, headers)
-    SELECT {poison}, 'The rows of a TRUNCATE are no events: ' || SQLERRM, '', 0, '{}'
-    ON CONFLICT DO NOTHING;
+    {failed};
     RETURN NULL;
   END;
   IF wakeful_recorded = {most} THEN
-    INSERT INTO triggers_poisonmessage (source_id, origin, message_id, reason, body, size, headers)
-    SELECT {poison}, 'A TRUNCATE deleted {most} rows or more: the first {most} that meet the condition are events', '', 0, '{}'
-    ON CONFLICT DO NOTHING;
+    {too_many};
   END IF;
   RETURN NULL;
 END

@@ -1,6 +1,6 @@
-SELECT at, old, new, ARRAY(SELECT key FROM jsonb_each({seen_new}) WHERE value IS DISTINCT FROM old -> key) AS changed
+SELECT at, old, new, ARRAY(SELECT key FROM jsonb_each(new - wakeful_unnamed) WHERE value IS DISTINCT FROM old -> key) AS changed
 FROM (
-  SELECT at, to_jsonb(wakeful_old) AS old, to_jsonb(wakeful_new) AS new
+  SELECT at, {old_row} AS old, {new_row} AS new
   FROM (SELECT row_number() OVER () AS at, wakeful_row AS wakeful_new, {condition} AS passes FROM wakeful_new_rows AS wakeful_row) new_rows
   JOIN (SELECT row_number() OVER () AS at, wakeful_row AS wakeful_old FROM wakeful_old_rows AS wakeful_row) old_rows USING (at)
   WHERE passes AND wakeful_old *<> wakeful_new OFFSET 0

@@ -9,15 +9,17 @@ from typing import Any
 from django.apps import apps
 from django.apps.registry import Apps
 from django.core.exceptions import FieldDoesNotExist, FieldError, ValidationError
-from django.db import connection, models
+from django.db import DatabaseError, connection, models, transaction
 from django.db.models import Q
 from django.db.models.sql import Query
+from psycopg import sql
 
 from agents.redaction import SECRET_FIELD
 from runs.db.sql import fetch, fetch_column
 from triggers.sources.settings import InvalidSettings, setting, whole_number
 
 OPERATIONS = ("insert", "update", "delete")
+ROW, STATEMENT = "row", "statement"
 MOST = 1_000_000  # rows of a statement that may be asked for
 LONGEST_CONDITION = 10_000
 # Apps whose tables change whenever an agent wakes.
@@ -40,8 +42,10 @@ FIND = """
 SELECT relation.oid, namespace.nspname, relation.relname FROM pg_class relation JOIN pg_namespace namespace ON namespace.oid = relnamespace
 WHERE relname = %s::text AND relkind IN ('r', 'p') AND (nspname = %s::text OR %s::text = '' AND pg_table_is_visible(relation.oid))
 """
+# Of a domain the type below it.
 COLUMNS = """
-SELECT attname, coalesce(attnum = ANY(indkey), false) FROM pg_attribute
+SELECT attname, coalesce(attnum = ANY(indkey), false), coalesce(nullif(typbasetype, 0), atttypid)::int8 FROM pg_attribute
+JOIN pg_type ON pg_type.oid = atttypid
 LEFT JOIN pg_index ON indrelid = attrelid AND indisprimary
 WHERE attrelid = %s::oid AND attnum > 0 AND NOT attisdropped ORDER BY array_position(indkey::int[], attnum::int), attnum
 """
@@ -90,6 +94,12 @@ class TableSettings:
     inserts: bool = setting(True, "Inserts")
     updates: bool = setting(True, "Updates")
     deletes: bool = setting(True, "Deletes", "TRUNCATE deletes every row.")
+    each: str = setting(
+        ROW,
+        "An event for each",
+        "row: with its old and new values. statement: with the number of its rows and their primary keys, such as for bulk changes.",
+        choices=(ROW, STATEMENT),
+    )
     columns: str = setting(
         "", "Columns", "An update is an event if it changes one of these, such as: status, amount. Empty: any column."
     )
@@ -111,7 +121,8 @@ class TableSettings:
     most: int = setting(
         100_000,
         "Rows of a statement",
-        "A statement that changes more rows makes events of the first ones, and is shown on the page of the source.",
+        "A statement that changes more rows makes events of the first ones, and is shown on the page of the source. With an event for each "
+        "statement, all rows count.",
         check=whole_number(1, MOST),
     )
     sweep_hours: int = setting(
@@ -126,6 +137,14 @@ class TableSettings:
             raise InvalidSettings({"table": "is missing; name a model such as helpdesk.Ticket"})
         if not self.operations:
             raise InvalidSettings({"inserts": "choose at least one of inserts, updates and deletes"})
+        if self.is_by_statement and self.sweep_hours:
+            raise InvalidSettings(
+                {"sweep_hours": "must be 0 with an event for each statement: a sweep compares events of rows"}
+            )
+
+    @property
+    def is_by_statement(self) -> bool:
+        return self.each == STATEMENT
 
     @property
     def operations(self) -> tuple[str, ...]:
@@ -196,23 +215,26 @@ def find(settings: TableSettings) -> Watched:
     oid, schema, table = found[0]
     _refuse_ours(model, table)
     rows = fetch(COLUMNS, [oid])
-    columns = [column for column, _ in rows]
-    model = model or _model_of(schema, table, rows)
+    columns = [column for column, _, _ in rows]
     stored = set(_columns("secrets", settings.secrets, model, columns))
     excluded = _columns("exclude", settings.exclude, model, columns)
     excluded += [name for name in columns if SECRET_FIELD.search(name) and name not in {*stored, *excluded}]
-    if settings.sweep_hours and not any(is_key for _, is_key in rows):
-        raise InvalidSettings({"sweep_hours": "needs a primary key, and the table has none"})
+    key = [column for column, is_key, _ in rows if is_key]
+    key = [] if {*key} & {*excluded} else key  # it stands in each event
+    if settings.sweep_hours and not key:
+        raise InvalidSettings({"sweep_hours": "needs a primary key that is not excluded, and the table has none"})
     return Watched(
         oid=oid,
         schema=schema,
         table=table,
         name=name,
-        key=[column for column, is_key in rows if is_key],
+        key=key,
         columns=columns,
         watched=_columns("columns", settings.columns, model, columns),
         excluded=excluded,
-        condition=_sql(settings.condition, model, columns),
+        condition=_sql(settings.condition, model or _model_of(table, rows), f"{_quoted(schema)}.{_quoted(table)}")
+        if settings.condition.strip()
+        else "",
         relations=fetch_column(FAMILY, [oid]),
     )
 
@@ -230,12 +252,12 @@ def _refuse_ours(model: type[models.Model] | None, table: str) -> None:
         raise InvalidSettings({"table": f"{table} is a table of Wakeful's own, which changes whenever an agent wakes"})
 
 
-def _columns(setting: str, text: str, model: type[models.Model], columns: Sequence[str]) -> list[str]:
+def _columns(setting: str, text: str, model: type[models.Model] | None, columns: Sequence[str]) -> list[str]:
     """Columns by their names or those of their fields."""
     found = []
     for name in named(text):
         try:
-            field = model._meta.get_field(name)
+            field = model._meta.get_field(name) if model else None
         except FieldDoesNotExist:
             field = None
         column = getattr(field, "column", None) or name
@@ -245,26 +267,22 @@ def _columns(setting: str, text: str, model: type[models.Model], columns: Sequen
     return found
 
 
-def _model_of(schema: str, table: str, rows: Sequence[tuple[str, bool]]) -> type[models.Model]:
+def _model_of(table: str, rows: Sequence[tuple[str, bool, int]]) -> type[models.Model]:
     """A model for the conditions of a table that has none."""
-    with connection.cursor() as cursor:
-        described = connection.introspection.get_table_description(cursor, table)
+    kinds = {name: connection.introspection.data_types_reverse.get(type_oid) for name, _, type_oid in rows}
     fields: dict[str, models.Field[Any, Any]] = {}
-    for column in described:
-        try:
-            kind = connection.introspection.get_field_type(column.type_code, column)
-        except KeyError:
-            kind = "TextField"
-        field = getattr(models, kind if kind in SIMPLE else "TextField")
-        options = {"max_digits": 1000, "decimal_places": 100} if kind == "DecimalField" else {}
-        fields[column.name] = field(db_column=column.name, **options)
-    names = [name for name, _ in rows]
-    first = fields[names[0]]
-    first.primary_key, first.unique = True, True
+    for name, kind in kinds.items():
+        if not NO_FIELD.search(name):
+            options = {"max_digits": 1000, "decimal_places": 100} if kind == "DecimalField" else {}
+            fields[name] = getattr(models, kind if kind in SIMPLE else "TextField")(db_column=name, **options)
+    first = next(iter(fields.values()), None)
+    if first:
+        first.primary_key, first.unique = True, True
     meta = type("Meta", (), {"apps": Apps(), "app_label": "watched", "managed": False, "db_table": table})
     return type("Table", (models.Model,), {**fields, "__module__": __name__, "Meta": meta})
 
 
+NO_FIELD = re.compile(r"^_|__|%|^(?:Meta|objects|pk)$")  # names that a field of a model cannot have
 SIMPLE = frozenset(
     {
         "BooleanField", "CharField", "DateField", "DateTimeField", "DecimalField", "FloatField", "BigIntegerField", "IntegerField",
@@ -273,8 +291,9 @@ SIMPLE = frozenset(
 )  # fmt: skip
 
 
-def _sql(text: str, model: type[models.Model], columns: Sequence[str]) -> str:
-    """The condition as SQL with literals, about columns without a table: as Django writes that of a CHECK constraint."""
+def _sql(text: str, model: type[models.Model], table: str) -> str:
+    """The condition as SQL with literals, about columns without a table: as Django writes that of a CHECK constraint. PostgreSQL
+    must understand it."""
     q = parse_condition(text)
     if not q:
         return ""
@@ -282,10 +301,17 @@ def _sql(text: str, model: type[models.Model], columns: Sequence[str]) -> str:
         query = Query(model=model, alias_cols=False)
         where = query.build_where(q)
         statement, parameters = query.get_compiler(connection=connection).compile(where)
-    except (FieldError, ValueError, TypeError, ValidationError) as error:
-        raise InvalidSettings({"condition": f"{error}"}) from None
-    with connection.schema_editor(collect_sql=True) as editor:
-        return str(statement % tuple(editor.quote_value(one) for one in parameters))
+        with connection.schema_editor(collect_sql=True) as editor:
+            condition = str(statement % tuple(editor.quote_value(one) for one in parameters))
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(f"SELECT FROM {table} WHERE {condition} LIMIT 0")  # noqa: S608  (quoted names and literals)
+    except (FieldError, ValueError, TypeError, ValidationError, DatabaseError) as error:
+        raise InvalidSettings({"condition": f"{error}".strip().partition("\n")[0]}) from None
+    return condition
+
+
+def _quoted(name: str) -> str:
+    return sql.Identifier(name).as_string(None)
 
 
 def settings_of(source: Mapping[str, Any]) -> TableSettings:

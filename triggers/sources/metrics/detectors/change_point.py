@@ -40,7 +40,7 @@ class ChangePoint(Detector[ChangePointSettings]):
             return state, None
         if "learning" in state or "level" not in state:
             return self._learn(settings, state, look.value)
-        level, reach = state["level"], max(state["spread"], float(settings.at_least), 1e-9 * abs(state["level"]), 1e-12)
+        level, reach = state["level"], settings.reach(state["level"], state["spread"])
         step = min(max((look.value - level) / reach, -STEPS), STEPS)
         lower, upper = settings.bounds(level, STEPS * reach)  # beyond, a value counts no more
         up = 0.0 if settings.direction == "below" else max(state["up"] + step - IDLE, 0.0)

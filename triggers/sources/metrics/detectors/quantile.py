@@ -1,5 +1,5 @@
+from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median, quantiles
 
 from triggers.sources.metrics.detector import (
     Detector,
@@ -45,15 +45,18 @@ class Quantile(Detector[QuantileSettings]):
         learned = {"values": [*values, look.value][-settings.window :]}
         if len(values) < min(settings.window, 30):
             return learned, None
-        cuts, middle, slack = (
-            quantiles(values, n=100, method="inclusive"),
-            median(values),
-            1 + float(settings.slack) / 100,
-        )
-        reach = slack * max(cuts[settings.percent - 1] - middle, 0)
-        below = slack * max(middle - cuts[99 - settings.percent], 0)
+        ordered, slack = sorted(values), 1 + float(settings.slack) / 100
+        middle = _cut(ordered, 50)
+        reach = slack * max(_cut(ordered, settings.percent) - middle, 0)
+        below = slack * max(middle - _cut(ordered, 100 - settings.percent), 0)
         (lower, _), (_, upper) = settings.bounds(middle, below), settings.bounds(middle, reach)
         return learned, _reading(look.value, middle, lower, upper)
+
+
+def _cut(ordered: Sequence[float], percent: int) -> float:
+    """`statistics.quantiles` (inclusive) makes all cuts of a hundred each time."""
+    place, rest = divmod((len(ordered) - 1) * percent, 100)
+    return (ordered[place] * (100 - rest) + ordered[min(place + 1, len(ordered) - 1)] * rest) / 100
 
 
 def _reading(value: float, middle: float, lower: float | None, upper: float | None) -> Reading:

@@ -51,7 +51,7 @@ class RateOfChange(Detector[RateOfChangeSettings]):
         if look.value is None:
             return state, None
         span = parse_duration(settings.over).total_seconds()
-        points: list[list[float]] = state.get("points", [])
+        points: list[list[float]] = [point for point in state.get("points", []) if point[0] <= look.at]
         if not points or look.at - points[-1][0] >= span / POINTS:
             points = [*points, [look.at, look.value]]
         old = [point for point in points if point[0] <= look.at - span]

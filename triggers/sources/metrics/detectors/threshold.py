@@ -59,7 +59,7 @@ class Threshold(Detector[ThresholdSettings]):
             lower - look.value if lower is not None else float("-inf"),
         )
         step = float(settings.step)
-        level = min(1 + int(over / step) if step else 1, MOST_LEVEL) if over > 0 else 0
+        level = min(1 + int(min(over / step, MOST_LEVEL)) if step else 1, MOST_LEVEL) if over > 0 else 0
         return state, Reading(
             is_out=over > 0, is_back=over <= -float(settings.margin), level=level, lower=lower, upper=upper
         )

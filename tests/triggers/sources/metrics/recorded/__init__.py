@@ -45,6 +45,17 @@ EL_NINOS = (
 )
 ANOMALY = Labelled(name="nino34", column="anomaly", episodes=EL_NINOS)
 TEMPERATURE = Labelled(name="nino34", column="temperature", episodes=EL_NINOS)
+# Weeks without a value, from the first one to the next value.
+CARBON_DIOXIDE = Labelled(
+    name="co2_weekly",
+    column="co2",
+    episodes=(
+        ("1958-05-31", "1958-07-05"),
+        ("1958-09-13", "1958-11-08"),
+        ("1964-01-25", "1964-05-30"),
+        ("1984-03-31", "1984-04-28"),
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

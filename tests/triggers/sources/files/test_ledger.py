@@ -1,0 +1,64 @@
+"""The ledger of a large directory, before PostgreSQL has statistics of it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agents.files import Look
+from runs.db.sql import execute, fetch
+from triggers.models import Source
+from triggers.sources.files.ledger import PAGE, Changes, Known, Ledger, Path
+
+FILES = 20 * PAGE
+FILL = """
+INSERT INTO triggers_watchedfile (source_id, folder, name, size, inode, fingerprint, is_reported)
+SELECT %s::uuid, convert_to('folder', 'UTF8'), convert_to(n::text, 'UTF8'), 1, n, '', true FROM generate_series(1, %s::int) n
+"""
+READ = """
+SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables WHERE relname = 'triggers_watchedfile'
+"""
+
+
+@pytest.fixture
+def ledger(db: None) -> Ledger:
+    """Of many files; its statements were planned while it was empty."""
+    source = Source.objects.create(slug="in", kind="directory", settings={"directory": "/data"})
+    ledger = Ledger(source.pk)
+    some = [Path(b"folder", b"0")]
+    for _ in range(8):
+        ledger.at(some)
+        ledger.with_inodes([0])
+        ledger.after(Path(b"", b""))
+        ledger.write(Changes(gone=set(some)))
+    execute(FILL, [source.pk, FILES])
+    return ledger
+
+
+def rows_read(by: Callable[[], Any]) -> int:
+    [(before,)] = fetch(READ)
+    by()
+    [(after,)] = fetch(READ)
+    return int(after - before)
+
+
+def test_a_look_at_some_files_reads_no_others(ledger: Ledger) -> None:
+    some = [Path(b"folder", str(number).encode()) for number in range(1, 101)]
+
+    assert rows_read(lambda: ledger.at(some)) == 100
+    assert rows_read(lambda: ledger.with_inodes(list(range(1, 101)))) == 100
+    assert rows_read(lambda: ledger.after(Path(b"folder", b"3"))) == PAGE
+    assert rows_read(lambda: ledger.write(Changes(gone=set(some)))) <= 200
+
+
+def test_all_pages_are_all_files_in_order(ledger: Ledger) -> None:
+    found = [known.path.name for page in ledger.pages() for known in page]
+
+    assert found == sorted(str(number).encode() for number in range(1, FILES + 1))
+
+
+def test_files_of_one_inode_are_found_together(ledger: Ledger) -> None:
+    link = Known(path=Path(b"other", b"link"), look=Look(1, 0, 0, 7))
+    ledger.write(Changes(put={link.path: link}))
+
+    assert {known.path for known in ledger.with_inodes([7])} == {link.path, Path(b"folder", b"7")}
