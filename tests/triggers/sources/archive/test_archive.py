@@ -133,15 +133,15 @@ def test_imported_events_wake_no_agent_and_are_kept_from_their_import_on() -> No
 
 
 def test_an_erased_payload_says_so_and_stays_erased() -> None:
-    make_event(subject="ada", data={"secret": 1})
+    make_event(subject="hopper", data={"secret": 1})
     execute("UPDATE triggers_event SET dispatched_at = now()")
     full = exported()
-    erase(Selection(subject="ada"), by="test")
+    erase(Selection(subject="hopper"), by="test")
     text = exported()
 
     [said] = [json.loads(line) for line in text.splitlines()]
     assert said["wakefulremoved"] and said["subject"].startswith("erased:")
-    assert b"secret" not in text and b"ada" not in text
+    assert b"secret" not in text and b"hopper" not in text
     assert imported(full).known == 1
     leave()
     assert imported(text).without_payload == 1
