@@ -102,6 +102,7 @@ def test_data_that_is_too_large_is_not_searched_and_not_indexed() -> None:
 
 
 def test_fields_are_searched_by_their_index() -> None:
+    make_event()  # the planner asks for the size of the table, and vacuum may have left no page
     sql, parameters = (
         by_field("id=7").of(Event.objects.filter(dispatched_at__isnull=False)).values("id").query.sql_with_params()
     )
