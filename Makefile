@@ -41,26 +41,9 @@ check: .venv/dev ## ruff, types, migrations, Django's checks
 # SEEDS=0-49: these seeds alone. APPS=…, EVENTS=…, INVARIANTS=…: over agents of your own (docs/chaos.md).
 CHAOS = $(PY) -m tests.chaos $(if $(SEEDS),--seeds $(SEEDS)) $(if $(APPS),--apps $(APPS)) $(if $(EVENTS),--events $(EVENTS)) \
 	$(if $(INVARIANTS),--invariants $(INVARIANTS)) $(ARGS)
-FLOOD = tests/acceptance/test_three_thousand.py
-DURABLE = tests/integration/test_bulk_replay.py tests/integration/test_durable_failpoints.py tests/integration/test_llm_failpoints.py tests/integration/test_wait_moments.py \
-	tests/acceptance/test_budgets.py tests/acceptance/test_stopped_agents.py
-WATCH = tests/config/console/events/test_replay_in_a_browser.py $(addprefix tests/acceptance/,test_heartbeat_agents.py test_sessions.py test_prompt_agents.py test_world_comes_in.py test_changed_rows.py test_from_cron_to_a_colleague.py test_ground_moves.py) \
-	$(addprefix tests/runs/,notifications/test_ten_thousand.py incidents/test_note.py) \
-	$(addprefix tests/config/console/operations/,test_checklists_in_a_browser.py test_sessions_in_a_browser.py) \
-	tests/config/console/sources/test_metrics_in_a_browser.py
-# Restarts, deploys, promotions and changes of keys, with work under way.
-CHANGES = $(addprefix tests/acceptance/,test_durable_runs.py test_data_care.py test_shadow_run.py test_up.py) \
-	$(addprefix tests/integration/,test_switching_schedulers.py test_standby.py test_rolling_upgrade.py test_retention.py) \
-	tests/config/console/parts/test_malformed.py
-# Longer walks through the console and the tools around it.
-WALKS = $(addprefix tests/acceptance/,test_doors.py test_processes_page.py test_incidents.py test_watching.py) \
-	$(addprefix tests/config/console/,test_policy_in_a_browser.py access/test_password_again.py notifications/test_in_a_browser.py \
-	sources/test_in_a_browser.py triggers/test_filters_in_a_browser.py)
-# Processes that read brokers, feeds and mailboxes, killed again and again; RabbitMQ and NATS where their servers are installed.
-SOURCES = $(addprefix tests/integration/,test_brokers.py test_rabbitmq.py test_nats.py test_polled_while_killed.py test_files.py test_replication.py test_absence.py)
-HISTORIES = $(addprefix tests/triggers/schedules/,test_histories.py test_plans.py test_why.py)
-PROPERTIES = tests/agents/llm/test_injections.py tests/runs/test_states.py tests/triggers/test_transfer.py tests/triggers/sources/cloudevents/test_intake.py tests/triggers/sources/test_mail.py \
-	$(addprefix tests/triggers/sources/webhooks/,test_views.py test_every_scheme.py test_fuzzed_requests.py)
+# Marks of the tests say which of them it runs: pyproject.toml. tests/test_marks.py holds that it reaches all that `make test` leaves out.
+SAMPLE = (chaos or sampled) and not long
+WHOLE = chaos or sampled or integration or promises
 
 chaos: export WAKEFUL_FULL = 1
 chaos: export WAKEFUL_PROOF_SECONDS = 180
@@ -70,10 +53,10 @@ ifneq ($(SEEDS)$(APPS),)
 else ifdef ALL
 	@$(CHAOS) --all
 	@$(CHAOS) --shipped --seeds 9,17,49,54,75
-	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/promises tests/integration tests/config/web/test_migrated.py $(HISTORIES) $(PROPERTIES) tests/acceptance/test_recovery.py $(FLOOD) $(WATCH) $(WALKS) $(sort $(filter-out tests/integration/%,$(CHANGES) $(DURABLE))) tests/chaos/broker_away.py tests/chaos/dispatch_under_strain.py tests/chaos/broken_builds.py tests/chaos/failovers.py
+	@exec $(PY) -m pytest -s -m "$(WHOLE)"
 else
 	@$(CHAOS)
-	@exec $(PY) -m pytest -s -m "" -o timeout=600 tests/chaos/test_smoke.py $(FLOOD) $(DURABLE) $(CHANGES) $(WATCH) $(WALKS) $(PROPERTIES) tests/integration/test_night.py tests/integration/test_receivers.py tests/integration/test_outbound.py $(SOURCES)
+	@exec $(PY) -m pytest -s -m "$(SAMPLE)"
 endif
 
 bench: .venv/bench/ready ## measurements of this machine, beside Celery, Procrastinate and DBOS; see bench/README.md

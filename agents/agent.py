@@ -12,6 +12,7 @@ from .budget import Budget
 from .durations import parse_duration
 from .exceptions import DeclarationError
 from .gate import Gate
+from .guards.llm_calls import within_body
 from .on import TriggerDeclaration
 from .registry import register
 
@@ -55,9 +56,8 @@ class Agent:
     checklist: Mapping[str, timedelta | None] = field(default_factory=dict)
 
     def __call__(self, run: "AgentRun | AsyncAgentRun") -> Any:
-        if not self.is_async:
-            return self.body(run)
-        return async_to_sync(self.body)(run)
+        with within_body():
+            return async_to_sync(self.body)(run) if self.is_async else self.body(run)
 
     @property
     def is_async(self) -> bool:

@@ -21,13 +21,15 @@ class Emission:
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """A notification to people: to those named in `to`, or to everyone who gets what names no recipient."""
+    """A notification to people: to those named in `to`, or to everyone who gets what names no recipient. `is_tainted`: the run
+    has seen untrusted data."""
 
     text: str
     urgency: Urgency = "normal"
     topic: str = ""
     link: str = ""
     to: tuple[str, ...] = ()
+    is_tainted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +110,7 @@ class Effects:
 
     def taint(self) -> None:
         """Effects of one commit share its taint, in whatever order the body made them."""
+        self.notices = [replace(notice, is_tainted=True) for notice in self.notices]
         self.emissions = [replace(emission, is_tainted=True) for emission in self.emissions]
         self.children = [replace(child, is_tainted=True) for child in self.children]
         self.wakes = [replace(wake, is_tainted=True) for wake in self.wakes]

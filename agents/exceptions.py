@@ -15,7 +15,7 @@ DeclarationError     an agent's declaration is invalid
 from datetime import timedelta
 from uuid import UUID
 
-from agents.redaction import redacted
+from agents.redaction import stored
 
 
 class AgentError(Exception):
@@ -106,4 +106,4 @@ def describe(error: BaseException) -> str:
 
 def as_text(text: str) -> str:
     """As PostgreSQL can store it, without NUL and unpaired surrogates, and without secrets."""
-    return redacted(text).encode(errors="replace").decode().replace("\x00", "�")
+    return stored(text).encode(errors="replace").decode().replace("\x00", "�")

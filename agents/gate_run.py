@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from agents.checklists.of_run import ChecklistView
+from agents.checklists.of_run import ChecklistView, HoldItems
 from agents.effects import Effects
 from agents.guards.sql_writes import gate_writing_refused
 from agents.journal.protocol import Place
@@ -29,13 +29,14 @@ class GateRun:
         read_events: Callable[[], list[Event]],
         read_now: Callable[[], datetime],
         is_tainted: bool = False,
+        free_items: HoldItems = list,
     ) -> None:
         self.agent = agent
         self.trigger = trigger
         self.is_tainted = is_tainted
         self._last = last
         self._is_last_tainted = is_last_tainted
-        self.checklist = ChecklistView(agent, trigger)
+        self.checklist = ChecklistView(agent, trigger, free_items)
         self.state = State(agent, leave=_refused, run=self)
         self._input = input
         self._read_events = read_events

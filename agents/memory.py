@@ -81,7 +81,9 @@ class Memory(Revisions):
         """The notes with most of these words, or words that begin so, in their key or text; without words, the newest."""
         if not 1 <= limit <= MOST_FOUND:
             raise ValueError(f"memory.search: limit {limit} is not between 1 and {MOST_FOUND}")
-        return self._read(self._value("notes", lambda: _search(self._agent, text, limit)))
+        notes = self._read(self._value("notes", lambda: _search(self._agent, text, limit)))
+        self._revisions.update({note.key: note.revision for note in notes})
+        return notes
 
     def put(self, key: str, text: str, *, revision: int | None = None) -> int:
         """Write the note, and return its new revision. StateConflict (a retry): it does not have this `revision` (0: there is

@@ -1,14 +1,16 @@
-"""Secrets that this process knows never stand in what is journaled, logged, shown or sent to a model: MARK stands there.
+"""Secrets that this process knows never stand in what is journaled, logged, sent to a model or shown: MARK stands there.
 
-`redacted` is the one place. What is stored goes through it in `agents.guards.storable` and `agents.exceptions`, what is logged
-in `config.logs`, what is shown in `config.web.redacted`, and what a model is sent in `agents.llm.secrets`. Which texts are
-secrets, `config.secrets` says of the settings, the environment and the sources.
+Values are redacted, where they are stored (`stored`), logged (`redacted`) or rendered (`shown`), never a finished page, answer or
+line: a secret that is a piece of markup or of JSON must not change it. Stored: `agents.guards.storable`, `agents.exceptions`;
+logged: `config.logs`; sent to a model: `agents.llm.secrets`; shown: `config.console.parts.html` and `runs.api.shown`. Which texts
+are secrets, `config.secrets` finds out from the settings, the environment and the sources.
 """
 
 import json
 import re
 import time
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from html import escape
 from typing import Any
 
@@ -31,9 +33,13 @@ KEPT = 60.0  # seconds
 
 # Those of the settings, the environment and the sources, as they are now; `config.wiring` connects it.
 look_up: Callable[[], Iterable[str]] = lambda: ()  # noqa: E731  (a port)
+# What the request that is answered contains, as one text, computed when it is needed; `config.web.said` sets it.
+said: ContextVar[Callable[[], str]] = ContextVar("said", default=str)
 _looked_at = float("-inf")
 _known: set[str] = set()
+_secret_of: dict[str, str] = {}  # by shape
 _shapes: tuple[str, ...] = ()
+_logins: set[str] = set()
 
 
 def know(*secrets: str) -> None:
@@ -42,9 +48,16 @@ def know(*secrets: str) -> None:
     new = {secret for secret in secrets if len(secret) >= SHORTEST and not WORD.fullmatch(secret)} - _known
     if new:
         _known.update(new)
+        for secret in new:
+            _secret_of.update(dict.fromkeys(_shapes_of(secret), secret))
         # The longest first: a password is a part of its address.
-        shapes = {shape for secret in _known for shape in _shapes_of(secret)}
-        _shapes = tuple(sorted(shapes, key=lambda shape: (-len(shape), shape)))
+        _shapes = tuple(sorted(_secret_of, key=lambda shape: (-len(shape), shape)))
+
+
+def know_logins(*passwords: str) -> None:
+    """Passwords that people log in with: secrets, which `shown` leaves as they are."""
+    know(*passwords)
+    _logins.update(passwords)
 
 
 def refresh() -> None:
@@ -56,20 +69,85 @@ def refresh() -> None:
 
 
 def redacted(text: str) -> str:
-    """The text without any secret."""
-    for shape in _shapes:
-        if shape in text:
-            text = text.replace(shape, MARK)
-    return TOKEN.sub(MARK, text) if TOKEN_PREFIX in text else text
+    """The text without any secret: to be logged or sent to a model."""
+    return _without(text, lambda secret: True)
+
+
+def stored(text: str) -> str:
+    """The text to be stored, without secrets except those that the request which is answered contains: an operator entered them."""
+    return _without(text, lambda secret: not _is_in(said.get()(), secret))
+
+
+def shown(text: str, of: str | None = None) -> str:
+    """A stored text for a reader, without secrets. `of`: what a text was computed from by an expression of the reader.
+
+    No answer may confirm a guess. So a secret that the request itself contains stays; so does one that is not in `of`, which the
+    expression must have put together; and so does a password that people log in with: it is short enough to be guessed, and
+    reaches a text that is shown only from a sender who knows it, as what this installation writes of its own went through `stored`.
+    """
+
+    def is_hidden(secret: str) -> bool:
+        return secret not in _logins and not _is_in(said.get()(), secret) and (of is None or _is_in(of, secret))
+
+    return _without(text, is_hidden)
 
 
 def redacted_json(value: Any) -> Any:
     """A JSON value without any secret, in keys and texts."""
+    return in_json(value, redacted)
+
+
+def stored_json(value: Any) -> Any:
+    """A JSON value to be stored."""
+    return in_json(value, stored)
+
+
+def shown_json(value: Any) -> Any:
+    """A stored JSON value for a reader."""
+    return in_json(value, shown)
+
+
+def shown_bytes(body: bytes) -> bytes:
+    """A stored body for a reader: what is no text stays as it is."""
+    text = body.decode(errors="surrogateescape")
+    cleaned = shown(text)
+    return body if cleaned == text else cleaned.encode(errors="surrogateescape")
+
+
+def in_json(value: Any, clean: Callable[[str], str]) -> Any:
     if isinstance(value, str):
-        return redacted(value)
+        return clean(value)
     if isinstance(value, dict):
-        return {redacted(key) if isinstance(key, str) else key: redacted_json(item) for key, item in value.items()}
-    return [redacted_json(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {clean(key) if isinstance(key, str) else key: in_json(item, clean) for key, item in value.items()}
+    return [in_json(item, clean) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def in_object(value: Any, clean: Callable[[str], str], *, keys: bool = True) -> Any:
+    """A value that is printed next: its texts cleaned, and any other object by its repr if that is not clean."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {
+            clean(key) if keys and isinstance(key, str) else key: in_object(item, clean, keys=keys)
+            for key, item in value.items()
+        }
+    if type(value) in (list, tuple):
+        return type(value)(in_object(item, clean, keys=keys) for item in value)
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    text = repr(value)
+    return value if (cleaned := clean(text)) == text else cleaned
+
+
+def _without(text: str, is_hidden: Callable[[str], bool]) -> str:
+    for shape in _shapes:
+        if shape in text and is_hidden(_secret_of[shape]):
+            text = text.replace(shape, MARK)
+    return TOKEN.sub(MARK, text) if TOKEN_PREFIX in text else text
+
+
+def _is_in(text: str, secret: str) -> bool:
+    return any(shape in text for shape in _shapes_of(secret))
 
 
 def _shapes_of(secret: str) -> Iterable[str]:

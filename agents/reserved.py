@@ -12,11 +12,14 @@ RESERVED: Mapping[str, str] = {
     TICK: "schedule",
     "manual.fired": "manual",
 }
+GAP = "wakeful.source.gap"  # the source that has the gap; recorded by the process that reads it alone
 PREFIX = "wakeful."  # for future types, so that no sender's type collides with one
 
 
 def is_reserved(type: str) -> bool:
-    return type in RESERVED or type.startswith(PREFIX)
+    """Also one that a person reads as a reserved one: `Run.Signal`, or with a blank behind it."""
+    read = type.strip().lower()
+    return read in RESERVED or read.startswith(PREFIX)
 
 
 def refusal(type: str) -> str:

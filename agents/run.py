@@ -26,7 +26,7 @@ from agents.journal.protocol import (
 )
 
 from .agent import Agent
-from .checklists.of_run import RunChecklist
+from .checklists.of_run import HoldItems, RunChecklist
 from .durations import in_words, parse_duration
 from .effects import Child, Effects, Emission, Notice, Pace, Standing, Urgency, Wake
 from .event_names import too_long
@@ -56,7 +56,7 @@ T = TypeVar("T")
 @dataclass(frozen=True, kw_only=True)
 class Event:
     """A recorded event. `data` is its JSON payload; None if it had none, or retention has removed it. `is_tainted`: a run that
-    had seen untrusted data emitted it."""
+    had seen untrusted data emitted it. `from_strangers`: strangers may write the data of its source."""
 
     id: UUID
     type: str
@@ -65,6 +65,7 @@ class Event:
     time: datetime
     data: Any = None
     is_tainted: bool = False
+    from_strangers: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,9 @@ class AgentRun:
         journal: Journal | None = None,
         tools: frozenset[str] | None = None,
         is_tainted: bool = False,
+        from_strangers: Callable[[], bool] = lambda: False,
         fired: Fire | None = None,
+        hold_items: HoldItems = list,
     ) -> None:
         self.id = id
         self.agent = agent
@@ -102,13 +105,17 @@ class AgentRun:
         self.fired = fired  # the answer of the gate; None: it was not asked
         self.state = State(agent, self._leave, self._value, self)
         self.memory = Memory(agent, self._leave, self._value, self)
-        self.checklist = RunChecklist(agent, trigger, id, self._leave, self._value, lambda: self.effects)
+        self.checklist = RunChecklist(
+            agent, trigger, id, leave=self._leave, value=self._value, effects=lambda: self.effects, hold=hold_items
+        )
         self._input = input
         self._read_events = read_events
         self._journal = journal
         self._effects = Effects()
         self._tools = tools
         self._is_tainted = is_tainted
+        self._from_strangers = from_strangers
+        self._awaited: list[Event] = []
         if is_tainted and journal:
             journal.store.is_tainted = True
 
@@ -343,9 +350,21 @@ class AgentRun:
             ask=self.ask_approval,
             is_tainted=lambda: self.is_tainted,
             taint=self.taint,
+            from_strangers=lambda: self.is_from_strangers,
+            given=lambda: [self.input, *(event.data for event in (*self.events, *self._awaited))],
         )
 
     # Trust
+
+    @property
+    def is_from_strangers(self) -> bool:
+        """May strangers have written what woke this run, what began its chain, or what it has waited for? Its first call of a model
+        taints it then."""
+        return self._woken_by_strangers or any(event.from_strangers for event in self._awaited)
+
+    @cached_property
+    def _woken_by_strangers(self) -> bool:
+        return self._from_strangers()
 
     @property
     def is_tainted(self) -> bool:
@@ -468,6 +487,7 @@ class AgentRun:
         if event.is_tainted:
             self.taint()
         found: Event = event
+        self._awaited.append(found)
         return found
 
     # The journal

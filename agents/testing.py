@@ -154,6 +154,7 @@ def run_agent(
     attempt: int = 1,
     run_id: UUID | None = None,
     is_tainted: bool = False,
+    from_strangers: bool = False,
     fired: Fire | None = None,
     waits: Mapping[str, Any] | None = None,
     journal: Journal | None = None,
@@ -162,8 +163,8 @@ def run_agent(
     may_ask_providers: bool = False,
 ) -> AgentResult:
     """Run the agent on one event with this `data`; `input` replaces the result of the trigger's input mapping.
-    `is_tainted`: a run that had seen untrusted data emitted the event. `fired` is the answer of the gate, which is not asked
-    here; `ask_gate` asks it.
+    `is_tainted`: a run that had seen untrusted data emitted the event; `from_strangers`: strangers may write it. `fired` is the
+    answer of the gate, which is not asked here; `ask_gate` asks it.
 
     For durable agents: `waits` are the results of waits, by key; `journal` is the run to go on with; Crashed is raised after
     the commit of the step with the key `crash_after`; `model` replaces all models; `may_ask_providers` allows requests to
@@ -182,6 +183,7 @@ def run_agent(
         time=time or datetime.now(UTC),
         data=data,
         is_tainted=is_tainted,
+        from_strangers=from_strangers,
     )
     journal.run = journal.run or {
         "id": run_id or uuid4(),
@@ -191,6 +193,7 @@ def run_agent(
         "read_events": lambda: [event],
         "tools": narrowed(agent.tools, None),
         "is_tainted": is_tainted,
+        "from_strangers": lambda: from_strangers,
         "fired": fired,
     }
     if agent.durable:

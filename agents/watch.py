@@ -62,6 +62,8 @@ class Watch:
             return Quiet(f"its checklist is silenced until {seen.silenced_until:%Y-%m-%d %H:%M} UTC")
         if reminders_of(run.events):
             return Fire("it asked to be woken")
+        if seen.held and not seen.due:
+            return Quiet("another run looks at the items that are due")
         if seen.items and not seen.due:
             return Quiet("no item is due" + (f" before {seen.next_at:%Y-%m-%d %H:%M} UTC" if seen.next_at else ""))
         if self.gate is not None:

@@ -11,8 +11,8 @@ CLUSTERED = 30_000  # the oldest events have a type of their own: frequent, but 
 REPLAYED = 10_000  # the newest events have a type that starts runs
 INDEXES = {
     "event_by_field": "USING gin (triggers_searchable(data) jsonb_path_ops)",
-    "event_by_type": "(type, id)",
-    "event_by_source": "(source_id, id)",
+    "event_dispatched": "(seq)",
+    "event_by_source_seq": "(source_id, seq)",
 }
 ARCHIVED = f"""
 INSERT INTO triggers_event (id, source_id, ce_source, ce_id, type, subject, data, data_error, headers, body_sha256,

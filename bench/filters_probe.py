@@ -14,7 +14,11 @@ from triggers.accept import Incoming, accept, builtin_source  # noqa: E402
 from triggers.models import Trigger  # noqa: E402
 
 LARGE = 24 * 2**20  # bytes, just below what the door takes
-HOURS = "[{}].map(a, [{}].map(b, [{}].map(c, [{}].map(d, 1)))).size() == 0".replace("{}", ",".join("1" * 60))
+# It takes minutes: a regular expression over megabytes, hundreds of times. The library ends what only iterates.
+HOURS = (
+    f'["{"a" * 100}"]{".map(x, x + x)" * 17}'
+    f".all(x, [{','.join('1' * 90)}].all(y, [{','.join('1' * 90)}].all(z, !x.matches('(a|aa)+c'))))"
+)
 HOSTILE = {
     "hostile-everywhere": (["*"], HOURS),
     "hostile-list": (["hostile.*"], "event.data.items.filter(x, event.data.items.exists(y, y == x + 1)).size() > 3"),

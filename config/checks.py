@@ -11,11 +11,11 @@ from django.contrib.admin.sites import all_sites
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 
-from config.health.problems import OUR_SCHEDULER
+from config.celery import OUR_SCHEDULER
 from runs.network.mail_server import EXAMPLE, MailServer
 from runs.network.outgoing import what_is_wrong_with
 from runs.notifications.channels.channel import fault_of
-from triggers.dispatch.flow_control import Rate
+from triggers.matching.flow_control import Rate
 
 # The tag of what commands check before they begin (`runs.management.command`).
 SETTINGS = "settings"

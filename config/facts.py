@@ -8,8 +8,6 @@ from django.urls import reverse
 
 from agents.ids import first_id_at
 from agents.installation import Backlog, FailedRuns, Finished, OpenApproval, Trouble
-from config.health.problems import BAD, problems
-from config.health.situation import look
 from runs.db.sql import fetch, fetch_as
 from runs.incidents.cause import cause_of
 from runs.models import Approval, Wait
@@ -91,6 +89,11 @@ def open_approvals(most: int = 100) -> list[OpenApproval]:
 
 
 def troubles(most: int = 50) -> list[Trouble]:
+    # Here, because every process connects the facts: a worker loads the signs only for an agent that asks for troubles.
+    from config.health.problems import problems
+    from config.health.situation import look
+    from runs.sign import BAD
+
     return [
         Trouble(name=problem.name, text=problem.text, remedy=problem.remedy, is_bad=problem.severity == BAD)
         for problem in problems(look())[:most]

@@ -7,10 +7,13 @@ from typing import Any
 
 import structlog
 from celery import signals
-from structlog.typing import Processor
+from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
+from django.http.multipartparser import MultiPartParserError
+from structlog.typing import EventDict, Processor
 
-from agents.redaction import redacted
+from agents.redaction import in_object, redacted
 
+REFUSALS = (PermissionDenied, SuspiciousOperation, BadRequest, MultiPartParserError)
 _SHARED: list[Processor] = [
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_log_level,
@@ -20,6 +23,14 @@ _SHARED: list[Processor] = [
 ]
 
 
+def _without_refusals(logger: Any, name: str, event: EventDict) -> EventDict:
+    """Strangers and users without rights cause these as often as they like: one line each is enough."""
+    given = event.get("exc_info")
+    if isinstance(given, tuple) and isinstance(given[1], REFUSALS):
+        del event["exc_info"]
+    return event
+
+
 def configuration(*, format: str, level: str) -> dict[str, Any]:
     """The stdlib's logging configuration, with everything rendered by structlog."""
     renderer: list[Processor]
@@ -27,12 +38,15 @@ def configuration(*, format: str, level: str) -> dict[str, Any]:
         renderer = [
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.dict_tracebacks,
+            _without_secrets,
             structlog.processors.JSONRenderer(),
         ]
     else:
         colors = sys.stderr.isatty() or bool(os.environ.get("FORCE_COLOR"))
         renderer = [
             structlog.processors.TimeStamper(fmt="%H:%M:%S", utc=False),
+            structlog.processors.format_exc_info,
+            _without_secrets,
             structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback),
         ]
     return {
@@ -41,8 +55,8 @@ def configuration(*, format: str, level: str) -> dict[str, Any]:
         "formatters": {
             "structlog": {
                 "()": structlog.stdlib.ProcessorFormatter,
-                "foreign_pre_chain": _SHARED,
-                "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer, _without_secrets],
+                "foreign_pre_chain": [*_SHARED, _without_refusals],
+                "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
             }
         },
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "structlog"}},
@@ -58,8 +72,9 @@ def configuration(*, format: str, level: str) -> dict[str, Any]:
     }
 
 
-def _without_secrets(logger: Any, name: str, line: Any) -> str:
-    return redacted(str(line))
+def _without_secrets(logger: Any, name: str, event: EventDict) -> EventDict:
+    """Value by value, before the line is made: a secret that is a piece of JSON must not change it."""
+    return {key: in_object(value, redacted, keys=key != "exception") for key, value in event.items()}
 
 
 def configure(configuration: dict[str, Any]) -> None:

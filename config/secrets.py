@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urldefrag, urlsplit
+from urllib.parse import unquote, urldefrag, urlsplit
 
 from django.conf import settings
 
@@ -22,10 +22,13 @@ def secrets_of_settings() -> Iterator[str]:
 
 
 def secrets_of_environment() -> Iterator[str]:
-    """Such as the keys of models' providers."""
+    """Such as the keys of models' providers, and the password of a proxy."""
     for name, value in os.environ.items():
-        if NAMES.search(name) and not value.startswith("/"):  # the path of a file is none
-            yield from passwords_in(value) if name.upper().endswith("URL") else texts_in(value)
+        is_path = value.startswith("/")
+        if NAMES.search(name) and not name.upper().endswith("URL") and not is_path:
+            yield from texts_in(value)
+        elif "://" in value:
+            yield from passwords_in(value)
 
 
 def secrets_of_address(address: str) -> Iterator[str]:
@@ -50,7 +53,9 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 def passwords_in(url: str) -> Iterator[str]:
+    """As it stands there, and as it is sent."""
     try:
-        yield urlsplit(url).password or ""
+        password = urlsplit(url).password or ""
     except ValueError:
         return
+    yield from (password, unquote(password))

@@ -40,7 +40,7 @@ WAKEFUL_HTTPS = env.flag("WAKEFUL_HTTPS", False, "the site is served over https 
 WAKEFUL_PROXIES = env.count("WAKEFUL_PROXIES", int(WAKEFUL_HTTPS), "proxies in front of web; each adds the address it was called from to X-Forwarded-For", low=0, shown="1 with WAKEFUL_HTTPS, else 0")
 WAKEFUL_PROXY_NETWORKS = env.networks("WAKEFUL_PROXY_NETWORKS", "", "addresses and networks of these proxies: X-Forwarded-For of others is ignored; a source's allowed addresses need it behind a proxy; empty: it is taken from any")
 WAKEFUL_SESSION_IDLE = env.duration("WAKEFUL_SESSION_IDLE", "8h", "a login to the admin ends when it has not been used for this long")
-WAKEFUL_PASSWORD_AGAIN = env.duration("WAKEFUL_PASSWORD_AGAIN", "15m", "a login asks for the password again, this long after the last time, before payloads are erased and before tokens, secrets and accounts are made or changed")
+WAKEFUL_PASSWORD_AGAIN = env.duration("WAKEFUL_PASSWORD_AGAIN", "15m", "a login asks for the password again, this long after the last time, before payloads are erased and before tokens, secrets, accounts, sources and the addresses of what is sent are made or changed")
 # The installation
 WAKEFUL_PORT = env.count("WAKEFUL_PORT", 8000, "port of the web process, on 127.0.0.1", high=65535)
 WAKEFUL_APPS = env.words("WAKEFUL_APPS", "", "your own Django apps, found through PYTHONPATH")
@@ -56,7 +56,8 @@ WAKEFUL_HEARTBEAT_URL = env.text("WAKEFUL_HEARTBEAT_URL", "", "URL pinged while 
 WAKEFUL_HEARTBEAT_EVERY = env.duration("WAKEFUL_HEARTBEAT_EVERY", "1m", "time between two of these pings")
 WAKEFUL_ALARM_URL = env.text("WAKEFUL_ALARM_URL", "", "URL that alarms and incidents are sent to as JSON, when they begin and when they are over", secret=True)
 EMAIL_URL = env.text("EMAIL_URL", "", "mail server of notifications and of Django's send_mail: smtp://user:password@host:587/?tls=starttls&from=wakeful@example.com, or smtps://…", secret=True)
-WAKEFUL_NOTIFY_TO = env.text("WAKEFUL_NOTIFY_TO", "", "recipient of notifications until there are others: mailto:ops@example.com, https://host/hook#whsec_…, a Slack webhook, inbox:admin, or a URL of apprise", secret=True)
+WAKEFUL_NOTIFY_TO = env.text("WAKEFUL_NOTIFY_TO", "", "recipient of notifications that name none, beside those in the console: mailto:ops@example.com, https://host/hook#whsec_…, a Slack webhook, inbox:admin, or a URL of apprise", secret=True)
+WAKEFUL_NOTIFY_NETWORKS = env.networks("WAKEFUL_NOTIFY_NETWORKS", "", "networks of your own that webhooks and other services of recipients may be in, such as 10.1.0.0/16; public addresses are always allowed, and WAKEFUL_NOTIFY_TO anywhere")
 WAKEFUL_URL = env.text("WAKEFUL_URL", "", "address of this site in links of notifications, such as https://wakeful.example.com", shown="made of ALLOWED_HOSTS, WAKEFUL_HTTPS and WAKEFUL_PORT")
 WAKEFUL_ZONE = env.zone("WAKEFUL_ZONE", "UTC", "time zone of this site, such as Europe/Vienna: of its nights and of the morning digest")
 WAKEFUL_DIGEST_HOUR = env.hour("WAKEFUL_DIGEST_HOUR", "7", "hour of WAKEFUL_ZONE at which a notification sums up the night, if there is something to tell; empty: none")
@@ -158,7 +159,7 @@ MIDDLEWARE = [
     "config.web.headers.SetPolicy",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
-    "config.web.redacted.RedactAnswers",
+    "config.web.said.KnowWhatIsSaid",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "config.web.sessions.EndIdleSessions",
@@ -176,12 +177,13 @@ TEMPLATES = [
         "DIRS": [BASE_DIR / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
+            "builtins": ["config.console.parts.html"],
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "config.console.parts.banner.banner",
-            ]
+            ],
         },
     }
 ]

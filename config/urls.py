@@ -10,8 +10,8 @@ from config.console.operations.upcoming import coming
 from config.health import probes
 from config.health.metrics import metrics
 from runs.api.approval_links import ApprovalLinkView
-from triggers.sources.absence.views import ADDRESS as PING
-from triggers.sources.absence.views import PingView
+from triggers.sources.switches.views import ADDRESS as PING
+from triggers.sources.switches.views import PingView
 from triggers.sources.webhooks.views import HookView
 
 # Here, and not at the start of every process: only those that serve pages need the console.

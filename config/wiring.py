@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
+from django.conf import settings
+
 from agents import installation, redaction
 from config import facts
-from config.health import alarms
+from config.health import watch as health
 from config.links import absolute
 from config.secrets import secrets_of_environment, secrets_of_settings
 from runs.attempt.children import CHILD_FINISHED, children_finished, stop_orphans
@@ -19,7 +21,7 @@ from triggers.accept import taint_changes
 from triggers.dispatch import gates
 from triggers.dispatch.admission import loop_rate
 from triggers.dispatch.run_failures import count_failures
-from triggers.events.read import find_event, read_events
+from triggers.events.read import find_event, from_strangers, read_events
 from triggers.schedules.heartbeats import set_pace
 from triggers.schedules.periodic_tasks import TOPIC as PERIODIC_TASK
 from triggers.schedules.periodic_tasks import send_periodic_task
@@ -34,6 +36,7 @@ from triggers.sources.wakeup import wake
 
 def connect() -> None:
     ports.read_events = read_events
+    ports.from_strangers = from_strangers
     ports.find_event = find_event
     ports.check_ahead = check_ahead
     ports.loop_spacing = lambda: loop_rate().spacing
@@ -52,8 +55,8 @@ def connect() -> None:
         LOOKED_AT: items_looked_at,
     }
     ports.outside = {PERIODIC_TASK: send_periodic_task}
-    ports.slow = {ALARM: alarms.send}
-    ports.slow_looks += [alarms.Watch(), watch.Watch()]
+    ports.slow = {ALARM: health.send}
+    ports.slow_looks += [health.Watch(), watch.Watch()]
     know_secrets()
     installation.connect(facts)
     redaction.look_up = lambda: chain(secrets_of_environment(), plain_secrets(), plain_addresses())
@@ -61,6 +64,7 @@ def connect() -> None:
 
 def know_secrets() -> None:
     """Those that a process knows when it begins; those that come later are looked up before each call of a model."""
+    redaction.know_logins(settings.WAKEFUL_ADMIN_PASSWORD)
     redaction.know(*secrets_of_settings(), *secrets_of_environment())
 
 

@@ -14,6 +14,7 @@ from django.db import DataError, IntegrityError, connection, transaction
 from structlog.contextvars import bound_contextvars
 
 from agents import Agent, AgentRun, AsyncAgentRun, Permanent, telemetry
+from agents.checklists.of_run import HoldItems
 from agents.effects import Effects
 from agents.exceptions import describe
 from agents.guards.atomic import atomic_body
@@ -23,6 +24,7 @@ from agents.journal.entries import StepEntry
 from agents.prompt_agents import catalog
 from agents.tool_cap import narrowed
 from runs import waits
+from runs.attempt.checklist_items import holding
 from runs.attempt.clean_session import clean, noticing_changes, reset_settings
 from runs.attempt.deadline import deadline, run_within
 from runs.attempt.effects import rows_of
@@ -166,7 +168,7 @@ def agent_of(claim: Claim) -> Agent:
     return catalog.begun(claim.agent, claim.begun_version)
 
 
-def run_of(claim: Claim, journal: Journal | None = None) -> AgentRun:
+def run_of(claim: Claim, journal: Journal | None = None, hold_items: HoldItems = list) -> AgentRun:
     return AgentRun(
         id=claim.run_id,
         agent=claim.agent,
@@ -177,7 +179,9 @@ def run_of(claim: Claim, journal: Journal | None = None) -> AgentRun:
         journal=journal,
         tools=narrowed(claim.policy.tools, None),
         is_tainted=claim.is_tainted,
+        from_strangers=lambda: ports.from_strangers([*claim.event_ids, claim.root_id]),
         fired=claim.fired,
+        hold_items=hold_items,
     )
 
 
@@ -190,7 +194,7 @@ def run_atomic(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) ->
             reason="it has a journal, but its agent is atomic in this worker's code, which would repeat every step",
             holds_key=claim.policy.holds_key_while_waiting(claim.key_limit),
         )
-    run = run_of(claim)
+    run = run_of(claim, hold_items=holding(claim))
     try:
         hooks = commit_with_body(claim, run, claim_another, along)
     except BaseException as error:
@@ -273,7 +277,7 @@ def run_durable(claim: Claim, claim_another: ClaimAnother, along: list[Claim]) -
     with read_only(claim.session_name, *recorded.queries_of(claim.run_id)) as rows:
         store = DatabaseStore(claim, *recorded.of_rows(*rows))
         journal = Journal(store)
-        run = run_of(claim, journal)
+        run = run_of(claim, journal, holding(claim, journal))
         try:
             with noticing_changes():
                 result = run_within(agent, AsyncAgentRun(run, journal) if agent.is_async else run, claim.policy.timeout)

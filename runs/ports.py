@@ -53,6 +53,11 @@ class ReadEvents(Protocol):
         """Read recorded events, as agents see them."""
 
 
+class FromStrangers(Protocol):
+    def __call__(self, event_ids: Sequence[UUID], /) -> bool:
+        """May strangers have written the data of one of these events?"""
+
+
 class FindEvent(Protocol):
     def __call__(self, sought: Sought, /) -> Searched:
         """Search one page of recorded events, dispatched or not."""
@@ -140,6 +145,7 @@ class OutsideHandler(Protocol):
 
 class Ports:
     read_events: ReadEvents
+    from_strangers: FromStrangers
     find_event: FindEvent
     check_ahead: CheckAhead
     loop_spacing: LoopSpacing

@@ -1,4 +1,5 @@
-"""The table of legal run transitions; the database enforces the same (`runs_refuse_illegal_transition` in `0002_rules`)."""
+"""The states of runs, the severities of problems, and the table of legal run transitions, which the database enforces too
+(`runs_refuse_illegal_transition` in `0002_rules`)."""
 
 from django.db.models import TextChoices
 
@@ -11,6 +12,13 @@ class RunStatus(TextChoices):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
+
+
+class Severity(TextChoices):
+    """Of a problem and its alarm."""
+
+    BAD = "bad"
+    WARNING = "warning"
 
 
 S = RunStatus

@@ -55,7 +55,7 @@ from runs.chores import timers  # noqa: E402
 from runs.db import ready  # noqa: E402
 from tests.support.stack import PATIENCE, Stack, StackMaker, Template  # noqa: E402
 from tests.support.wire import Wire, providing  # noqa: E402
-from triggers.dispatch import pending  # noqa: E402
+from triggers.matching import pending  # noqa: E402
 
 
 def pytest_unconfigure() -> None:
@@ -65,9 +65,9 @@ def pytest_unconfigure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The marker of a test is the folder it stands in."""
     for item in items:
-        for cost in ("acceptance", "integration"):
-            if cost in Path(item.path).parts:
-                item.add_marker(cost)
+        for folder in ("acceptance", "integration", "promises"):
+            if folder in Path(item.path).parts:
+                item.add_marker(folder)
         if {"browser", "page"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("browser")
     # Files that take long first, so that all processes end at about the same time.

@@ -9,8 +9,12 @@ from django.conf import settings
 from django.core.management import get_commands
 from django.urls import resolve
 
+from agents.tools.toolbox import all_tools
 from config.env import Knob
 from runs.actions.watch import WATCHERS
+from runs.notifications.channels.channel import channels
+from triggers.sources.kind import kinds
+from triggers.sources.metrics.detector import detectors
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -43,6 +47,26 @@ def test_every_make_target_exists() -> None:
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
     assert set(said(r"(?:`|\n)make ([a-z]+)")) <= set(targets)
+
+
+OWN_COMMANDS = {name for name, app in get_commands().items() if app in ("config", "triggers", "runs", "agents")}
+
+
+@pytest.mark.parametrize(
+    ("what", "names"),
+    [
+        ("kind of source", [kind.label for kind in kinds().values()]),
+        ("channel", list(channels())),
+        ("tool", [tool.name for tool in all_tools() if tool.function.__module__.startswith("agents.tools.")]),
+        ("detector", list(detectors())),
+        ("command", sorted(OWN_COMMANDS)),
+    ],
+)
+def test_whatever_there_is_stands_in_the_docs(what: str, names: list[str]) -> None:
+    text = "\n".join(path.read_text() for path in DOCUMENTS).lower()
+    missing = [name for name in names if not re.search(rf"(?<![\w-]){re.escape(name.lower())}(?![\w-])", text)]
+
+    assert names and not missing, f"no page of README.md and docs/ names this {what}: {', '.join(missing)}"
 
 
 def test_every_command_exists() -> None:
@@ -119,3 +143,20 @@ def test_the_environment_to_start_from_names_settings() -> None:
     named = said(r"(?m)^([A-Z_]+)=", ROOT / "deploy" / "env.example")
 
     assert set(named) <= {knob.name for knob in settings.KNOBS} | {"PYTHONPATH"}
+
+
+def test_the_map_of_the_docs_names_every_page() -> None:
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+
+    assert set(said(r"\]\(([\w-]+\.md)\)", ROOT / "docs" / "README.md")) == pages
+
+
+HEADING = re.compile(r"(?m)^#+ (.+)$")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_every_link_leads_to_a_heading(document: Path) -> None:
+    for target, heading in re.findall(r"\]\((?!https?://)([^)#]*)#([^)]+)\)", document.read_text()):
+        text = (document.parent / target if target else document).read_text()
+        slugs = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in HEADING.findall(text)}
+        assert heading in slugs, f"{target}#{heading}"

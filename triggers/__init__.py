@@ -1,10 +1,12 @@
 """Events, triggers and schedules: what wakes agents. The life of an event, in reading order:
 
 - `sources`: where events come from; each ends in `accept`, which records an event once
-- `dispatch`: matches and admits events, which become runs, or decisions with a reason
+- `matching`: which triggers an event matches; `dispatch`: admits matches, which become runs, or decisions with a reason
+- `outbound`: events leave to subscriptions; `switches`: an event is recorded when another one is absent
+- `replays`: recorded events are dispatched again
 - `schedules`: when triggers fire by the clock; `beat` is Celery Beat's scheduler
 - `upcoming`: what wakes next; `overnight`: what woke; `events`: recorded events, for runs and agents
 - `declarations`: triggers that the code declares; `transfer`: triggers as a file
 - `retention`, `api`, `tasks`, `management`: for operators and API clients
-- `models`, `exceptions`: used by all of them
+- `models`, `exceptions`, `dispatch_lock`: used by all of them
 """

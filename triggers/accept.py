@@ -11,7 +11,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 from uuid_utils.compat import uuid7
 
-from agents.reserved import RESERVED, is_reserved, refusal
+from agents.reserved import GAP, RESERVED, is_reserved, refusal
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import execute, execute_many, fetch, fetch_many
 from runs.failpoints import failpoint
@@ -123,7 +123,8 @@ def accept_archived(archived: Sequence[Archived]) -> list[Literal["imported", "k
     """Record events of an archive, in the caller's transaction, as dispatched: they wake no agent. Those with a known identity
     are left as they are; `taken`: another event has the id."""
     for event in archived:
-        require_free(event)
+        if event.type != GAP:  # of a source of any kind
+            require_free(event)
     inserted = [bool(rows) for rows in fetch_many(INSERT_ARCHIVED, map(_archived_columns, archived))]
     old = [event for event, is_new in zip(archived, inserted, strict=True) if not is_new]
     first = iter(fetch_many(FIRST, [(event.source_id, event.ce_source, event.ce_id) for event in old]))

@@ -51,6 +51,10 @@ class DueItem:
         )
 
 
+# Holds items for a run, or says which of them no run holds: gives those of the given items that it may look at.
+HoldItems = Callable[[Sequence[DueItem]], list[DueItem]]
+
+
 @dataclass(frozen=True)
 class Checked:
     """How the look at an item ended: "ok" (nothing to say), "news" or "failed"; `text` says more, at most 1,000 characters."""
@@ -66,10 +70,12 @@ class Checked:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """A checklist at an instant: its items that are due, how many it has in all, and when an item with an interval is due."""
+    """A checklist at an instant: its items that are due, how many it has in all, and when an item with an interval is due. `held`: how
+    many others are due, which a run looks at."""
 
     due: Sequence[DueItem]
     items: int
+    held: int = 0
     awake: Sequence[DueItem] = ()  # neither paused nor silenced, due or not
     now: datetime | None = None
     next_at: datetime | None = None
@@ -111,25 +117,37 @@ def _seen(item: "ChecklistItem") -> DueItem:
 
 
 class ChecklistView:
-    """The checklist as a gate sees it."""
+    """The checklist as a gate sees it. `free` leaves out the items that a run looks at."""
 
-    def __init__(self, agent: str, trigger: str) -> None:
+    def __init__(self, agent: str, trigger: str, free: HoldItems) -> None:
         self._agent = agent
         self._trigger = trigger
+        self._free = free
 
     def look(self) -> Look:
-        return look(self._agent, self._trigger)
+        seen = look(self._agent, self._trigger)
+        free = self._free(seen.due)
+        return replace(seen, due=free, held=len(seen.due) - len(free))
 
     def due(self) -> list[DueItem]:
-        """The items that are due together; none if no item is due."""
+        """The items that are due together and that no run looks at."""
         return list(self.look().due)
 
 
 class RunChecklist:
-    """The checklist as a body sees it: read once, and written with the run or the step."""
+    """The checklist as a body sees it: read once, and written with the run or the step. `hold` keeps other runs from the items that
+    this one looks at."""
 
     def __init__(
-        self, agent: str, trigger: str, run_id: UUID, leave: Leave, value: Value, effects: Callable[[], Effects]
+        self,
+        agent: str,
+        trigger: str,
+        run_id: UUID,
+        *,
+        leave: Leave,
+        value: Value,
+        effects: Callable[[], Effects],
+        hold: HoldItems,
     ) -> None:
         self._agent = agent
         self._trigger = trigger
@@ -137,10 +155,14 @@ class RunChecklist:
         self._leave = leave
         self._value = value
         self._effects = effects
+        self._hold = hold
 
     def due(self) -> list[DueItem]:
-        """The items that are due together; in a durable run the same on every replay."""
-        found = self._value("checklist", lambda: [item.dump() for item in look(self._agent, self._trigger).due])
+        """The items that are due together and that no other run looks at; in a durable run the same on every replay. Until this run
+        records how its look at them ended, or ends itself, no other run is given them."""
+        found = self._value(
+            "checklist", lambda: [item.dump() for item in self._hold(look(self._agent, self._trigger).due)]
+        )
         return [DueItem.load(item) for item in found]
 
     def awake(self) -> list[DueItem]:
@@ -217,8 +239,9 @@ def _write(checked: Sequence[Checked], run_id: UUID) -> Iterator[ItemLook]:
         )  # fmt: skip
         item.failures_in_a_row = item.failures_in_a_row + 1 if one.outcome == "failed" else 0
         item.due_at = next_due(item.due_at, item.every, item.now)
+        item.held_by = None if item.held_by == run_id else item.held_by
         item.save(
             update_fields=[
-                "last_outcome", "last_text", "last_checked_at", "last_run_id", "failures_in_a_row", "due_at"
+                "last_outcome", "last_text", "last_checked_at", "last_run_id", "failures_in_a_row", "due_at", "held_by",
             ]
         )  # fmt: skip

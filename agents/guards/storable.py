@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from agents.exceptions import Permanent
-from agents.redaction import redacted, redacted_json
+from agents.redaction import stored, stored_json
 
 MAX_LEVELS = 100  # of nesting, like webhooks and the API; Python 3.12 and later would write thousands
 # An escaped NUL: \u0000 after an even number of backslashes.
@@ -25,7 +25,7 @@ def storable(value: Any, what: str) -> Any:
         raise Permanent(f"{what} is nested deeper than {MAX_LEVELS} levels; store it flatter, or as text")
     if NUL.search(text):
         raise Permanent(f"{what} contains a NUL character, which PostgreSQL cannot store; remove it")
-    return value if redacted(text) == text else redacted_json(value)
+    return value if stored(text) == text else stored_json(value)
 
 
 def _is_too_deep(value: Any, text: str) -> bool:
@@ -52,5 +52,5 @@ def shown(arguments: Sequence[Any]) -> list[Any]:
         try:
             found.append(storable(argument, "an argument"))
         except Permanent:
-            found.append(redacted(repr(argument))[:1000].replace("\x00", ""))
+            found.append(stored(repr(argument))[:1000].replace("\x00", ""))
     return found

@@ -1,17 +1,17 @@
-"""What steps may cost, and what budgets say to it. Amounts of money are US dollars."""
+"""What requests to models and calls of tools may cost, and what budgets say to it. Amounts of money are US dollars."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
 Measure = Literal["usd", "tokens", "requests", "tool_calls"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """The most that a step may cost. `usd` None: the price of the model is not known."""
+    """The most that a request or a call may cost. `usd` None: the price of the model is not known."""
 
     usd: Decimal | None = Decimal(0)
     tokens: int = 0
@@ -41,13 +41,33 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """A budget has no room for a step. `until`: when its window turns; None: only a raised cap makes room. `is_final`: the
-    run fails over it instead of waiting."""
+    """A budget has no room for a request or a call. `until`: when its window turns; None: only a raised cap makes room. `is_final`: the
+    run fails over it instead of waiting. `is_never`: no time and no other step makes room, only a person."""
 
     budget: str
     reason: str
     until: datetime | None = None
     is_final: bool = False
+    is_never: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reserved:
+    """What is set aside for a request to a model: the ids of the reservations and of their windows."""
+
+    ids: Sequence[int]
+    windows: Sequence[int]
+
+
+class NoRoom(Exception):
+    """A budget has no room for the request to a model that a step is about to make. Nothing was sent."""
+
+    def __init__(self, cost: Cost, refusal: Refusal) -> None:
+        super().__init__(refusal.reason)
+        self.cost = cost
+        self.refusal = refusal
 
 
 UNLIMITED = Limits()
+Used = Mapping[str, Any]  # an amount for each measure; what is left out, or None, is not known
+NOTHING: Used = {"usd": "0", "tokens": 0, "requests": 0, "tool_calls": 0}

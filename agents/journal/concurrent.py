@@ -2,7 +2,7 @@
 thread, where the run's database session is."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -17,6 +17,13 @@ T = TypeVar("T")
 
 async def in_main_thread(act: Callable[..., T], *arguments: Any, **named: Any) -> T:
     return await sync_to_async(act, thread_sensitive=True)(*arguments, **named)
+
+
+async def to_its_end(step: Coroutine[Any, Any, T]) -> T:
+    """On a task of its own, for pydantic-ai cancels what runs beside a call that raises: half done, it would be repeated."""
+    task = asyncio.ensure_future(step)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # its caller may be gone
+    return await asyncio.shield(task)
 
 
 class ConcurrentSteps:

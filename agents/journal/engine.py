@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, NoReturn
 
@@ -20,6 +20,7 @@ from agents.effects import Effects
 from agents.exceptions import Permanent, Retry, SessionBusy, StepFailed, describe, is_permanent
 from agents.guards.network import network_refused
 from agents.guards.storable import shown, storable
+from agents.journal.budget import Cost, Limits, NoRoom, Refusal, Reserved, Used
 from agents.journal.canonical import as_read
 from agents.journal.ends import Interrupted, Lost, Parked, Released, TriedAgain, Waiting
 from agents.journal.entries import RESULTS, VALUE, NewWait, RecordedStep, RecordedWait, Status, StepEntry, sought_by
@@ -74,6 +75,18 @@ class Begun:
         )
 
 
+class Undone(Exception):
+    """A transactional step did nothing, for the reason in `output`: its writes and effects are rolled back, and that is recorded."""
+
+    def __init__(self, output: Any) -> None:
+        super().__init__(output)
+        self.output = output
+
+
+LOST_ANSWER = (
+    "The answer is paid and lost, and neither a retry nor a requeue asks the model again: raise WAKEFUL_MAX_OUTPUT, then fork the run "
+    "at this step, which asks and pays once more"
+)
 # The running step of this thread or task.
 _current: ContextVar[Begun | None] = ContextVar("step", default=None)
 
@@ -146,6 +159,8 @@ class Journal:
                 return self._perform_in_transaction(begun, body)
             with self.inside(begun), self._limit(begun):
                 output = body()
+        except Undone as undone:
+            begun.effects, output = Effects(), undone.output
         except Exception as error:
             failure = self.fail(begun, error)
             raise failure from (None if failure is error else error)
@@ -159,6 +174,8 @@ class Journal:
         try:
             text = self._text(begun, output)
         except Permanent as error:
+            if begun.request.kind == "model":  # paid, so only a person has it made once more
+                begun.request = replace(begun.request, effect="at_most_once")
             raise self.fail(begun, error) from error
         try:
             is_wanted_back = self._commit([begun.entry("done", output=as_read(text))], self._effects_of(begun))
@@ -177,6 +194,8 @@ class Journal:
 
     def fail(self, begun: Begun, error: Exception) -> Exception:
         """Record that the step failed; return the exception to raise."""
+        if isinstance(error, NoRoom):
+            return self._without_room(begun, error)
         meant = self.store.explain(begun.key, error)
         if isinstance(meant, Interrupted):
             self._stop(meant, cause=error)
@@ -191,6 +210,11 @@ class Journal:
         if isinstance(meant, Retry):
             return meant
         return self._record_failure(begun, meant)
+
+    def withdraw(self, begun: Begun) -> None:
+        """The step has not happened, and may be asked for again: its body asked for something else first."""
+        with self.lock:
+            self.places.forget(begun.key)
 
     def value(self, place: Place, draw: Callable[[], Any]) -> Any:
         """A drawn value (time, id, random number) as JSON: the one that the first execution drew."""
@@ -247,18 +271,39 @@ class Journal:
                 raise SessionBusy(f"{busy.reason}; this run has waited for {in_words(busy.at_most)}")
 
     def let_go(self) -> None:
-        """The turn is over: another run may take the next one."""
-        session, self.session = self.session, ""
-        if session:
-            self.store.let_go(session)
+        """The turn is over: another run may take the next one. Within a transaction call `has_let_go` after its commit: until
+        then the run holds the session."""
+        if self.session:
+            self.store.let_go(self.session)
+        if not self.may_write:
+            self.has_let_go()
 
-    def require_wanted(self) -> None:
-        """Before something that costs: may the run go on?"""
+    def has_let_go(self) -> None:
+        self.session = ""
+
+    def reserve(
+        self, cost_of: Callable[[Limits], Cost | None], *, is_spare: bool = False
+    ) -> tuple[Reserved | None, Limits]:
+        """The last act before a request to a model is sent, within its step. Raises NoRoom, which `fail` makes a wait; a request
+        that `is_spare` fails instead of waiting for a person."""
+        step = _current.get()
+        limits = self._look_before_request(step)
+        cost = cost_of(limits)
+        if cost is None:
+            return None, limits
         try:
-            is_wanted_back = self.store.is_wanted_back()
+            reserved = self.store.reserve(self.step_key, cost)
+        except Permanent as error:
+            raise NoRoom(cost, Refusal(budget="", reason=str(error), is_final=True)) from error
         except Exception as error:
             self._lost(error)
-        self._go_on(is_wanted_back)
+        if isinstance(reserved, Refusal):
+            raise NoRoom(cost, replace(reserved, is_final=True) if is_spare and reserved.is_never else reserved)
+        return reserved, limits
+
+    def settle(self, reserved: Reserved, used: Used) -> None:
+        """The request is over."""
+        self.store.settle(reserved, used)
 
     def require_end(self) -> None:
         """Call when the body has returned. Raises if it caught an Interrupted, or left entries of its journal unused."""
@@ -350,7 +395,7 @@ class Journal:
             )
         if obstacle := self.store.obstacle(begun.key, begun.request):
             self._stop(obstacle)
-        self._reserve(begun)
+        self._spend(begun)
         if begun.request.effect == "at_most_once" or begun.request.kind != "step":
             begun.arguments = shown(begun.request.arguments)
         if begun.request.effect == "at_most_once":
@@ -360,26 +405,53 @@ class Journal:
             # A repeated call must pass the same values.
             self._commit_alone()
 
-    def _reserve(self, begun: Begun) -> None:
-        """Set aside what the step may cost; wait until there is room for it, as often as that takes."""
+    def _spend(self, begun: Begun) -> None:
+        """Count the call of a tool; wait until there is room for it, as often as that takes."""
         cost = begun.request.cost
         if cost is None:
             return
         for number in count(1):
-            refusal = self.store.reserve(begun.key, cost)
+            refusal = self.store.spend(cost)
             if refusal is None:
                 return
             if refusal.is_final:
                 raise Permanent(refusal.reason)
-            self.wait(
-                BudgetRequest(
-                    place=Place(name="budget", key=fitting(f"{number} {begun.key}", "budget")),
-                    cost=cost,
-                    budget=refusal.budget,
-                    reason=refusal.reason,
-                    until=refusal.until,
-                )
-            )
+            self._wait_for_room(begun, cost, refusal, number)
+
+    def _look_before_request(self, step: Begun | None) -> Limits:
+        try:
+            end = self.store.reason_to_stop()
+            limits = self.store.limits()
+        except Exception as error:
+            self._lost(error)
+        if end:
+            self._unbegin(step)
+            self._stop(end)
+        return limits
+
+    def _without_room(self, begun: Begun, error: NoRoom) -> Permanent:
+        """The request was not made, so its step has not begun: it begins again once there is room."""
+        self._unbegin(begun)
+        if error.refusal.is_final:
+            return Permanent(error.refusal.reason)
+        number = 0
+        while True:  # until one of the waits is not over
+            number += 1
+            self._wait_for_room(begun, error.cost, error.refusal, number)
+
+    def _unbegin(self, step: Begun | None) -> None:
+        if step and step.request.effect == "at_most_once":
+            try:
+                self.store.forget(step.key)
+            except Exception as lost:
+                self._lost(lost)
+
+    def _wait_for_room(self, begun: Begun, cost: Cost, refusal: Refusal, number: int) -> None:
+        place = Place(name="budget", key=fitting(f"{number} {begun.key}", "budget"))
+        request = BudgetRequest(
+            place=place, cost=cost, budget=refusal.budget, reason=refusal.reason, until=refusal.until
+        )
+        self.wait(request)
 
     def _perform_in_transaction(self, begun: Begun, body: Callable[[], Any]) -> Any:
         with self.store.transaction(begun.key):
@@ -441,9 +513,10 @@ class Journal:
         text = json.dumps(storable(output, f"the output of step {begun.key!r}"), ensure_ascii=False)
         size = len(text.encode())
         if size > self.store.max_output:
+            is_paid = begun.request.kind == "model"
             raise Permanent(
-                f"the output of step {begun.key!r} has {size:,} bytes; WAKEFUL_MAX_OUTPUT allows "
-                f"{self.store.max_output:,}. Store it elsewhere and return its location"
+                f"the output of step {begun.key!r} has {size:,} bytes; WAKEFUL_MAX_OUTPUT allows {self.store.max_output:,}. "
+                + (LOST_ANSWER if is_paid else "Store it elsewhere and return its location")
             )
         return text
 

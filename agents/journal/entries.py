@@ -100,6 +100,10 @@ class RecordedWait(Protocol):
     def sought(self) -> Sequence[str]:
         """What it waits for, in the form of `sought_by`."""
 
+    @property
+    def asked_about(self) -> Any:
+        """The arguments that a person is shown; None for what is no question."""
+
     def result(self) -> Any:
         """The event or the answer (nothing for a time or children); EXPIRED after a timeout."""
 

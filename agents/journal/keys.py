@@ -57,6 +57,11 @@ class Places:
             self._asked.add(key)
         return key
 
+    def forget(self, key: str) -> None:
+        """This entry may be asked for once more."""
+        with self._lock:
+            self._asked.discard(key)
+
     def _count(self, number: int) -> None:
         with self._lock:
             self._under_way += number

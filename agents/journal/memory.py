@@ -32,6 +32,10 @@ class KeptWait:
     def sought(self) -> tuple[str, ...]:
         return sought_by(self.request)
 
+    @property
+    def asked_about(self) -> Any:
+        return getattr(self.request, "arguments", None)
+
     def result(self) -> Any:
         return self.came
 

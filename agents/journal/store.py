@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from agents.effects import Effects
-from agents.journal.budget import UNLIMITED, Cost, Limits, Refusal
+from agents.journal.budget import UNLIMITED, Cost, Limits, Refusal, Reserved, Used
 from agents.journal.ends import Interrupted
 from agents.journal.entries import NewWait, RecordedStep, RecordedWait, StepEntry
 from agents.journal.protocol import StepRequest, WaitRequest
@@ -61,9 +61,9 @@ class Store(Protocol):
     def commit(self, entries: Sequence[StepEntry], effects: Effects, *, at: str) -> bool:
         """Like `write`, in a commit of its own, which passes the failpoint `at`."""
 
-    def is_wanted_back(self) -> bool:
-        """Is the run to stop here, between two steps?"""
-        return False
+    def reason_to_stop(self) -> Interrupted | None:
+        """Before a request to a model: why the run must not make it, such as that its agent was stopped."""
+        return None
 
     def forget(self, key: str) -> None:
         """Remove the intent of a step that did not happen."""
@@ -83,22 +83,21 @@ class Store(Protocol):
         """Why this step cannot run here, if so."""
         return None
 
-    @property
-    def known_limits(self) -> Limits | None:
-        """What `limits` would return without a look at the database, in any thread; None: it would look."""
-        return None
-
     def limits(self) -> Limits:
         """What budgets limit of this run."""
         return UNLIMITED
 
-    def reserve(self, key: str, cost: Cost) -> Refusal | None:
-        """Set aside what a step may cost, until its entry says what it did cost; or why there is no room for it. Permanent:
-        a budget cannot tell."""
+    def reserve(self, key: str, cost: Cost) -> Reserved | Refusal | None:
+        """Set aside what a request to a model may cost, until `settle`; or why there is no room for it. None: no budget
+        applies. `key` is that of its step. Permanent: a budget cannot tell."""
         return None
 
-    def give_back(self, key: str) -> None:
-        """Free what is set aside for a step: it failed at no cost."""
+    def settle(self, reserved: Reserved, used: Used) -> None:
+        """The request is over: what it used is spent, the rest is free again."""
+        return None
+
+    def spend(self, cost: Cost) -> Refusal | None:
+        """Count a call of a tool that is about to begin; or why there is no room for it."""
         return None
 
     def hold(self, session: str) -> Busy | None:

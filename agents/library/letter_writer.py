@@ -24,7 +24,7 @@ writer = Agent(
 )
 
 
-@writer.tool_plain(metadata={"effect": "read"})
+@writer.tool_plain(metadata={"effect": "read", "trusted": True})
 def earlier_invoices(customer: str) -> list[dict[str, Any]]:
     """The customer's invoices, the newest first."""
     found = Invoice.objects.filter(customer=customer).order_by("-due_on")[:10]

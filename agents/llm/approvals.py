@@ -1,28 +1,33 @@
-"""Tools that ask first: a person approves the exact arguments of a call, edits them or denies it, once."""
+"""Tools that ask first: a person approves the exact arguments of a call, edits them or denies it, once. What a person is shown is
+what the call would be made with: validated, with defaults, behind all hooks."""
 
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
-from pydantic_ai import ApprovalRequired, RunContext, ToolDefinition
+from pydantic_ai import RunContext
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 
 from agents.exceptions import Permanent
 from agents.guards.storable import storable
+from agents.journal.canonical import canonical, digest_of
 from agents.journal.concurrent import in_main_thread
+from agents.journal.entries import RecordedWait
 from agents.journal.protocol import Answer, fitting
+from agents.llm.danger import TAINTED
+from agents.llm.shown_arguments import as_json, is_as_entered
 from agents.llm.tools import ToolPolicy
 
 ANSWER = "answer"  # the argument of a question that a person fills in
 NO_ANSWER = "No person has answered in time."
-TAINTED = "The run has seen untrusted data, which may have asked for this call."
 
 
 class Approver:
     """`place` is the key of the call of run.llm, `ask` the run's ask_approval; `is_tainted` says whether the run has seen
-    untrusted data, and `was_made` whether the journal has a call already, made when it had not."""
+    untrusted data, and `recorded` gives the question that the journal has under a key."""
 
     def __init__(
         self,
@@ -30,27 +35,69 @@ class Approver:
         place: str,
         ask: Callable[..., Answer],
         is_tainted: Callable[[], bool],
-        was_asked: Callable[[str], bool],
-        was_made: Callable[[ToolCallPart], bool],
+        recorded: Callable[[str], RecordedWait | None],
     ) -> None:
         self._agent = agent
         self._place = place
         self._ask = ask
         self._is_tainted = is_tainted
-        self._was_asked = was_asked
-        self._was_made = was_made
+        self._recorded = recorded
         self._asked: set[str] = set()
+        self._wanted: dict[tuple[str, str], tuple[Any, str]] = {}  # the arguments of a call that asks, and why it does
+        self._granted: dict[tuple[str, str], tuple[Answer, Any]] = {}  # and what the person was shown
+        self._outputs: dict[str, str] = {}  # approved, by the id of the call
 
-    def gated(self, tool: ToolDefinition) -> ToolDefinition:
-        """The tool as this run may call it: a dangerous one in a tainted run asks first."""
-        if tool.kind == "function" and self._is_tainted() and ToolPolicy.of(tool.name, tool.metadata).dangerous:
-            return replace(tool, kind="unapproved")
-        return tool
-
-    def require_decision(self, call: ToolCallPart) -> None:
+    def was_asked(self, tool: str, call: str) -> bool:
         """A call that a person was asked about is bound to the decision, although today's code would not ask."""
-        if self._was_asked(self._next_key(call)):
-            raise ApprovalRequired
+        return self._recorded(self._next_key(tool, call)) is not None
+
+    def wants(self, tool: str, call: str, arguments: Any, why: str) -> None:
+        """The call is about to ask: with these arguments, validated, and for this reason."""
+        self._wanted[tool, call] = (as_json(arguments), why)
+
+    async def use(
+        self, tool: str, call: str, arguments: Any, *, is_made: bool, why: str, expires: timedelta
+    ) -> str | None:
+        """Did a person approve this call? Once. Empty: yes; None: no person has seen it; else the answer for the model. Where an
+        edit comes out of the validation as other arguments than were entered, the person is shown those too. A call that the
+        journal has (`is_made`) is not compared once more. Permanent: a person approved other arguments."""
+        if (tool, call) not in self._granted:
+            return None
+        answer, before = self._granted.pop((tool, call))
+        shown = _stored(as_json(arguments))
+        if canonical(answer.arguments) == canonical(shown) or (is_made and not self.was_asked(tool, call)):
+            return ""
+        if answer.decision == "edited":
+            if is_as_entered(answer.arguments, shown, before):
+                return ""
+            answer = await self.decide(tool, call, shown, why, expires)
+            if answer.decision == "edited":
+                return f"A person wants these arguments instead: {json.dumps(answer.arguments, ensure_ascii=False)}"
+            if not answer:
+                return said(answer)
+        if not is_made:
+            self.require_shown(tool, call, answer, shown)
+        return ""
+
+    def require_shown(self, tool: str, call: str, answer: Answer, arguments: Any) -> None:
+        """Permanent: a person was shown other arguments than these."""
+        if canonical(answer.arguments) != canonical(_stored(arguments)):
+            raise Permanent(
+                f"a person approved the call {call!r} of {tool!r} with other arguments than it would be made with: a validator or "
+                "a hook changes them from one time to the next, or the tool has changed since. Change them in the tool itself"
+            )
+
+    def approve_output(self, call: str, output: Any) -> None:
+        self._outputs[call] = canonical(as_json(output))
+
+    def require_approved_output(self, call: str, output: Any) -> None:
+        """Permanent: a person approved this output as another one."""
+        approved = self._outputs.pop(call, None)
+        if approved is not None and approved != canonical(as_json(output)):
+            raise Permanent(
+                f"a person approved the output of call {call!r} as another one than its function would be called with: a hook changes it. "
+                "Change it in the function itself"
+            )
 
     async def resolve(self, ctx: RunContext[Any], requests: DeferredToolRequests) -> DeferredToolResults:
         """Ask about each call in turn, and wait for the answers without a worker."""
@@ -63,33 +110,51 @@ class Approver:
         return results
 
     async def _decision(self, ctx: RunContext[Any], call: ToolCallPart) -> ToolApproved | ToolDenied:
-        key = self._next_key(call)
-        self._asked.add(key)
-        if self._was_made(call) and not self._was_asked(key):
-            return ToolApproved()
+        name, number = call.tool_name, call.tool_call_id
+        # A validator that asks itself has not passed the door: what the model gave is shown.
+        arguments, why = self._wanted.pop((name, number), (call.args_as_dict(), ""))
         try:
-            arguments = storable(call.args_as_dict(), "the arguments of the call")
-        except Permanent as error:
+            answer = await self.decide(name, number, arguments, why, _policy_of(ctx, call).expires)
+        except ValueError as error:
             return ToolDenied(
                 f"A person is asked before this call, but {error}. Call the tool again with other arguments."
             )
-        answer = await in_main_thread(
-            self._ask,
-            f"{self._agent} wants to call the tool {call.tool_name}",
-            arguments=arguments,
-            detail=TAINTED if self._is_tainted() else "",
-            expires=_policy_of(ctx, call).expires,
-            key=key,
-        )
         if not answer:
-            return ToolDenied(f"{answer.decision}{f': {answer.reason}' if answer.reason else ''}")
+            return ToolDenied(said(answer))
+        is_edited = answer.decision == "edited"
+        self._granted[name, number] = answer, arguments
         # Edited arguments are validated like the model's own.
-        edited = json.loads(json.dumps(answer.arguments))
-        return ToolApproved(override_args=edited if answer.decision == "edited" else None)
+        return ToolApproved(override_args=json.loads(json.dumps(answer.arguments)) if is_edited else None)
+
+    async def decide(self, tool: str, call: str, arguments: Any, why: str, expires: timedelta) -> Answer:
+        """A person's decision on a call with these arguments. ValueError: the arguments cannot be shown."""
+        key = self._next_key(tool, call)
+        self._asked.add(key)
+        try:
+            arguments = _stored(arguments)
+        except Permanent as error:
+            raise ValueError(str(error)) from error
+        question = f"{self._agent} wants to call the tool {tool}"
+
+        def ask() -> Answer:
+            known = self._recorded(key)
+            is_other = known is not None and tuple(known.sought) != ("approval", digest_of(question, arguments))
+            answer = self._ask(
+                question,
+                # The decision is on what was shown then; `use` compares it with what the call would be made with today.
+                arguments=known.asked_about if known and is_other else arguments,
+                detail=why or (TAINTED if self._is_tainted() else ""),
+                expires=expires,
+                key=key,
+            )
+            is_bare = answer.decision == "approved" and answer.arguments is None  # as a test may answer
+            return replace(answer, arguments=arguments) if is_bare and not is_other else answer
+
+        return await in_main_thread(ask)
 
     async def _reply(self, ctx: RunContext[Any], call: ToolCallPart) -> str:
-        """What a person says to a question that a tool asks: the text that they enter as `answer`, else their decision."""
-        key = self._next_key(call, ANSWER)
+        """A person's reply to a question that a tool asks: the text that they enter as `answer`, else their decision."""
+        key = self._next_key(call.tool_name, call.tool_call_id, ANSWER)
         self._asked.add(key)
         asked = call.args_as_dict()
         answer = await in_main_thread(
@@ -102,9 +167,9 @@ class Approver:
         )
         return reply_of(answer)
 
-    def _next_key(self, call: ToolCallPart, about: str = "") -> str:
+    def _next_key(self, tool: str, call: str, about: str = "") -> str:
         """Some models use the id of a call again in a later turn."""
-        named = " ".join(filter(None, (call.tool_name, call.tool_call_id, about)))
+        named = " ".join(filter(None, (tool, call, about)))
         key = wanted = fitting(f"{self._place}: {named}", beside="approval#1234")
         number = 1
         while key in self._asked:
@@ -113,9 +178,18 @@ class Approver:
         return key
 
 
+def said(answer: Answer) -> str:
+    """A decision in words for the model: "denied: not this month"."""
+    return f"{answer.decision}{f': {answer.reason}' if answer.reason else ''}"
+
+
+def _stored(arguments: Any) -> Any:
+    return storable(arguments, "the arguments of the call")
+
+
 def _policy_of(ctx: RunContext[Any], call: ToolCallPart) -> ToolPolicy:
     tool = ctx.tool_manager.get_tool_def(call.tool_name) if ctx.tool_manager else None
-    return ToolPolicy.of(call.tool_name, tool.metadata if tool else None)
+    return ToolPolicy.of_tool(tool) if tool else ToolPolicy()
 
 
 def reply_of(answer: Answer) -> str:

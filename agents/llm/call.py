@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from secrets import token_hex
@@ -12,23 +12,31 @@ from typing import Any, Literal, TypedDict
 from uuid import UUID
 
 from asgiref.sync import async_to_sync
-from pydantic_ai import Agent, UsageLimits
+from pydantic_ai import Agent, RunContext, UsageLimits
 from pydantic_ai.capabilities import ReinjectSystemPrompt
 from pydantic_ai.durable_exec import replay_scope
 from pydantic_ai.messages import ModelMessage, UserContent
 from pydantic_ai.models import Model
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.settings import ModelSettings
+from pydantic_core import to_jsonable_python
 
 from agents.exceptions import Permanent
+from agents.guards.llm_calls import admitted
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread
 from agents.journal.engine import Journal
 from agents.journal.protocol import Answer, Effect, Place, fitting
 from agents.llm import secrets
+from agents.llm.addresses import without
 from agents.llm.approvals import Approver
+from agents.llm.delegates import DEEPEST
+from agents.llm.door import Door
 from agents.llm.durability import Durability, StepBackend
+from agents.llm.failures import refusals_final
 from agents.llm.main_thread import MainThread
+from agents.llm.metered import MeteredModel
 from agents.llm.models import model_for
+from agents.llm.outputs import functions_in
 from agents.llm.stand_in import asking
 from agents.llm.turn import Turn
 from agents.llm.untrusted import fenced
@@ -56,6 +64,9 @@ class LlmOptions(TypedDict, total=False):
     instructions: Any
     toolsets: Sequence[Any] | None
     capabilities: Sequence[Any] | None
+    deferred_tool_results: Any
+    event_stream_handler: Any
+    timeout: float | None
     metadata: Any
     retries: Any
 
@@ -70,16 +81,30 @@ class LlmContext:
     ask: Callable[..., Answer]
     is_tainted: Callable[[], bool]
     taint: Callable[[], None]
+    from_strangers: Callable[[], bool]  # was it woken by data that strangers write?
+    given: Callable[[], Any]  # its input and the data of its events, if strangers write it
+    depth: int = 0  # of calls inside each other
 
 
 class LlmCall:
-    def __init__(self, steps: ConcurrentSteps, context: LlmContext, agent: Agent[Any, Any], *, key: str = "") -> None:
+    """`is_spare`: the run can do without it, so it fails where a budget never has room for it."""
+
+    def __init__(
+        self,
+        steps: ConcurrentSteps,
+        context: LlmContext,
+        agent: Agent[Any, Any],
+        *,
+        key: str = "",
+        is_spare: bool = False,
+    ) -> None:
         if not isinstance(agent, Agent):
             raise Permanent(f"run.llm takes a pydantic_ai.Agent, not {agent!r}")
         self._steps = steps
         self._context = context
         self._agent = agent
         self._name = agent.name or context.agent
+        self._is_spare = is_spare
         self._place = Place(name=f"llm {self._name}", key=key, is_numbered=not key)
 
     async def run(self, prompt: Prompt, untrusted: Any, deps: Any, options: LlmOptions) -> AgentRunResult[Any]:
@@ -93,7 +118,8 @@ class LlmCall:
             raise Permanent(f'run.llm: llm_in_flight {in_flight!r} is not "repeat" or "park"')
         if untrusted is not None and not isinstance(prompt, str):
             raise Permanent("run.llm: untrusted= needs a text as the prompt, behind which the data is fenced")
-        model = model_for(self._agent)
+        context = self._context
+        model: Model = MeteredModel(model_for(self._agent), self._steps.journal, is_spare=self._is_spare)
         await in_main_thread(secrets.learn, model)
         place, opening = await in_main_thread(
             self._steps.journal.named_value,
@@ -104,17 +130,20 @@ class LlmCall:
                 "model": model.model_id,
                 "prompt": prompt if isinstance(prompt, str) else None,
                 "untrusted": untrusted is not None,
+                **({"strangers": True} if not context.is_tainted() and context.from_strangers() else {}),
                 **({"session": session} if session is not None else {}),
             },
             kind="llm",
         )
         if opening is None:
             raise Permanent(f"the content of {place!r} has been erased from the journal, so it cannot be replayed")
-        if untrusted is not None or opening["untrusted"]:
-            self._context.taint()
+        if untrusted is not None or opening["untrusted"] or opening.get("strangers"):
+            context.taint()
+        own_words = prompt if isinstance(prompt, str) else ""
+        if context.is_tainted():
+            own_words = await in_main_thread(lambda: without(own_words, context.given()))
         if untrusted is not None:
             prompt = fenced(str(prompt), untrusted, opening["mark"])
-        context = self._context
         turn = None
         if session is not None:
             whose: Any = {"agent": context.agent, "run_id": context.run_id}
@@ -127,13 +156,23 @@ class LlmCall:
                 given["capabilities"] = [ReinjectSystemPrompt(), *(given.get("capabilities") or ())]
             effect: Effect = "at_most_once" if in_flight == "park" else "idempotent"
             backend = StepBackend(place, self._name, self._steps, effect, past)
-            durability = self._durability(place, opening["began"], model, backend, narrowed(context.tools, tools))
-            given["capabilities"] = [*(given.get("capabilities") or ()), *instrumentation(), durability]
+            allowed = narrowed(context.tools, tools)
+            durability = self._durability(opening["began"], place, model, backend, allowed)
+            door = self._door(place, backend, allowed, given.get("output_type") or self._agent.output_type, own_words)
+            given["capabilities"] = [
+                door,
+                *(given.get("capabilities") or ()),
+                *instrumentation(),
+                durability,
+                door.last_look,
+            ]
             with (
                 replay_scope(),
                 self._agent.override(model=model),
                 Agent.using_thread_executor(MainThread()),
                 asking(),
+                refusals_final(),
+                admitted(),
             ):
                 async with model:
                     result: AgentRunResult[Any] = await self._agent.run(prompt, deps=deps, infer_name=False, **given)
@@ -142,17 +181,8 @@ class LlmCall:
             return result
 
     def _durability(
-        self, place: str, began: str, model: Model, backend: StepBackend, tools: frozenset[str] | None
+        self, began: str, place: str, model: Model, backend: StepBackend, tools: frozenset[str] | None
     ) -> Durability:
-        store = self._steps.journal.store
-        approver = Approver(
-            self._context.agent,
-            place,
-            self._context.ask,
-            self._context.is_tainted,
-            was_asked=lambda key: f"approval:{key}" in store.waits,
-            was_made=backend.was_made,
-        )
         return Durability(
             model=model,
             call=place,
@@ -160,17 +190,57 @@ class LlmCall:
             run_id=str(self._context.run_id),
             agent_name=self._name,
             backend=backend,
-            approver=approver,
             tools=tools,
             taint=self._context.taint,
         )
+
+    def _door(
+        self, place: str, backend: StepBackend, tools: frozenset[str] | None, output_type: Any, own_words: str
+    ) -> Door:
+        store, context = self._steps.journal.store, self._context
+        return Door(
+            steps=backend.tools,
+            approver=Approver(
+                context.agent,
+                place,
+                context.ask,
+                context.is_tainted,
+                recorded=lambda key: store.waits.get(f"approval:{key}"),
+            ),
+            tools=tools,
+            outputs=functions_in(output_type),
+            is_tainted=context.is_tainted,
+            taint=context.taint,
+            prompt=own_words,
+            hand_over=partial(self._hand_over, place, tools),
+        )
+
+    async def _hand_over(
+        self,
+        place: str,
+        tools: frozenset[str] | None,
+        key: str,
+        agent: Agent[Any, Any],
+        task: str,
+        ctx: RunContext[Any],
+    ) -> Any:
+        """Give a task to another agent, within this call: it has the tool cap of this call, and counts in its usage."""
+        context = replace(self._context, tools=tools, depth=self._context.depth + 1)
+        if context.depth > DEEPEST:
+            raise Permanent(f"tool {ctx.tool_name!r}: agents hand tasks to each other more than {DEEPEST} calls deep")
+        name = agent.name or context.agent
+        call = LlmCall(self._steps, context, agent, key=fitting(f"{place} {key}", beside=f"llm {name}:request 9999"))
+        options: Any = {"usage": ctx.usage}
+        return to_jsonable_python((await call.run(task, None, ctx.deps, options)).output, fallback=str)
 
     async def _summarise(self, place: str, text: str, is_tainted: bool) -> str:
         """Ask the agent's own model for a summary of old turns, in steps of its own."""
         writer: Agent[None, str] = Agent(
             self._agent.model, name="summary", instructions=SUMMARISE, defer_model_check=True
         )
-        call = LlmCall(self._steps, self._context, writer, key=fitting(place, beside="llm summary:request 99"))
+        call = LlmCall(
+            self._steps, self._context, writer, key=fitting(place, beside="llm summary:request 99"), is_spare=True
+        )
         prompt = "Summarise this conversation." if is_tainted else f"Summarise this conversation.\n\n{text}"
         return str((await call.run(prompt, text if is_tainted else None, None, {})).output)
 

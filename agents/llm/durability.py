@@ -1,12 +1,11 @@
-"""Pydantic-ai's extension point for durable execution, over the run's journal: each model request, tool call and discovery of
-tools is a step. A replay is handed what is recorded, so it pays for nothing and calls nothing."""
+"""Pydantic-ai's extension point for durable execution, over the run's journal: each model request and discovery of tools is a
+step. A replay is handed what is recorded, so it pays for nothing and calls nothing."""
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from typing import Any, Literal, TypeVar
 
 import structlog
@@ -37,27 +36,24 @@ from pydantic_ai.exceptions import ModelRetry, ToolFailed, ToolFailedError, Tool
 from pydantic_ai.messages import ModelMessage, ToolCallPart
 from pydantic_ai.models import Model, ModelRequestContext
 from pydantic_ai.settings import ModelSettings
-from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
-from pydantic_core import to_jsonable_python
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 
 from agents.exceptions import Permanent, Retry, describe
-from agents.guards.storable import shown
-from agents.journal.budget import Cost, Limits
-from agents.journal.concurrent import ConcurrentSteps, in_main_thread
+from agents.journal.budget import Limits, NoRoom
+from agents.journal.concurrent import ConcurrentSteps, in_main_thread, to_its_end
 from agents.journal.engine import Begun
 from agents.journal.protocol import Effect, Place, StepRequest, fitting
 from agents.llm import failures
 from agents.llm.answers import recordable
-from agents.llm.approvals import Approver
-from agents.llm.builtin import BUILTIN
-from agents.llm.estimate import output_at_most, worst_case
-from agents.llm.main_thread import run_without_loop
+from agents.llm.delegates import DELEGATES, Delegate
+from agents.llm.leaves import guarded
 from agents.llm.prices import Prices
 from agents.llm.prompts import Prompts
 from agents.llm.secrets import redacted_messages, redacted_parameters
+from agents.llm.tool_steps import ToolSteps
 from agents.llm.tools import ToolPolicy
 from agents.llm.untrusted import fence, fenced_return
-from agents.llm.usage import usage_of
+from agents.llm.usage import usage_of_recorded
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -71,8 +67,6 @@ class Unit:
     """What pydantic-ai wants done as one step."""
 
     effect: Effect = "idempotent"
-    tool: str = ""
-    is_untrusted: bool = False  # what it gives is data of strangers
 
 
 class StepBackend(JournalCallableOperationBackend[Unit]):
@@ -92,6 +86,7 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
         self._steps = steps
         self._numbers: dict[str, int] = {}
         self._prompts = Prompts(session)
+        self.tools = ToolSteps(call, steps, self._prompts.journaled)
         self._drifted: list[str] = []
 
     async def execute(
@@ -103,31 +98,29 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
         cache_key: tuple[object, ...],
         config: Unit,
     ) -> object:
+        if isinstance(operation_id, ToolsetCallToolId):
+            return await body()  # within the step that the door has made of the call
         is_model = isinstance(operation_id, ModelRequestId | ModelCompactMessagesId)
-        asked = self._asked(operation_id, cache_key, config)
+        asked = self._asked(operation_id, cache_key)
         request = StepRequest(
             place=Place(name=self._call, key=self._key(operation_id, name, cache_key)),
             effect=config.effect,
             kind="model" if is_model else "tool",
             arguments=[asked] if asked else (),
         )
-        cost = partial(_cost, operation_id, cache_key, config)
 
         async def step() -> tuple[Begun, Any]:
             with self._steps.beside(request):
-                begun, limits = await in_main_thread(self._begin, request, cost)
+                begun, limits = await in_main_thread(self._begin, request)
                 if begun.is_recorded:
                     return begun, begun.output
-                if config.effect == "transactional":
-                    act = partial(run_without_loop, config.tool, body)
-                    return begun, await in_main_thread(self._steps.journal.perform, begun, act)
                 if is_model:
                     model: Any = _context(cache_key).model
                     answer = self._answered(begun, body, asked.get("fingerprint", ""), model, Prices(limits.prices))
                     return begun, await self._steps.run(begun, answer)
                 return begun, await self._steps.run(begun, body)
 
-        begun, output = await _to_its_end(step())
+        begun, output = await to_its_end(step())
         record_durable_unit(executed=not begun.is_recorded)
         if not is_model:
             return output
@@ -135,29 +128,17 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
             self._note_drift(begun.key)
         return output["answer"]
 
-    def _begin(self, request: StepRequest, cost: Callable[[Limits], Cost | None]) -> tuple[Begun, Limits]:
+    def _begin(self, request: StepRequest) -> tuple[Begun, Limits]:
         """In the main thread, all of it at once: the way there and back costs as much as a statement."""
-        journal = self._steps.journal
-        known = journal.store.steps.get(f"{self._call}:{request.place.key}")
-        if request.kind == "model" and (known is None or known.status != "done"):
-            journal.require_wanted()  # no request begins once its agent is stopped
-        limits = journal.store.limits()
-        return journal.begin(replace(request, cost=cost(limits))), limits
+        return self._steps.journal.begin(request), self._steps.journal.store.limits()
 
-    def _asked(self, operation_id: DurableOperationId, cache_key: tuple[object, ...], unit: Unit) -> dict[str, Any]:
-        """What a request says to the model, or a call to a tool, for the transcript."""
-        if isinstance(operation_id, ModelRequestId):
-            _, messages, settings, parameters, _ = cache_key
-            asked = self._prompts.next(messages, settings, parameters)  # type: ignore[arg-type]
-            return {**asked, **({"drifted": [*self._drifted]} if self._drifted else {})}
-        if isinstance(operation_id, ToolsetCallToolId):
-            tool, arguments, context, _ = cache_key
-            call = context.tool_call_id if isinstance(context, RunContext) else None
-            self._prompts.journaled.add((str(tool), call or ""))
-            [given] = shown([to_jsonable_python(arguments, fallback=repr)])
-            told = {"tool": tool, "call": call, "arguments": given}
-            return {**told, **({"untrusted": True} if unit.is_untrusted else {})}
-        return {}
+    def _asked(self, operation_id: DurableOperationId, cache_key: tuple[object, ...]) -> dict[str, Any]:
+        """What a request says to the model, for the transcript."""
+        if not isinstance(operation_id, ModelRequestId):
+            return {}
+        _, messages, settings, parameters, _ = cache_key
+        asked = self._prompts.next(messages, settings, parameters)  # type: ignore[arg-type]
+        return {**asked, **({"drifted": [*self._drifted]} if self._drifted else {})}
 
     def _note_drift(self, key: str) -> None:
         """The recorded answer is given all the same: it is paid, and what came after it was built on it."""
@@ -165,38 +146,29 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
             log.warning("llm.prompt_changed", request=key)
         self._drifted.append(key.partition(f"{self._call}:")[2])
 
-    async def limits(self) -> Limits:
-        store = self._steps.journal.store
-        known = store.known_limits
-        return await in_main_thread(store.limits) if known is None else known
-
     def _answered(
         self, begun: Begun, body: Callable[[], Awaitable[object]], prompt: str, model: Model, prices: Prices
     ) -> Callable[[], Awaitable[object]]:
-        """A request whose provider is busy for some seconds is made again here. For longer, the run gives its worker back;
-        also where a request under a budget may have been charged: the next one makes a new reservation. A request that may be made
-        once is made again only if it is sure that nothing was charged for it."""
+        """A request whose provider is busy for some seconds is made again here. For longer, the run gives its worker back. A
+        request that may be made once is made again only if it is sure that nothing was charged for it."""
 
         async def request() -> object:
             while True:
                 try:
                     response = recordable(await body())
+                except NoRoom:
+                    raise
                 except Exception as error:
                     is_once = begun.request.effect == "at_most_once"
-                    is_reserved = begun.request.cost is not None
-                    is_free = failures.is_uncharged(error)
-                    may_again = failures.passes(error) and (is_free or not is_once)
+                    may_again = failures.passes(error) and (failures.is_uncharged(error) or not is_once)
                     seconds = failures.seconds_until_next(error, begun.attempts)
-                    is_soon = seconds <= failures.SHORT and begun.attempts < failures.TRIES
-                    if not may_again or not is_soon or (is_reserved and not is_free):
-                        if is_reserved and is_free:
-                            await in_main_thread(self._steps.journal.store.give_back, begun.key)
+                    if not may_again or seconds > failures.SHORT or begun.attempts >= failures.TRIES:
                         self._settle(begun, error, seconds if may_again else None)
                         raise
                     begun.attempts += 1
                     await asyncio.sleep(seconds)
                 else:
-                    begun.usage = usage_of(response, model, prices)
+                    begun.usage = usage_of_recorded(response, model, prices)
                     return {"prompt": prompt, "answer": response}
 
         return request
@@ -212,64 +184,29 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
             raise Retry(describe(error), after=seconds) from error
 
     def _key(self, operation_id: DurableOperationId, name: str, cache_key: tuple[object, ...]) -> str:
-        """A tool call is named by its id, which stands in the recorded answer of the model, and all else by its number: the
-        same on every replay, also where calls are made side by side. Some models use an id again in a later turn."""
+        """A validator of a call is named by the call's id, and all else by its number: the same on every replay, also where calls are
+        made side by side."""
         if isinstance(operation_id, ModelRequestId):
             return f"request {self._number('request')}"
         unit = name.partition("__")[2]
         context = next((part for part in cache_key if isinstance(part, RunContext)), None)
         if context and context.tool_call_id:
-            unit = context.tool_name if isinstance(operation_id, ToolsetCallToolId) and context.tool_name else unit
             unit = f"{unit} {context.tool_call_id}"
-            return self._call_key(unit, self._number(unit))
+            number = self._number(unit)
+            return fitting(unit if number == 1 else f"{unit} {number}", beside=self._call)
         return fitting(f"{unit} {self._number(unit)}", beside=self._call)
-
-    def was_made(self, call: ToolCallPart) -> bool:
-        """Has the journal this call, which is about to be made, already?"""
-        unit = f"{call.tool_name} {call.tool_call_id}"
-        key = self._call_key(unit, self._numbers.get(unit, 0) + 1)
-        return f"{self._call}:{key}" in self._steps.journal.store.steps
-
-    def _call_key(self, unit: str, number: int) -> str:
-        return fitting(unit if number == 1 else f"{unit} {number}", beside=self._call)
 
     def _number(self, name: str) -> int:
         self._numbers[name] = self._numbers.get(name, 0) + 1
         return self._numbers[name]
 
 
-async def _to_its_end(step: Coroutine[Any, Any, T]) -> T:
-    """On a task of its own, for pydantic-ai cancels what runs beside a call that raises: half done, it would be repeated."""
-    task = asyncio.ensure_future(step)
-    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # its caller may be gone
-    return await asyncio.shield(task)
-
-
 def _context(cache_key: tuple[object, ...]) -> RunContext[Any]:
     return next(part for part in cache_key if isinstance(part, RunContext))
 
 
-def _cost(operation_id: DurableOperationId, cache_key: tuple[object, ...], unit: Unit, limits: Limits) -> Cost | None:
-    """What the unit may cost of what is limited; None: nothing."""
-    if unit.tool:
-        return Cost(tool_calls=1) if "tool_calls" in limits.measures else None
-    if not isinstance(operation_id, ModelRequestId | ModelCompactMessagesId) or not limits.measures - {"tool_calls"}:
-        return None
-    model: Any = _context(cache_key).model
-    if model.model_name == BUILTIN:
-        return None
-    asked: Any = cache_key
-    if isinstance(operation_id, ModelRequestId):
-        _, messages, model_settings, parameters, _ = asked
-    else:
-        request = asked[1]
-        messages, model_settings = request.messages, request.model_settings
-        parameters = request.model_request_parameters
-    return worst_case(model, messages, model_settings, parameters, Prices(limits.prices))
-
-
 class UnitConfig:
-    """Which unit a model request or a call of a tool is."""
+    """Which unit a request to a model, or what pydantic-ai does around it, is."""
 
     def __init__(self, model_effect: Effect) -> None:
         self._model_effect = model_effect
@@ -280,14 +217,12 @@ class UnitConfig:
     def for_tool(
         self, role: OperationConfigRole, *, operation_id: DurableOperationId, tool: Any, tool_name: str
     ) -> Unit | Literal[False]:
-        if not isinstance(operation_id, ToolsetCallToolId):
-            return Unit(effect="read")  # a validator of arguments
-        policy = ToolPolicy.of(tool_name, tool.tool_def.metadata if tool else None)
-        return Unit(effect=policy.effect, tool=tool_name, is_untrusted=policy.untrusted)
+        return Unit(effect="read")  # a validator of arguments
 
 
 class Durability(BaseDurabilityCapability[Any]):
-    """Attached to one run of an LLM agent. Also the gate of its tools: which it may use, and which ask first."""
+    """Attached to one run of an LLM agent: its requests are steps, and so is what pydantic-ai asks around them. Calls of tools pass
+    the door (`agents.llm.door`), which is outside of this."""
 
     engine_spec = DurabilityEngineSpec(
         engine_name="Wakeful",
@@ -306,7 +241,6 @@ class Durability(BaseDurabilityCapability[Any]):
         agent_name: str,
         model: Model,
         backend: StepBackend,
-        approver: Approver,
         tools: frozenset[str] | None,
         taint: Callable[[], None],
     ) -> None:
@@ -314,7 +248,6 @@ class Durability(BaseDurabilityCapability[Any]):
         self._model = model
         self._began = began
         self._run_id = f"{run_id}:{call}"
-        self._approver = approver
         self._tools = tools
         self._taint = taint
         self._backend = backend
@@ -354,34 +287,31 @@ class Durability(BaseDurabilityCapability[Any]):
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """No secret of the settings leaves the house, and no tool that a provider itself runs passes the cap. Under a budget
-        of money or tokens the answer is bounded, so that no request can cost more than was reserved for it."""
+        """No secret of the settings leaves the house, and no tool that a provider itself runs passes the cap."""
         request = await super().prepare_model_request(ctx, request_context)
-        model_settings = request.model_settings
-        if (await self._backend.limits()).measures & {"usd", "tokens"}:
-            bound = output_at_most(request.model, model_settings)
-            model_settings = ModelSettings(**{**(model_settings or {}), "max_tokens": bound})
         return replace(
             request,
             messages=redacted_messages(request.messages),
             model_request_parameters=redacted_parameters(request.model_request_parameters, self._tools),
-            model_settings=model_settings,
         )
 
-    async def prepare_tools(self, ctx: RunContext[Any], tool_defs: list[ToolDefinition]) -> list[ToolDefinition]:
-        return [self._approver.gated(tool) for tool in tool_defs if self._tools is None or tool.name in self._tools]
+    def _register_toolsets(self, agent: AbstractAgent[Any, Any]) -> None:
+        """Not those that the agent was made with, but those that the call really has."""
 
-    async def after_tool_validate(
-        self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: dict[str, Any]
-    ) -> dict[str, Any]:
-        if tool_def.kind == "function" and not ctx.tool_call_approved:
-            self._approver.require_decision(call)
-        return args
+    def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
+        return toolset.visit_and_replace(self._in_steps)
 
-    async def handle_deferred_tool_calls(
-        self, ctx: RunContext[Any], *, requests: DeferredToolRequests
-    ) -> DeferredToolResults | None:
-        return await self._approver.resolve(ctx, requests)
+    def _in_steps(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
+        """Discovery of tools and validators of arguments are steps. A toolset of plain functions without an id has no name for its
+        validators: they run again on a replay."""
+        if getattr(toolset, "sampling_model", None) is not None:
+            raise Permanent(
+                f"toolset {toolset.label}: its server would ask the model of sampling_model= past the journal and the budgets of the run. "
+                "Leave it out"
+            )
+        is_nameless = isinstance(toolset, FunctionToolset) and toolset.id is None
+        is_delegate = isinstance(toolset, Delegate)  # a call of it is no step
+        return guarded(toolset if is_nameless or is_delegate else self._wrap_and_register_leaf(toolset))
 
     async def wrap_tool_validate(
         self,
@@ -408,11 +338,9 @@ class Durability(BaseDurabilityCapability[Any]):
         args: ValidatedToolArgs,
         handler: WrapToolExecuteHandler,
     ) -> Any:
-        """An untrusted tool taints the run before it begins, so that its step and the effects in it are tainted. The error that
-        it gives the model instead of a result is fenced like one."""
+        """The error that an untrusted tool gives the model instead of a result is fenced like one."""
         if not _is_untrusted(tool_def):
             return await handler(args)
-        self._taint()
         try:
             return await handler(args)
         except (ModelRetry, ToolFailed) as error:
@@ -432,13 +360,18 @@ class Durability(BaseDurabilityCapability[Any]):
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: Any, result: Any
     ) -> Any:
         """Permanent: the model goes round in circles."""
+        policy = ToolPolicy.of_tool(tool_def)
         told, times = self._counted(call, result)
-        if times >= SAME_RESULTS:
+        if times >= SAME_RESULTS and not policy.polled:
             raise Permanent(
                 f"the model called tool {call.tool_name!r} {times} times with the same arguments and got the same result each "
                 "time; it goes round in circles, so the run ends here"
             )
-        if not _is_untrusted(tool_def):
+        if (tool_def.metadata or {}).get(DELEGATES):
+            return fenced_return(
+                result, self._mark(told, times)
+            )  # the other agent's words, of a run that has its taint already
+        if policy.trusted:
             return result
         self._taint()  # the result may be another's answer to a question of the tool, which has not begun then
         return fenced_return(result, self._mark(told, times))
@@ -459,4 +392,4 @@ class Durability(BaseDurabilityCapability[Any]):
 
 
 def _is_untrusted(tool: ToolDefinition) -> bool:
-    return ToolPolicy.of(tool.name, tool.metadata).untrusted
+    return not ToolPolicy.of_tool(tool).trusted

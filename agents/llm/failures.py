@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pydantic_ai.exceptions import (
     FallbackExceptionGroup,
@@ -14,8 +15,13 @@ from pydantic_ai.exceptions import (
     ModelRequestTimeout,
     ModelServerError,
     ModelUnavailableError,
+    RunTimedOut,
+    UsageLimitExceeded,
+    UserError,
 )
 from pydantic_ai.messages import ModelRequestAttempt
+
+from agents.exceptions import Permanent, describe
 
 # By name: the clients of providers bring HTTP libraries of their own.
 NEVER_SENT = frozenset({"ConnectError", "ConnectTimeout", "ConnectionRefusedError"})
@@ -28,6 +34,15 @@ MAYBE_CHARGED = frozenset({408, 499, 502, 504, 520, 522, 524, 598, 599})
 HTTP_ERROR = re.compile(r"\w+: status_code: (\d+)\b")
 TRIES = 12  # about an hour where the provider does not say how long to wait
 FEW_TRIES = 3  # where its answer cannot be read: it may be on the bill
+
+
+@contextmanager
+def refusals_final() -> Iterator[None]:
+    """What pydantic-ai refuses, and limits that the code sets: a replay would come to the same, so the run is not tried again."""
+    try:
+        yield
+    except (UserError, UsageLimitExceeded, RunTimedOut) as error:
+        raise Permanent(describe(error)) from error
 
 
 def passes(error: BaseException) -> bool:

@@ -1,7 +1,9 @@
 """Take the secrets that this process knows out of requests to models."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 from pydantic_ai.models import Model, ModelRequestParameters
@@ -11,6 +13,13 @@ from pydantic_ai.tools import ToolDefinition
 
 from agents.redaction import know, redacted, redacted_json, refresh
 
+# Fields of messages with names and instants: a message without them could not be read again, and none quotes a text.
+OF_THE_FORMAT = {
+    "kind", "part_kind", "timestamp", "usage", "finish_reason", "outcome", "state", "tool_name", "tool_kind", "tool_call_id", "media_type",
+    "parts",
+}  # fmt: skip
+SAID = {"description", "title", "default", "examples", "enum", "const"}  # keywords of a schema with texts
+
 
 def learn(model: Model) -> None:
     """Before a call of run.llm, in the main thread: the keys that the model's clients were given, and the secrets of sources."""
@@ -19,9 +28,34 @@ def learn(model: Model) -> None:
 
 
 def redacted_messages(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    told = ModelMessagesTypeAdapter.dump_json(list(messages)).decode()
-    clean = redacted(told)
-    return list(messages) if clean == told else ModelMessagesTypeAdapter.validate_json(clean)
+    told = ModelMessagesTypeAdapter.dump_json(list(messages))
+    if redacted(text := told.decode()) == text:
+        return list(messages)
+    clean = [
+        {**_redacted_part(message), "parts": [_redacted_part(part) for part in message["parts"]]}
+        for message in json.loads(told)
+    ]
+    return ModelMessagesTypeAdapter.validate_json(json.dumps(clean))
+
+
+def _redacted_part(part: dict[str, Any]) -> dict[str, Any]:
+    return {name: value if name in OF_THE_FORMAT else _redacted_field(name, value) for name, value in part.items()}
+
+
+def _redacted_field(name: str, value: Any) -> Any:
+    if name == "args" and isinstance(value, str):
+        return _redacted_text_of_json(value)
+    if name == "content" and isinstance(value, list):  # of a prompt in pieces, or a list that a tool gave back
+        return [_redacted_part(one) if isinstance(one, dict) and "kind" in one else redacted_json(one) for one in value]
+    return redacted_json(value)
+
+
+def _redacted_text_of_json(text: str) -> str:
+    try:
+        clean = redacted_json(json.loads(text))
+        return replaced if json.loads(replaced := redacted(text)) == clean else json.dumps(clean)
+    except (ValueError, RecursionError):
+        return redacted(text)
 
 
 def redacted_parameters(parameters: ModelRequestParameters, tools: frozenset[str] | None) -> ModelRequestParameters:
@@ -38,10 +72,20 @@ def redacted_parameters(parameters: ModelRequestParameters, tools: frozenset[str
 
 
 def _redacted_tool(tool: ToolDefinition) -> ToolDefinition:
-    description, schema = redacted(tool.description or ""), redacted_json(tool.parameters_json_schema)
+    description, schema = redacted(tool.description or ""), _redacted_schema(tool.parameters_json_schema)
     if (description, schema) == (tool.description or "", tool.parameters_json_schema):
         return tool
     return replace(tool, description=description, parameters_json_schema=schema)
+
+
+def _redacted_schema(value: Any) -> Any:
+    """Without secrets in its texts for the model; names of keywords and parameters are those of the code."""
+    if isinstance(value, dict):
+        return {
+            name: redacted_json(inner) if name in SAID and not isinstance(inner, dict) else _redacted_schema(inner)
+            for name, inner in value.items()
+        }
+    return [_redacted_schema(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _keys(model: Model) -> Iterator[str]:

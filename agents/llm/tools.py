@@ -1,41 +1,55 @@
-"""What a tool says of itself in its metadata.
+"""What the metadata of a tool declares.
 
-    @agent.tool(metadata={"effect": "at_most_once", "dangerous": True})
+    @agent.tool(metadata={"effect": "at_most_once", "dangerous": True, "trusted": True})
     def refund(ctx: RunContext, invoice: int, cents: int) -> str: ...
 
-`effect` is that of a step (`agents.journal.protocol.Effect`); a tool that says none is "idempotent". A `dangerous` tool asks
-for approval in a run that has seen untrusted data; one with `requires_approval=True` always does. `expires` ("4h") is how
-long that question stands. What an `untrusted` tool gives is data of strangers, such as a web page or a mail: it is fenced,
-also as an error, and the run counts as one that has seen untrusted data from the beginning of the call.
+`effect` is that of a step (`agents.journal.protocol.Effect`); without one a tool is "idempotent", and one of an MCP server
+"at_most_once". A `dangerous` tool asks for approval in a run that has seen untrusted data; one with `requires_approval=True`
+always does. `expires` ("4h") is how long that question stands. What a tool gives is data of strangers unless it is `trusted`: it
+is fenced, also as an error, and the run counts as one that has seen untrusted data from the beginning of the call. A tool that is
+meant to be asked again until something changes is `polled`: the same answer to the same question is then no circle.
+
+The tools of a toolset that declares nothing, such as that of an MCP server, get theirs by
+`MCPToolset(…).with_metadata(effect="read", trusted=True)`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from agents.durations import parse_duration
 from agents.exceptions import Permanent
 from agents.journal.protocol import Effect
 
+if TYPE_CHECKING:
+    from pydantic_ai import ToolDefinition
+
+HOSTS = "hosts"  # in the metadata of a tool: names of hosts that its author allows, or a function that gives them
 QUESTION_STANDS = timedelta(days=1)
+FLAGS = ("dangerous", "trusted", "polled")
+# What pydantic-ai writes into the metadata of each tool of an MCP server, whatever toolset it came through.
+OF_MCP = {"meta", "annotations", "task"}
+# pydantic-ai's own tools, by which a model finds tools of the agent: they read nothing else.
+OF_THE_FRAMEWORK = {"tool-search", "capability-load"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolPolicy:
     effect: Effect = "idempotent"
     dangerous: bool = False
-    untrusted: bool = False
+    trusted: bool = False
+    polled: bool = False
     expires: timedelta = QUESTION_STANDS
 
     @classmethod
     def of(cls, name: str, metadata: Mapping[str, Any] | None) -> "ToolPolicy":
-        """Permanent: the metadata says something that a tool cannot be."""
+        """Permanent: the metadata declares something that a tool cannot be."""
         said = metadata or {}
-        effect = said.get("effect", "idempotent")
+        effect = said.get("effect", "at_most_once" if said.keys() >= OF_MCP else "idempotent")
         if effect not in get_args(Effect):
             raise Permanent(f"tool {name!r}: effect {effect!r} is not one of {', '.join(get_args(Effect))}")
-        flags = {flag: said.get(flag, False) for flag in ("dangerous", "untrusted")}
+        flags = {flag: said.get(flag, False) for flag in FLAGS}
         for flag, value in flags.items():
             if not isinstance(value, bool):
                 raise Permanent(f"tool {name!r}: {flag} is True or False, not {value!r}")
@@ -44,3 +58,10 @@ class ToolPolicy:
         except ValueError as error:
             raise Permanent(f"tool {name!r}: expires: {error}") from error
         return cls(effect=effect, expires=expires, **flags)
+
+    @classmethod
+    def of_tool(cls, tool: "ToolDefinition") -> "ToolPolicy":
+        """Permanent: as `of`."""
+        if tool.tool_kind in OF_THE_FRAMEWORK:
+            return cls(effect="read", trusted=True)
+        return cls.of(tool.name, tool.metadata)

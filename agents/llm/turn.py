@@ -83,6 +83,7 @@ class Turn:
             return number
 
         await self._step(TURN, act)
+        self._journal.has_let_go()
 
     def _hold(self) -> None:
         self._journal.hold(self._session, self._call)

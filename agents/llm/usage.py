@@ -1,5 +1,6 @@
 """What a model request used, as its step keeps it: tokens, and the price where it is known."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic_ai.durable_exec import JSON_CODEC
@@ -12,11 +13,15 @@ from agents.llm.prices import Prices, is_measured
 TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
-def usage_of(recorded: Any, asked: Model, prices: Prices) -> dict[str, Any]:
-    """`recorded` is a ModelResponse as JSON, or the record of a streamed one. `cost` is in US dollars, a decimal as text,
-    None where the price of the model is not known; `is_measured` is false where the provider did not say what it used;
-    `may_be_more` is true where a model that was asked before this one (FallbackModel) may have charged as well."""
-    response: ModelResponse = JSON_CODEC.load(ModelResponse, recorded.get("response", recorded))
+def usage_of_recorded(recorded: Any, asked: Model, prices: Prices) -> dict[str, Any]:
+    """`recorded` is a ModelResponse as JSON, or the record of a streamed one."""
+    return usage_of(JSON_CODEC.load(ModelResponse, recorded.get("response", recorded)), asked, prices)
+
+
+def usage_of(response: ModelResponse, asked: Model, prices: Prices) -> dict[str, Any]:
+    """`cost` is in US dollars, a decimal as text, None where the price of the model is not known; `is_measured` is false where
+    the provider did not say what it used; `may_be_more` is true where a model that was asked before this one (FallbackModel)
+    may have charged as well."""
     cost = prices.of_response(response, asked)
     may_be_more = not all(was_uncharged(attempt) for attempt in response.failed_attempts or ())
     return {
@@ -27,3 +32,12 @@ def usage_of(recorded: Any, asked: Model, prices: Prices) -> dict[str, Any]:
         "cost": None if cost is None else f"{cost:f}",
         **({"may_be_more": True} if may_be_more else {}),
     }
+
+
+def used_by(usage: Mapping[str, Any]) -> dict[str, Any]:
+    """The amount of each measure; what is left out, or None, is not known."""
+    if usage.get("may_be_more"):
+        return {"requests": 1}
+    measured = usage.get("is_measured", True)
+    tokens = usage["input_tokens"] + usage["output_tokens"]
+    return {"usd": usage["cost"], "tokens": tokens if measured else None, "requests": 1}

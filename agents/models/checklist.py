@@ -44,6 +44,7 @@ class ChecklistItem(models.Model):
     last_text = models.TextField(default="", blank=True)
     last_checked_at = models.DateTimeField(null=True)
     last_run_id = models.UUIDField(null=True)
+    held_by = models.UUIDField(null=True, help_text="the run that looks at it; it counts while that run is live")
     failures_in_a_row = models.PositiveIntegerField(default=0)
 
     class Meta:

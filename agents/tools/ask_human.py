@@ -6,7 +6,7 @@ from pydantic_ai import CallDeferred
 from agents.tools.toolbox import tool
 
 
-@tool(effect="read")
+@tool(effect="read", trusted=True)
 def ask_human(
     question: Annotated[str, Field(min_length=1, max_length=2000, description="with all that they need to answer it")],
 ) -> str:

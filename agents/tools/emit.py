@@ -8,7 +8,7 @@ from agents.tools.toolbox import refusals_told, run_of, tool
 
 
 # Dangerous: agents of plain code act on an event without a look at its taint.
-@tool(effect="transactional", dangerous=True)
+@tool(effect="transactional", dangerous=True, trusted=True)
 def emit(
     ctx: RunContext[AgentRun],
     type: Annotated[str, Field(max_length=200, description='such as "invoice.checked"')],

@@ -9,7 +9,7 @@ from agents.tools.toolbox import tool
 
 
 # The texts of errors repeat what strangers have sent.
-@tool(effect="read", untrusted=True)
+@tool(effect="read")
 def failed_runs(hours: Annotated[int, Field(ge=1, le=24 * 31)] = 24) -> list[dict[str, Any]]:
     """The runs that failed in the last hours and are still failed, by cause, the most frequent first: agent, error, count, the
     first and the last time, and the ids of some."""

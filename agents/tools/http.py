@@ -22,6 +22,7 @@ from agents.durations import parse_duration
 from agents.exceptions import Permanent
 from agents.guards.addresses import CheckedTransport, Network, Refused, networks_of
 from agents.guards.foreign_text import known_charset, storable_text
+from agents.llm.tools import HOSTS
 
 MAX_BYTES = 200_000
 TIMEOUT = "20s"
@@ -77,7 +78,7 @@ def http_tool(
         http,
         name=name,
         description=f"Call an HTTP address ({', '.join(sorted(limits.methods))}) at {', '.join(limits.allow)}.",
-        metadata={"effect": "read" if is_reading else "at_most_once", "dangerous": not is_reading, "untrusted": True},
+        metadata={"effect": "read" if is_reading else "at_most_once", "dangerous": not is_reading, HOSTS: limits.allow},
     )
 
 

@@ -9,7 +9,7 @@ from agents.tools.toolbox import refusals_told, run_of, tool
 
 
 # It takes no link, since a stranger's data may ask for one: people are led to the page of the run, which shows its taint.
-@tool(effect="transactional")
+@tool(effect="transactional", trusted=True)
 def notify(
     ctx: RunContext[AgentRun],
     text: Annotated[str, Field(min_length=1, max_length=4000, description="the whole message")],

@@ -1,8 +1,14 @@
-"""Reading the database by SQL of a model. PostgreSQL says what it may read, and nothing here looks at the SQL: the session is that
-of a role of its own, which may read the tables of WAKEFUL_QUERY_TABLES and nothing else. `manage.py query_role` makes it."""
+"""Reading the database by SQL of a model. PostgreSQL limits what it may read: the session is that of a role of its own, which may read
+the tables of WAKEFUL_QUERY_TABLES and nothing else. `manage.py query_role` makes it.
+
+Advisory locks need no right, and with some of them Wakeful dispatches. To take the right to call them from PUBLIC would need a
+superuser, and break other users of the database; so the SQL must not name them, nor a function that executes a text, in which a name
+can be put together.
+"""
 
 import asyncio
 import json
+import re
 from typing import Annotated, Any
 
 import psycopg
@@ -16,6 +22,11 @@ from agents.tools.toolbox import tool
 ROW, ALL = 10_000, 60_000  # most characters of a row, and of an answer
 CONNECT = 5  # seconds
 NOT_SET_UP = "The tool query is not set up here: WAKEFUL_QUERY_TABLES and WAKEFUL_QUERY_URL must be set."
+NOT_TO_CALL = re.compile(
+    r"pg_(?:try_)?advisory_\w+|(?:query|cursor)_to_xml\w*|ts_stat|ts_rewrite|crosstab\w*|connectby|xpath_table|dblink\w*",
+    re.IGNORECASE,
+)
+ESCAPED = re.compile(r"u&[\"']", re.IGNORECASE)  # in which a name can be written with the numbers of its letters
 # What the role may do besides reading the tables it is meant for. Tables of extensions, such as statistics, are left out.
 TOO_MUCH = """
 WITH own AS (
@@ -43,6 +54,11 @@ UNION ALL
 SELECT 'may call ' || routine.oid::regprocedure || ' with the rights of its owner' FROM pg_proc routine
 WHERE routine.prosecdef AND has_function_privilege(routine.oid, 'EXECUTE')
   AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = routine.oid AND deptype = 'e')
+UNION ALL
+SELECT 'may call ' || routine.oid::regprocedure || ', which takes advisory locks' FROM pg_proc routine
+JOIN pg_namespace space ON space.oid = routine.pronamespace
+WHERE routine.prosrc ~* 'pg_(try_)?advisory_' AND routine.prorettype <> 'trigger'::regtype AND space.nspname <> 'pg_catalog'
+  AND has_function_privilege(routine.oid, 'EXECUTE')
 LIMIT 5
 """
 
@@ -52,13 +68,14 @@ READABLE = ", ".join(settings.WAKEFUL_QUERY_TABLES) or "none"
 
 @tool(
     effect="read",
-    untrusted=True,
     description=f"Read data by one SQL query of PostgreSQL. The tables: {READABLE}. Their columns stand in "
     "information_schema.columns. A long answer is cut.",
 )
 async def query(sql: Annotated[str, Field(max_length=10_000)]) -> dict[str, Any]:
     if not (settings.WAKEFUL_QUERY_TABLES and settings.WAKEFUL_QUERY_URL):
         raise ToolFailed(NOT_SET_UP)
+    if refused := NOT_TO_CALL.search(sql) or ESCAPED.search(sql):
+        raise ModelRetry(f"permission denied for {refused[0]}: ask without it.")
     seconds = settings.WAKEFUL_QUERY_TIME.total_seconds()
     try:
         async with asyncio.timeout(CONNECT + 2 * seconds):

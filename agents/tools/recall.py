@@ -12,7 +12,7 @@ from agents.tools.toolbox import refusals_told, run_of, tool
 FOUND = 10
 
 
-@tool(effect="read")
+@tool(effect="read", trusted=True)
 def recall(
     ctx: RunContext[AgentRun],
     text: Annotated[str, Field(max_length=500, description="some words; empty: the newest notes")] = "",

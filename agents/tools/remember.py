@@ -9,7 +9,7 @@ from agents.run import AgentRun
 from agents.tools.toolbox import refusals_told, run_of, tool
 
 
-@tool(effect="transactional")
+@tool(effect="transactional", trusted=True)
 def remember(
     ctx: RunContext[AgentRun],
     key: Annotated[str, Field(min_length=1, max_length=KEY_LENGTH, description="short, such as customer:4711")],

@@ -10,7 +10,7 @@ from agents.run import AgentRun
 from agents.tools.toolbox import refusals_told, run_of, tool
 
 
-@tool(effect="transactional")
+@tool(effect="transactional", trusted=True)
 def remind_me(
     ctx: RunContext[AgentRun],
     at: Annotated[str, Field(max_length=40, description="with an offset, such as 2026-12-01T09:00+01:00")],

@@ -11,7 +11,7 @@ FASTEST = "15m"  # a model that schedules itself more often than this is to be t
 
 # The schedule belongs to the run's own trigger: its runs have no other tools, budgets and rates than this one. Dangerous: it
 # goes on when the data that asked for it is long gone.
-@tool(effect="transactional", dangerous=True)
+@tool(effect="transactional", dangerous=True, trusted=True)
 def schedule(
     ctx: RunContext[AgentRun],
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$", description="the same name changes the schedule")],

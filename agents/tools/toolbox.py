@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from agents.async_run import AsyncAgentRun
 from agents.exceptions import DeclarationError, Permanent
 from agents.journal.protocol import Effect
-from agents.llm.tools import ToolPolicy
+from agents.llm.tools import HOSTS, ToolPolicy
 from agents.run import AgentRun
 
 if TYPE_CHECKING:
@@ -35,15 +35,16 @@ def tool(
     *,
     effect: Effect = "idempotent",
     dangerous: bool = False,
-    untrusted: bool = False,
+    trusted: bool = False,
     name: str = "",
     description: str = "",
     expires: str = "",
     requires_approval: bool = False,
+    hosts: Callable[[], Iterable[str]] | None = None,
 ) -> Callable[[Callable[..., Any]], "Tool[Any]"]:
-    """Declare a function as a tool, under its own name unless `name` says otherwise. The model is told its docstring, or its
-    `description`. The other options: `agents.llm.tools`. Raises DeclarationError."""
-    metadata = {"effect": effect, "dangerous": dangerous, "untrusted": untrusted}
+    """Declare a function as a tool, under its own name unless `name` says otherwise. The model gets its docstring, or its
+    `description`. `hosts` gives the hosts that it may call. The other options: `agents.llm.tools`. Raises DeclarationError."""
+    metadata = {"effect": effect, "dangerous": dangerous, "trusted": trusted}
 
     def declare(function: Callable[..., Any]) -> "Tool[Any]":
         from pydantic_ai import Tool  # takes most of a second, which a process without tools of its own need not wait
@@ -56,7 +57,11 @@ def tool(
                 function,
                 name=called,
                 description=description or None,
-                metadata={**metadata, **({"expires": expires} if expires else {})},
+                metadata={
+                    **metadata,
+                    **({"expires": expires} if expires else {}),
+                    **({HOSTS: hosts} if hosts else {}),
+                },
                 requires_approval=requires_approval,
             )
         )

@@ -9,7 +9,7 @@ from agents.run import AgentRun
 from agents.tools.toolbox import refusals_told, run_of, tool
 
 
-@tool(effect="transactional")
+@tool(effect="transactional", trusted=True)
 def wake_me(
     ctx: RunContext[AgentRun],
     minutes: Annotated[int, Field(ge=1, le=366 * 1440)],

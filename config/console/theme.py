@@ -102,6 +102,7 @@ UNFOLD: dict[str, Any] = {
     "SITE_SYMBOL": "wb_twilight",
     "SITE_URL": None,
     "SHOW_HISTORY": False,  # the audit log is the history
+    "LOGIN": {"form": "config.console.access.login.LoginForm"},
     "SHOW_VIEW_ON_SITE": False,
     "BORDER_RADIUS": "6px",
     "DASHBOARD_CALLBACK": "config.console.operations.overview.dashboard",

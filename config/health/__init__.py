@@ -1,4 +1,5 @@
-"""The state of the installation: `situation` reads it, `problems` describes it; `alarms`, `probes`, `metrics`, `doctor` and the console
+"""The state of the installation: `signs` finds the signs of trouble of all rooms (`runs.sign`) and reads them in one statement,
+`situation` holds what they show, and `problems` describes it; `alarms`, `probes`, `metrics`, `doctor` and the console
 show it.
 
 `presence` keeps the row of the web process; `verify` checks the invariants of the whole database.

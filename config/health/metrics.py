@@ -77,13 +77,14 @@ LAGS = """
 SELECT source.slug, reading.lag FROM triggers_reading reading JOIN triggers_source source ON source.id = reading.source_id
 WHERE source.enabled AND reading.lag IS NOT NULL
 """
-POISON = """
+OF_LAST_DAY = """
 SELECT source.slug, kept.count FROM (
   SELECT source_id, count(*) AS count FROM (
-    SELECT source_id FROM triggers_poisonmessage WHERE last_at > (SELECT clock_timestamp()) - interval '1 day'
-    ORDER BY last_at DESC LIMIT 10000) newest
+    SELECT source_id FROM {table} WHERE {at} > (SELECT clock_timestamp()) - interval '1 day' ORDER BY {at} DESC LIMIT 10000) newest
   GROUP BY source_id) kept JOIN triggers_source source ON source.id = kept.source_id
 """
+POISON = OF_LAST_DAY.format(table="triggers_poisonmessage", at="last_at")
+GAPS = OF_LAST_DAY.format(table="triggers_sourcegap", at="at")
 SLOT_BYTES = """
 SELECT source.slug, watched.retained FROM triggers_watchedslot watched JOIN triggers_source source ON source.id = watched.source_id
 WHERE watched.retained IS NOT NULL
@@ -178,6 +179,12 @@ class DatabaseCollector(Collector):
             "wakeful_messages_poison",
             "Messages that could not become events in the last day, among the newest 10,000",
             fetch(POISON),
+            labels=("source",),
+        )
+        yield _gauge(
+            "wakeful_source_gaps",
+            "Gaps of the last day, among the newest 10,000: messages that were lost before they were read",
+            fetch(GAPS),
             labels=("source",),
         )
         yield _gauge(

@@ -12,10 +12,11 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from config.celery import app
-from config.health.problems import BAD, Problem, problems
+from config.health.problems import problems
 from config.health.situation import look
 from runs.db.migrated import pending_migrations
 from runs.processes.alive import alive
+from runs.sign import BAD, Problem
 from triggers.api.authentication import TokenAuthentication
 
 
@@ -71,8 +72,7 @@ def _in_full(wrong: Iterable[Problem]) -> dict[str, str]:
 
 
 def _in_short(wrong: Iterable[Problem]) -> dict[str, str]:
-    # A name may contain its object, e.g. `trigger-paused:<slug>`.
-    return {problem.name.partition(":")[0]: problem.severity.value for problem in wrong}
+    return {problem.kind: problem.severity.value for problem in wrong}
 
 
 def alive_processes() -> dict[str, int]:

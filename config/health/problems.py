@@ -1,29 +1,31 @@
 """The problems of an installation: the cause and the remedy of each. Pages, doctor, health, metrics and alarms all use them."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
+import structlog
 from django.conf import settings
 
 from agents import registry
-from agents.durations import in_words
 from agents.tools import toolbox
-from config.health.situation import BROKEN_SHOWN, COUNTED, LATE, PAUSED_SHOWN, Process, Situation, Transaction
+from config.celery import OUR_SCHEDULER
+from config.health.situation import BROKEN_SHOWN, PAUSED_SHOWN, Process, Situation, Transaction
 from runs.actions.stop_agents import EVERY
 from runs.budgets.room import amount_in_words
-from runs.models import Alarm, Worker
+from runs.models import Worker
 from runs.queues.state import SAMPLE, QueueState
-from triggers.dispatch.erring import COUNTED as ERRORS_COUNTED
+from runs.sign import BAD, LATE, NAMED, NEVER, WARNING, Problem, Sign, count, fault, span
+from runs.states import Severity
+from triggers.dispatch.failing_triggers import COUNTED as ERRORS_COUNTED
+from triggers.sources.signs.read_sources import READ_SOURCES
 
-BAD, WARNING = Alarm.Severity.BAD, Alarm.Severity.WARNING
-AT_ONCE = timedelta()
-NEVER = timedelta.max  # of problems that people are told of as incidents
-OUR_SCHEDULER = "triggers.beat:Scheduler"
+log = structlog.get_logger(__name__)
+
+UNKNOWN = "unknown-sign"  # the kind of problem that a sign cannot be read
 INCIDENTS = "incidents"  # the problem that some are open
 FAILING = timedelta(hours=1)  # an endpoint that fails for less may be a deploy
-NAMED = 5  # things of a kind that a sentence names
 
 # The effect of a dispatcher's thread that hangs.
 STUCK = {
@@ -32,31 +34,6 @@ STUCK = {
     "notifier": "it sends no notification",
     "postman": "it sends no event to subscriptions",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Problem:
-    """Bad: something that should happen does not. Warning: it is late, or a person stopped it.
-
-    `lasted` is its duration so far; from `alarm_after` on it is an alarm, by default at once.
-    """
-
-    name: str
-    severity: Alarm.Severity
-    text: str
-    remedy: str
-    lasted: timedelta = AT_ONCE
-    alarm_after: timedelta = AT_ONCE
-
-    @property
-    def is_alarm(self) -> bool:
-        return self.lasted >= self.alarm_after
-
-
-def _fault(*, name: str, seconds: float, text: str, remedy: str) -> Problem:
-    """A bad problem, which is an alarm if it lasts for WAKEFUL_ALARM_AFTER."""
-    lasted, alarm_after = timedelta(seconds=seconds), settings.WAKEFUL_ALARM_AFTER
-    return Problem(name=name, severity=BAD, text=text, remedy=remedy, lasted=lasted, alarm_after=alarm_after)
 
 
 # By kind of process: the effect while none is alive, and the command that starts one.
@@ -87,7 +64,7 @@ def needed(now: Situation) -> list[Worker.Kind]:
     dispensable = set()
     if settings.CELERY_BEAT_SCHEDULER != OUR_SCHEDULER:
         dispensable.add(Worker.Kind.BEAT)  # other schedulers leave no sign of life
-    if not now.read_sources:
+    if not any(sources.number for sources in now[READ_SOURCES]):
         dispensable.add(Worker.Kind.SOURCES)
     return [kind for kind in NEEDED if kind not in dispensable]
 
@@ -103,6 +80,7 @@ def problems(now: Situation) -> list[Problem]:
     """All problems, bad ones first."""
     found = [
         *_missing(now),
+        *_of_signs(now),
         *_failover(now),
         *_undispatchable(now),
         *_unmoved(now),
@@ -113,28 +91,11 @@ def problems(now: Situation) -> list[Problem]:
         *_stops(now),
         *_queues(now),
         *_late(now),
-        *_refusing(now),
-        *_secrets(now),
-        *_ending_sources(now),
-        *_unreadable(now),
-        *_source_slots(now),
-        *_poison(now),
-        *_tables(now),
-        *_switches(now),
         *_unknown_topics(now),
         *_triggers(now),
         *_incidents(now),
         *_erring(now),
         *_unnamed("offers", BAD, now.unmoved, BROKEN_SHOWN, "Offers of events that keep failing"),
-        *_unnamed("refusing", WARNING, now.refused, BROKEN_SHOWN, "Sources that refuse deliveries"),
-        *_unnamed("rotations", WARNING, now.rotations, BROKEN_SHOWN, "Sources whose sender still uses an old secret"),
-        *_unnamed("unused-secrets", WARNING, now.unused_secrets, BROKEN_SHOWN, "Secrets that no delivery uses"),
-        *_unnamed("ending", WARNING, now.ending, BROKEN_SHOWN, "Sources whose subscription ends"),
-        *_unnamed("sources", BAD, now.unreadable, BROKEN_SHOWN, "Sources that cannot be read"),
-        *_unnamed("tables", BAD, now.tables, BROKEN_SHOWN, "Watched tables with problems"),
-        *_unnamed("source-slots", BAD, now.source_slots, BROKEN_SHOWN, "Sources whose replication slot is in trouble"),
-        *_unnamed("switches", WARNING, now.switches, BROKEN_SHOWN, "Switches that could not watch some events"),
-        *_unnamed("poison", WARNING, now.poison, BROKEN_SHOWN, "Sources with messages that cannot become events"),
         *_unnamed("paused-triggers", BAD, now.paused, PAUSED_SHOWN, "Triggers that paused after failed runs"),
         *_unnamed("trigger-errors", WARNING, now.erring, BROKEN_SHOWN, "Triggers at which events ended in an error"),
         *_parked(now),
@@ -149,6 +110,37 @@ def problems(now: Situation) -> list[Problem]:
     return sorted(found, key=lambda problem: problem.severity != BAD)
 
 
+def _of_signs(now: Situation) -> Iterator[Problem]:
+    for sign in now.found:
+        try:
+            yield from list(sign.problems_of(now[sign]))
+        except Exception as error:
+            # A boundary: a row that one sign does not expect must not hide the problems of the others.
+            log.exception("sign.failed", sign=sign.name)
+            yield unknown(sign, repr(error))
+    for sign, why in now.unread.items():
+        yield unknown(sign, why)
+
+
+def unknown(sign: Sign[Any], why: str) -> Problem:
+    return Problem(
+        name=f"{UNKNOWN}:{sign.name}",
+        severity=BAD,
+        text=f"Wakeful cannot find problems of the kinds {', '.join(sign.kinds)}: {why}. Their alarms neither begin nor end."
+        if sign.kinds
+        else f"Wakeful cannot read {sign.name}: {why}.",
+        remedy="Check the rights of the database role, `statement_timeout`, and what holds a lock on the tables. The log has the "
+        "whole error.",
+    )
+
+
+def unknown_kinds(now: Situation, wrong: Iterable[Problem]) -> set[str]:
+    """The kinds of problems that cannot be found now."""
+    names = {problem.name for problem in wrong if problem.kind == UNKNOWN}
+    of_signs = (sign.kinds for sign in (*now.found, *now.unread) if f"{UNKNOWN}:{sign.name}" in names)
+    return {kind for kinds in of_signs for kind in kinds}
+
+
 def _missing(now: Situation) -> Iterator[Problem]:
     for kind in needed(now):
         effect, command = NEEDED[kind]
@@ -160,8 +152,8 @@ def _missing(now: Situation) -> Iterator[Problem]:
             elif age is None:
                 seen = f"No {noun} has ever been seen"
             else:
-                seen = f"No {noun} has been seen for {_span(age)}"
-            yield _fault(
+                seen = f"No {noun} has been seen for {span(age)}"
+            yield fault(
                 name=missing(kind),
                 text=f"{seen}: {effect}.{_last(now, kind)}{_behind(now, kind)}",
                 remedy=f"Start one: {command}. `manage.py up` starts every process on one machine.",
@@ -204,11 +196,11 @@ def _how_it_went(process: Process) -> str:
 
 def _behind(now: Situation, kind: str) -> str:
     if kind == Worker.Kind.DISPATCHER and now.undispatched:
-        return f" {_count(now.undispatched, 'event')} waiting, the oldest for {_span(now.undispatched_age or 0)}."
+        return f" {count(now.undispatched, 'event')} waiting, the oldest for {span(now.undispatched_age or 0)}."
     if kind == Worker.Kind.WORKER and (ready := sum(queue.ready for queue in now.queues)):
-        return f" {_count(ready, 'run')} waiting."
+        return f" {count(ready, 'run', most=SAMPLE)} waiting."
     if kind == Worker.Kind.BEAT and now.schedules_late:
-        return f" {_count(now.schedules_late, 'schedule')} late."
+        return f" {count(now.schedules_late, 'schedule')} late."
     return ""
 
 
@@ -249,9 +241,9 @@ def _stuck(now: Situation) -> Iterator[Problem]:
             if now.undispatched >= settings.WAKEFUL_MAX_BACKLOG // 2
             else ""
         )
-        yield _fault(
+        yield fault(
             name="backlog",
-            text=f"{_count(now.undispatched, 'event')} waiting for dispatch, the oldest for {_span(age)}, "
+            text=f"{count(now.undispatched, 'event')} waiting for dispatch, the oldest for {span(age)}, "
             f"although a dispatcher is alive.{refused}",
             remedy="Read the dispatcher's log (`journalctl -u wakeful-dispatcher`) and check the oldest transaction: "
             "a transaction that holds a lock can block the dispatcher.",
@@ -259,36 +251,36 @@ def _stuck(now: Situation) -> Iterator[Problem]:
         )
     late = now.outbox_late or 0
     if now.alive(Worker.Kind.DISPATCHER) and late > LATE.total_seconds():
-        yield _fault(
+        yield fault(
             name="outbox",
-            text=f"{_count(now.outbox, 'message')} waiting in the outbox, the most overdue by {_span(late)}: emitted events, "
+            text=f"{count(now.outbox, 'message')} waiting in the outbox, the most overdue by {span(late)}: emitted events, "
             "failure counts and ordinary periodic tasks are late.",
             remedy="Read the dispatcher's log (`journalctl -u wakeful-dispatcher`).",
             seconds=late,
         )
     late = now.schedule_age or 0
     if now.alive(Worker.Kind.BEAT) and now.schedules_late:
-        yield _fault(
+        yield fault(
             name="schedules",
-            text=f"{_count(now.schedules_late, 'schedule')} late, the most overdue by {_span(late)}, although beat is alive.",
+            text=f"{count(now.schedules_late, 'schedule')} late, the most overdue by {span(late)}, although beat is alive.",
             remedy="Read beat's log (`journalctl -u wakeful-beat`).",
             seconds=late,
         )
     if now.alive(Worker.Kind.BEAT) and now.schedules_unsettled:
         age = now.unsettled_age or 0
-        yield _fault(
+        yield fault(
             name="edits",
-            text=f"{_count(now.schedules_unsettled, 'edited schedule')} waiting for a new next fire, the oldest for "
-            f"{_span(age)}, although beat is alive. Until then they do not fire.",
+            text=f"{count(now.schedules_unsettled, 'edited schedule')} waiting for a new next fire, the oldest for "
+            f"{span(age)}, although beat is alive. Until then they do not fire.",
             remedy="Read beat's log (`journalctl -u wakeful-beat`) and check the oldest transaction: a transaction that holds "
             "a lock on these schedules blocks beat.",
             seconds=age,
         )
 
     if now.looks.owed:
-        yield _fault(
+        yield fault(
             name="looks-owed",
-            text=f"{_count(now.looks.owed, 'wait')} without a complete search for earlier events, because the search "
+            text=f"{count(now.looks.owed, 'wait')} without a complete search for earlier events, because the search "
             f"failed: {now.looks.error}. These waits do not time out; only a new event ends them.",
             remedy="Fix the cause. The search is retried at least every 5 minutes and continues where it stopped. "
             "A usual cause is a `statement_timeout` of the role of less than a few seconds.",
@@ -311,7 +303,7 @@ def _troubles(now: Situation) -> Iterator[Problem]:
         lasted = trouble["lasted"]
         if name == "broker-away":
             text = (
-                f"The broker has refused every message of dispatcher {process.name} for {_span(lasted)}. Workers get no "
+                f"The broker has refused every message of dispatcher {process.name} for {span(lasted)}. Workers get no "
                 f"doorbell and ordinary periodic tasks wait; nothing is lost. The last error: {trouble['error']}"
             )
             remedy = (
@@ -320,11 +312,11 @@ def _troubles(now: Situation) -> Iterator[Problem]:
             )
         elif name.startswith("stuck:"):
             thread = name.removeprefix("stuck:")
-            text = f"The {thread} thread of dispatcher {process.name} has hung for {_span(lasted)}: {STUCK.get(thread, 'it does no work')}."
+            text = f"The {thread} thread of dispatcher {process.name} has hung for {span(lasted)}: {STUCK.get(thread, 'it does no work')}."
             remedy = f"Restart that dispatcher (process {process.pid})."
         else:
             continue  # reported by a newer version
-        yield _fault(name=name, text=text, remedy=remedy, seconds=lasted)
+        yield fault(name=name, text=text, remedy=remedy, seconds=lasted)
 
 
 def _unknown_topics(now: Situation) -> Iterator[Problem]:
@@ -333,7 +325,7 @@ def _unknown_topics(now: Situation) -> Iterator[Problem]:
         yield Problem(
             name="outbox-unknown",
             severity=WARNING,
-            text=f"The outbox holds messages with topics this version does not know, the oldest for {_span(late)}: "
+            text=f"The outbox holds messages with topics this version does not know, the oldest for {span(late)}: "
             f"{', '.join(sorted(now.unknown_topics)[:NAMED])}. A newer version or a removed app wrote them.",
             remedy="Start a dispatcher of the version that wrote them.",
             lasted=timedelta(seconds=late),
@@ -360,7 +352,7 @@ def _stops(now: Situation) -> Iterator[Problem]:
         yield Problem(
             name=f"stopped:{stop.agent}",
             severity=WARNING,
-            text=f"{subject} been stopped for {_span(stop.seconds)}, by {stop.by}"
+            text=f"{subject} been stopped for {span(stop.seconds)}, by {stop.by}"
             f"{': ' + stop.reason if stop.reason else ''}. Events are accepted and become runs, but no run starts.",
             remedy=f"Start again when the reason is gone: `manage.py start "
             f"{'--all' if stop.agent == EVERY else f'--agent {stop.agent}'}`, or on the Agents page.",
@@ -383,12 +375,12 @@ def _queues(now: Situation) -> Iterator[Problem]:
 
 
 def _paused(queue: QueueState, subject: str) -> Problem:
-    waiting = f" {_count(queue.ready, 'run')} waiting." if queue.ready else ""
+    waiting = f" {count(queue.ready, 'run', most=SAMPLE)} waiting." if queue.ready else ""
     argument = "" if queue.name == "*" else f" {queue.name}"
     return Problem(
         name=f"paused:{queue.name}",
         severity=WARNING,
-        text=f"{subject} paused for {_span(queue.paused_seconds or 0)}, by {queue.paused_by}"
+        text=f"{subject} paused for {span(queue.paused_seconds or 0)}, by {queue.paused_by}"
         f"{': ' + queue.paused_reason if queue.paused_reason else ''}. Events are accepted and become runs, but no run starts."
         f"{waiting}",
         remedy=f"Resume when the reason is gone: `manage.py resume{argument}`, or on the Processes page.",
@@ -405,9 +397,9 @@ def _homeless(queue: QueueState, now: Situation) -> Problem:
         if deleted
         else ""
     )
-    return _fault(
+    return fault(
         name=f"homeless:{queue.name}",
-        text=f"{_count(queue.homeless, 'run')} waiting in queue {queue.name!r} and cannot start: no live worker serves the "
+        text=f"{count(queue.homeless, 'run', most=SAMPLE)} waiting in queue {queue.name!r} and cannot start: no live worker serves the "
         f"queue and has the code of {agents}.",
         remedy=f"Start a worker that has the agent's app in WAKEFUL_APPS and {queue.name!r} among its queues, "
         f"or cancel the runs.{gone}",
@@ -421,7 +413,8 @@ def _lag(queue: QueueState) -> Problem:
     return Problem(
         name=f"lag:{queue.name}",
         severity=WARNING,
-        text=f"{_count(queue.ready, 'run')} waiting in queue {queue.name!r}, the oldest for {_span(queue.oldest_seconds)}: {why}.",
+        text=f"{count(queue.ready, 'run', most=SAMPLE)} waiting in queue {queue.name!r}, the oldest for "
+        f"{span(queue.oldest_seconds)}: {why}.",
         remedy="Raise its limit." if limited else "Start more workers, or give them more children (--concurrency).",
         lasted=timedelta(seconds=queue.oldest_seconds),
         alarm_after=settings.WAKEFUL_ALARM_LAG,
@@ -435,7 +428,7 @@ def _late(now: Situation) -> Iterator[Problem]:
             name="transaction",
             severity=WARNING,
             text=f"A transaction of {oldest.application or oldest.user} ({_where(oldest)}) has been "
-            f"open for {_span(oldest.age)}. VACUUM cannot remove rows that died since then, so every look at a queue "
+            f"open for {span(oldest.age)}. VACUUM cannot remove rows that died since then, so every look at a queue "
             "reads past them: dispatch, timers and claims get slower the longer it lasts.",
             remedy=f"End it in the program that opened it, or: {_ending(oldest)}",
             lasted=timedelta(seconds=oldest.age),
@@ -462,7 +455,7 @@ def _late(now: Situation) -> Iterator[Problem]:
         yield Problem(
             name="deliveries",
             severity=WARNING,
-            text=f"{_count(now.undelivered, 'message')} undelivered after the first attempt and will be retried. "
+            text=f"{count(now.undelivered, 'message')} undelivered after the first attempt and will be retried. "
             f"The oldest failed with: {now.delivery_error}",
             remedy="If this lasts, check that the broker or the target address is reachable.",
             lasted=timedelta(seconds=now.undelivered_age or 0),
@@ -482,151 +475,12 @@ def _ending(transaction: Transaction) -> str:
     return f"SELECT pg_terminate_backend({transaction.pid})"
 
 
-def _refusing(now: Situation) -> Iterator[Problem]:
-    for source in now.refused[:BROKEN_SHOWN]:
-        yield Problem(
-            name=f"refusing:{source.slug}",
-            severity=WARNING,
-            text=f"Source {source.slug} refuses deliveries: {source.count:,} in the last day, the last {_span(source.last)} ago "
-            f"({source.reason}). The last authenticated delivery came {_span(source.proven)} ago.",
-            remedy="Compare the sender's secret with the source's: open the source, then “Enter a secret” or “New secret”. "
-            "If the refused deliveries come from a stranger, do nothing: the sender's next delivery ends this warning.",
-            lasted=timedelta(seconds=source.last),
-            alarm_after=NEVER,
-        )
-
-
-def _secrets(now: Situation) -> Iterator[Problem]:
-    for rotation in now.rotations[:BROKEN_SHOWN]:
-        yield Problem(
-            name=f"rotation:{rotation.slug}",
-            severity=WARNING,
-            text=f"The sender of source {rotation.slug} still uses the old secret, {_span(rotation.matched)} ago at last. It ends in "
-            f"{_span(rotation.left)}; then every delivery is refused.",
-            remedy="Enter the new secret at the sender. If it is lost, open the source and choose “New secret”, with enough time "
-            "for the change.",
-            alarm_after=NEVER,
-        )
-    for secret in now.unused_secrets[:BROKEN_SHOWN]:
-        yield Problem(
-            name=f"unused-secret:{secret.slug}:{secret.number}",
-            severity=WARNING,
-            text=f"Secret {secret.number} of source {secret.slug} is valid, but no delivery has used it for {_span(secret.unused)}.",
-            remedy="If another secret is in use, choose “New secret” with 0 hours and enter it at the sender: that ends all others. "
-            "If the source is no longer needed, disable it; if it is, check at the sender whether its deliveries are switched off.",
-            lasted=timedelta(seconds=secret.unused),
-            alarm_after=NEVER,
-        )
-
-
-def _ending_sources(now: Situation) -> Iterator[Problem]:
-    for source in now.ending[:BROKEN_SHOWN]:
-        topic = f" to {source.topic}" if source.topic else ""
-        when = f"ends in {_span(source.left)}" if source.left > 0 else f"ended {_span(-source.left)} ago"
-        yield Problem(
-            name=f"ending:{source.slug}",
-            severity=WARNING if source.left > 0 else BAD,
-            text=f"The subscription of source {source.slug}{topic} {when}; its provider sends nothing after that.",
-            remedy="Renew it at the provider, as the set-up steps on the source's page say. The first delivery of the new "
-            "subscription ends this problem; otherwise it ends after a week.",
-            lasted=timedelta(seconds=max(-source.left, 0)),
-        )
-
-
-def _unreadable(now: Situation) -> Iterator[Problem]:
-    for source in now.unreadable[:BROKEN_SHOWN]:
-        yield _fault(
-            name=f"source:{source.slug}",
-            seconds=source.seconds,
-            text=f"Source {source.slug} has not been readable for {_span(source.seconds)}: {source.error.rstrip('.')}. "
-            "Its messages wait there.",
-            remedy=source.remedy
-            or "Check that its server answers and that the settings and the secret of the source are right. It is tried again "
-            "at least every minute and goes on where it stopped.",
-        )
-
-
-def _source_slots(now: Situation) -> Iterator[Problem]:
-    for slot in now.source_slots[:BROKEN_SHOWN]:
-        yield Problem(
-            name=f"source-slot:{slot.slug}",
-            severity=BAD if slot.is_bad else WARNING,
-            text=slot.problem,
-            remedy=slot.remedy,
-            lasted=timedelta(seconds=slot.seconds),
-        )
-
-
-def _poison(now: Situation) -> Iterator[Problem]:
-    for source in now.poison[:BROKEN_SHOWN]:
-        more = "At least " if source.count == COUNTED else ""
-        yield Problem(
-            name=f"poison:{source.slug}",
-            severity=WARNING,
-            text=f"{more}{source.count:,} message{'' if source.count == 1 else 's'} of source {source.slug} could not become events "
-            f"in the last day. The last one, {_span(source.last)} ago: {source.reason}",
-            remedy="Open the source: its page lists these messages. Correct the sender or the settings of the source, and send "
-            "again what is needed. This warning ends a day after the last one.",
-            lasted=timedelta(seconds=source.last),
-        )
-
-
-def _tables(now: Situation) -> Iterator[Problem]:
-    for table in now.tables[:BROKEN_SHOWN]:
-        if table.seconds is not None:
-            yield _fault(
-                name=f"table:{table.slug}",
-                seconds=table.seconds,
-                text=f"The triggers of source {table.slug} are not as they should be: {table.error.rstrip('.')}.",
-                remedy=table.remedy,
-            )
-        if table.gap:
-            yield Problem(
-                name=f"table-gap:{table.slug}",
-                severity=WARNING,
-                text=f"Source {table.slug}: {table.gap}",
-                remedy="Its triggers are there again. *Sweep now* on the page of the source finds the rows that have changed, if "
-                "the source had swept before. This warning ends after a day.",
-                lasted=timedelta(seconds=table.gap_seconds or 0),
-            )
-        if table.missed:
-            yield Problem(
-                name=f"table-missed:{table.slug}",
-                severity=WARNING,
-                text=f"The last sweep of source {table.slug} {table.missed}",
-                remedy="Find out what writes to the table without its triggers: session_replication_role = replica, ALTER TABLE … "
-                "DISABLE TRIGGER, a restore, or statements of more rows than the source allows. This warning ends after a day.",
-                lasted=timedelta(seconds=table.missed_seconds or 0),
-            )
-
-
-def _switches(now: Situation) -> Iterator[Problem]:
-    for switch in now.switches[:BROKEN_SHOWN]:
-        if switch.turned_away:
-            yield Problem(
-                name=f"switch-keys:{switch.slug}",
-                severity=WARNING,
-                text=f"Switch {switch.slug} has as many keys as it may: it has turned away {switch.turned_away:,} events, whose absence "
-                "or return it does not notice.",
-                remedy="Raise “Most keys” of the source, or use a key with fewer values. This warning ends a day after the last one.",
-                lasted=timedelta(seconds=switch.turned_away_seconds or 0),
-            )
-        if switch.error:
-            yield Problem(
-                name=f"switch-error:{switch.slug}",
-                severity=WARNING,
-                text=f"The filter or the key of switch {switch.slug} failed on an event, which it did not see: {switch.error.rstrip('.')}.",
-                remedy="Correct it under Edit on the page of the source. This warning ends a day after the last one.",
-                lasted=timedelta(seconds=switch.error_seconds or 0),
-            )
-
-
 def _triggers(now: Situation) -> Iterator[Problem]:
     for one in now.paused[:PAUSED_SHOWN]:
         yield Problem(
             name=f"trigger-paused:{one.slug}",
             severity=BAD,
-            text=f"Trigger {one.slug} has been paused for {_span(one.seconds)}: {one.reason}. Its events are kept.",
+            text=f"Trigger {one.slug} has been paused for {span(one.seconds)}: {one.reason}. Its events are kept.",
             remedy="Fix the cause, then resume the trigger and choose whether its held events run or are dropped.",
             lasted=timedelta(seconds=one.seconds),
         )
@@ -639,7 +493,7 @@ def _incidents(now: Situation) -> Iterator[Problem]:
         yield Problem(
             name=INCIDENTS,
             severity=WARNING,
-            text=f"{_count(found.count, 'incident')} open: {', '.join(found.names)}{more}.",
+            text=f"{count(found.count, 'incident')} open: {', '.join(found.names)}{more}.",
             remedy="Open “Incidents”: read the cause of each, fix it, then requeue the failed runs in one step.",
             alarm_after=NEVER,
         )
@@ -660,13 +514,13 @@ def _erring(now: Situation) -> Iterator[Problem]:
             name=f"trigger-errors:{one.slug}",
             severity=WARNING,
             text=f"{more}{one.count:,} event{'' if one.count == 1 else 's'} ended in an error at trigger {one.slug} in the last "
-            f"day and started no run. The last error, {_span(one.last)} ago: {one.reason}",
+            f"day and started no run. The last error, {span(one.last)} ago: {one.reason}",
             remedy="Correct the trigger's filter, key or input, then use “Dispatch again” on its page "
             f"(`manage.py replay --errors --trigger {one.slug}`).",
         )
 
 
-def _unnamed(name: str, severity: Alarm.Severity, found: Sequence[object], limit: int, what: str) -> Iterator[Problem]:
+def _unnamed(name: str, severity: Severity, found: Sequence[object], limit: int, what: str) -> Iterator[Problem]:
     """A problem for the ones over the limit, if more of a kind are wrong than get a problem each."""
     if len(found) > limit:
         yield Problem(
@@ -682,7 +536,7 @@ def _parked(now: Situation) -> Iterator[Problem]:
         yield Problem(
             name="uncertain",
             severity=WARNING,
-            text=f"{_count(now.uncertain, 'run')} uncertain: a person must decide whether a step happened, or how the run "
+            text=f"{count(now.uncertain, 'run')} uncertain: a person must decide whether a step happened, or how the run "
             "continues.",
             remedy="Open “Uncertain runs”, find out what happened, and record the answer.",
         )
@@ -701,11 +555,11 @@ def _budgets(now: Situation) -> Iterator[Problem]:
             remedy=raised,
         )
     if now.budget_waits.count:
-        yield _fault(
+        yield fault(
             name="budget-waits",
             seconds=now.budget_waits.age or 0,
-            text=f"{_count(now.budget_waits.count, 'run')} waiting for budget, the oldest for "
-            f"{_span(now.budget_waits.age or 0)}: {now.budget_waits.reason}.",
+            text=f"{count(now.budget_waits.count, 'run')} waiting for budget, the oldest for "
+            f"{span(now.budget_waits.age or 0)}: {now.budget_waits.reason}.",
             remedy=f"{raised} A run goes on by itself when the window of its budget turns.",
         )
 
@@ -718,7 +572,7 @@ def _notifications(now: Situation) -> Iterator[Problem]:
         yield Problem(
             name=f"unreachable:{one.name}",
             severity=WARNING if one.second else BAD,
-            text=f"Notifications to recipient {one.name} ({one.address}) have failed for {_span(one.seconds)}: "
+            text=f"Notifications to recipient {one.name} ({one.address}) have failed for {span(one.seconds)}: "
             f"{one.error or 'no error is recorded'}.{instead}",
             remedy="Correct its address or the server behind it, and send a test. This ends with the next delivery that "
             "succeeds.",
@@ -736,7 +590,7 @@ def _notifications(now: Situation) -> Iterator[Problem]:
         yield Problem(
             name="unknown-deliveries",
             severity=WARNING,
-            text=f"{_count(now.unknown_deliveries, 'delivery').replace('deliverys', 'deliveries')} of unknown outcome: handed "
+            text=f"{count(now.unknown_deliveries, 'delivery').replace('deliverys', 'deliveries')} of unknown outcome: handed "
             "over, and never confirmed.",
             remedy="Ask the recipients, and say under Deliveries whether each arrived or is to be sent again.",
         )
@@ -765,7 +619,7 @@ def _subscriptions(now: Situation) -> Iterator[Problem]:
                 name=f"subscription-failing:{one.slug}",
                 severity=WARNING,
                 text=f"Every attempt to send events to subscription {one.slug} ({one.address}) has failed for "
-                f"{_span(lasted.total_seconds())}: {one.error}. They are repeated.",
+                f"{span(lasted.total_seconds())}: {one.error}. They are repeated.",
                 remedy="Correct its URL or the endpoint. This ends with the next event that is delivered; after 5 days without "
                 "one the subscription is disabled.",
                 lasted=lasted,
@@ -795,15 +649,3 @@ def _prompt_agents(now: Situation) -> Iterator[Problem]:
                 text=f"Prompt agent {one.name!r} names tools that are not registered: {', '.join(gone[:NAMED])}. Its runs fail.",
                 remedy="Take them from its tools, or install the app that registers them (WAKEFUL_APPS).",
             )
-
-
-def _span(seconds: float) -> str:
-    return in_words(timedelta(seconds=max(round(seconds), 0))) if seconds >= 1 else "a moment"
-
-
-def _count(number: int, noun: str) -> str:
-    """`1 event is`, `7 events are`, `more than 10,000 events are`."""
-    if number == 1:
-        return f"1 {noun} is"
-    more = "at least " if number in (COUNTED, SAMPLE) else ""
-    return f"{more}{number:,} {noun}s are"

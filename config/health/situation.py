@@ -5,38 +5,30 @@ One statement, because the dispatcher runs it again and again; it only reads the
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
-from hashlib import sha256
 from typing import Any, TypeVar
 
-from runs.db.sql import fetch
-from runs.notifications.alarms import is_raised
+from django.db import DatabaseError
+
+from config.health.signs import Errors, Rows, read, signs
 from runs.outbox import EVERYTHING_IS_PAUSED
 from runs.ports import known_topics, ports
 from runs.processes.alive import IS_ALIVE
 from runs.queues.state import QUEUES, QueueState, parameters
-from triggers.dispatch.erring import COUNTED as ERRORS_COUNTED
-from triggers.dispatch.erring import ERRING, LATELY
+from runs.sign import COUNTED, LATE, Sign, is_raised
+from triggers.dispatch.failing_triggers import COUNTED as ERRORS_COUNTED
+from triggers.dispatch.failing_triggers import ERRING, LATELY
 from triggers.dispatch.failures import ABSENCES, EVENTS, WINDOWS
 from triggers.dispatch.run_failures import SAID_OF_PAUSE
-from triggers.sources.runner import runners
-from triggers.sources.webhooks.proof import MATCH_NOTED_EVERY
-from triggers.sources.webhooks.scheme import schemes
 
+R = TypeVar("R")
 T = TypeVar("T")
 
-COUNTED = 10_000  # counts stop here; an exact number above it has no use
 STOPPED_SHOWN = 20
 BROKEN_SHOWN = 20  # schedules, sources, triggers; one more is read, to see whether there are more
 PAUSED_SHOWN = 1000
 SLOT_TRANSACTIONS, SLOT_BYTES = 1_000_000, 2**30  # the maximum that an inactive replication slot may retain
 OFFER_FAILURES = 2  # failures in a row to move an offer; more are a problem
 NEAR_CAP = 0.8  # share of a cap from which on its budget is a problem
-SECRET_UNUSED = timedelta(days=90)  # without a delivery that it proves, a valid secret is a problem
-ROTATION_LEFT = timedelta(hours=6)  # before the old secret ends, a sender that still uses it is a problem
-SUBSCRIPTIONS_SEEN = 200  # events of a source, the newest, that say when its subscriptions end
-NO_BODY = sha256(b"").hexdigest()  # of those events, by which an index finds them
-LATE = timedelta(seconds=30)  # three safety looks; work that waits longer is late
 
 # Undelivered messages are retried soon, so they sort before wakes in the far future. Reads only the head of a long outbox.
 FIRST_MESSAGES = "(SELECT * FROM runs_outboxmessage ORDER BY available_at, id LIMIT %(counted)s::int) first"
@@ -45,9 +37,6 @@ KNOWN_TOPICS = f"""(SELECT topic FROM unnest(%(topics)s::text[]) AS topic
     WHERE NOT (topic = ANY(%(held_topics)s::text[]) AND {EVERYTHING_IS_PAUSED})) known"""  # noqa: S608
 # Editing one calendar may mark a million schedules as edited.
 EDITED = "(SELECT edited_at FROM triggers_schedule WHERE stale LIMIT %(counted)s::int) edited"
-IS_VALID = """
-(secret.not_before <= (SELECT clock_timestamp()) AND (secret.not_after IS NULL OR secret.not_after > (SELECT clock_timestamp())))
-"""
 LOOK = f"""
 WITH RECURSIVE topics(topic) AS (
   (SELECT topic FROM runs_outboxmessage ORDER BY topic LIMIT 1)
@@ -115,7 +104,8 @@ SELECT json_build_object(
     SELECT slot_name AS name, greatest(age(xmin), age(catalog_xmin), 0) AS transactions,
       coalesce(pg_wal_lsn_diff(pg_current_wal_insert_lsn(), restart_lsn), 0)::bigint AS bytes
     FROM pg_replication_slots WHERE NOT active) slot
-    WHERE slot.transactions > %(slot_transactions)s::bigint OR slot.bytes > %(slot_bytes)s::bigint),
+    WHERE slot.transactions > %(slot_transactions)s::bigint OR slot.bytes > %(slot_bytes)s::bigint)
+) AS first, json_build_object(  -- one call takes 100 arguments at most
   'paused', (SELECT coalesce(json_agg(paused), '[]') FROM (
     SELECT slug, paused_reason AS reason, extract(epoch FROM clock_timestamp() - paused_at)::float8 AS seconds
     FROM triggers_trigger WHERE enabled AND paused_at IS NOT NULL AND paused_reason LIKE %(by_failures)s
@@ -128,90 +118,6 @@ SELECT json_build_object(
   'failing_sources', (SELECT coalesce(json_agg(DISTINCT subject), '[]') FROM runs_incident
     WHERE kind = 'source' AND in_a_row > 0),
   'erring', (SELECT coalesce(json_agg(erring), '[]') FROM ({ERRING}) erring),
-  'refused', (SELECT coalesce(json_agg(refusing), '[]') FROM (
-    SELECT source.slug, refused.count, refused.reason,
-      extract(epoch FROM clock_timestamp() - refused.last_at)::float8 AS last,
-      extract(epoch FROM clock_timestamp() - proven.at)::float8 AS proven
-    FROM (
-      SELECT source_id, sum(count) AS count, max(last_at) AS last_at, (array_agg(reason ORDER BY last_at DESC))[1] AS reason
-      FROM triggers_refuseddelivery WHERE hour > (SELECT clock_timestamp()) - interval '1 day' AND status = 401
-      GROUP BY source_id) refused
-    JOIN triggers_source source ON source.id = refused.source_id AND source.enabled
-    CROSS JOIN LATERAL (SELECT max(last_matched_at) AS at FROM triggers_secret WHERE source_id = source.id) proven
-    WHERE refused.last_at > proven.at + %(noted_every)s::interval
-    ORDER BY EXISTS (SELECT FROM runs_incident incident
-      WHERE incident.kind = 'source' AND incident.subject = source.slug AND incident.in_a_row > 0) DESC, source.slug
-    LIMIT %(broken)s::int) refusing),
-  'unused_secrets', (SELECT coalesce(json_agg(idle), '[]') FROM (
-    SELECT source.slug, secret.id AS number,
-      extract(epoch FROM clock_timestamp() - coalesce(secret.last_matched_at, secret.created_at))::float8 AS unused
-    FROM triggers_secret secret JOIN triggers_source source ON source.id = secret.source_id AND source.enabled
-    WHERE {IS_VALID} AND coalesce(secret.last_matched_at, secret.created_at) < (SELECT clock_timestamp()) - %(unused)s::interval
-      AND EXISTS (SELECT FROM triggers_secret other WHERE other.source_id = source.id AND other.last_matched_at IS NOT NULL)
-    ORDER BY source.slug, secret.id LIMIT %(broken)s::int) idle),
-  'rotations', (SELECT coalesce(json_agg(rotation), '[]') FROM (
-    SELECT source.slug, extract(epoch FROM old.ends_at - clock_timestamp())::float8 AS left,
-      extract(epoch FROM clock_timestamp() - old.matched_at)::float8 AS matched
-    FROM triggers_source source
-    CROSS JOIN LATERAL (SELECT id, created_at, last_matched_at FROM triggers_secret
-      WHERE source_id = source.id ORDER BY id DESC LIMIT 1) newest
-    CROSS JOIN LATERAL (SELECT max(not_after) AS ends_at, max(last_matched_at) AS matched_at FROM triggers_secret secret
-      WHERE source_id = source.id AND id < newest.id AND {IS_VALID}) old
-    WHERE source.enabled AND newest.last_matched_at IS NULL AND old.matched_at > newest.created_at + %(noted_every)s::interval
-      AND old.ends_at < (SELECT clock_timestamp()) + %(rotation_left)s::interval
-    ORDER BY source.slug LIMIT %(broken)s::int) rotation),
-  'ending', (SELECT coalesce(json_agg(ending), '[]') FROM (
-    SELECT source.slug, subscription.topic, extract(epoch FROM subscription.ends - clock_timestamp())::float8 AS "left"
-    FROM triggers_source source CROSS JOIN LATERAL (
-      SELECT coalesce(nullif(max(subject), ''), max(resource)) AS topic, max(ends) AS ends FROM (
-        SELECT subject, data->>'resource' AS resource, (data->>'expires')::timestamptz AS ends FROM triggers_event
-        WHERE source_id = source.id AND body_sha256 = %(no_body)s::text AND body_sha256 <> '' AND dispatched_at IS NOT NULL
-        ORDER BY seq DESC LIMIT %(subscriptions_seen)s::int) newest
-      GROUP BY resource
-      HAVING max(ends) BETWEEN clock_timestamp() - interval '7 days' AND clock_timestamp() + interval '1 day'
-      ORDER BY max(ends) LIMIT 1) subscription
-    WHERE source.enabled AND source.kind = ANY(%(ending_kinds)s::text[])
-    ORDER BY source.slug LIMIT %(broken)s::int) ending),
-  'read_sources', (SELECT count(*) FROM triggers_source WHERE enabled AND kind = ANY(%(runners)s::text[])),
-  'unreadable', (SELECT coalesce(json_agg(unreadable), '[]') FROM (
-    SELECT source.slug, reading.error, reading.remedy,
-      extract(epoch FROM clock_timestamp() - reading.failing_since)::float8 AS seconds
-    FROM triggers_reading reading JOIN triggers_source source ON source.id = reading.source_id AND source.enabled
-    WHERE reading.failing_since IS NOT NULL
-    ORDER BY {is_raised("'source:' || source.slug")} DESC, source.slug LIMIT %(broken)s::int) unreadable),
-  'source_slots', (SELECT coalesce(json_agg(slot), '[]') FROM (
-    SELECT source.slug, watched.problem, watched.remedy, watched.is_bad,
-      extract(epoch FROM clock_timestamp() - watched.problem_since)::float8 AS seconds
-    FROM triggers_watchedslot watched JOIN triggers_source source ON source.id = watched.source_id
-    WHERE watched.problem <> ''
-    ORDER BY {is_raised("'source-slot:' || source.slug")} DESC, source.slug LIMIT %(broken)s::int) slot),
-  'poison', (SELECT coalesce(json_agg(poison), '[]') FROM (
-    SELECT source.slug, kept.count, kept.reason, extract(epoch FROM clock_timestamp() - kept.last_at)::float8 AS last
-    FROM (
-      SELECT source_id, count(*) AS count, max(last_at) AS last_at, (array_agg(reason ORDER BY last_at DESC))[1] AS reason
-      FROM (SELECT source_id, reason, last_at FROM triggers_poisonmessage
-            WHERE last_at > (SELECT clock_timestamp()) - interval '1 day'
-            ORDER BY last_at DESC LIMIT %(counted)s::int) newest
-      GROUP BY source_id) kept
-    JOIN triggers_source source ON source.id = kept.source_id
-    ORDER BY {is_raised("'poison:' || source.slug")} DESC, source.slug LIMIT %(broken)s::int) poison),
-  'tables', (SELECT coalesce(json_agg(watched), '[]') FROM (
-    SELECT source.slug, error, remedy, extract(epoch FROM clock_timestamp() - failing_since)::float8 AS seconds,
-      CASE WHEN gap_at > clock_timestamp() - interval '1 day' THEN gap ELSE '' END AS gap,
-      extract(epoch FROM clock_timestamp() - gap_at)::float8 AS gap_seconds,
-      CASE WHEN missed_at > clock_timestamp() - interval '1 day' THEN missed ELSE '' END AS missed,
-      extract(epoch FROM clock_timestamp() - missed_at)::float8 AS missed_seconds
-    FROM triggers_watchedtable watched JOIN triggers_source source ON source.id = watched.source_id AND source.enabled
-    WHERE failing_since IS NOT NULL OR greatest(gap_at, missed_at) > clock_timestamp() - interval '1 day'
-    ORDER BY {is_raised("'table:' || source.slug")} DESC, source.slug LIMIT %(broken)s::int) watched),
-  'switches', (SELECT coalesce(json_agg(switch), '[]') FROM (
-    SELECT source.slug, CASE WHEN turned_away_at > clock_timestamp() - interval '1 day' THEN turned_away ELSE 0 END AS turned_away,
-      extract(epoch FROM clock_timestamp() - turned_away_at)::float8 AS turned_away_seconds,
-      CASE WHEN failed_at > clock_timestamp() - interval '1 day' THEN error ELSE '' END AS error,
-      extract(epoch FROM clock_timestamp() - failed_at)::float8 AS error_seconds
-    FROM triggers_switch switch JOIN triggers_source source ON source.id = switch.source_id AND source.enabled
-    WHERE greatest(turned_away_at, failed_at) > clock_timestamp() - interval '1 day'
-    ORDER BY {is_raised("'switch-keys:' || source.slug")} DESC, source.slug LIMIT %(broken)s::int) switch),
   'stops', (SELECT coalesce(json_agg(stop), '[]') FROM (
     SELECT agent, stopped_by AS by, reason, extract(epoch FROM clock_timestamp() - stopped_at)::float8 AS seconds
     FROM runs_agentstop ORDER BY agent LIMIT %(broken)s::int) stop),
@@ -286,7 +192,7 @@ SELECT json_build_object(
       extract(epoch FROM clock_timestamp() - noticed_at)::float8 AS age
     FROM runs_primary WHERE previous <> '' AND noticed_at > clock_timestamp() - interval '1 day') primary_),
   'alarms', (SELECT coalesce(json_agg(name), '[]') FROM runs_alarm WHERE ended_at IS NULL)
-)
+) AS second
 """  # noqa: S608  (our own parts)
 
 
@@ -435,93 +341,6 @@ class LooksOwed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refusing:
-    """A source that refuses deliveries, although its sender was authenticated before. The count is of the last day; `last`
-    (refused) and `proven` are seconds ago."""
-
-    slug: str
-    count: int
-    reason: str
-    last: float
-    proven: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class UnusedSecret:
-    """A valid secret that has not matched a delivery for `unused` seconds; `number` is the one on the source's page."""
-
-    slug: str
-    number: int
-    unused: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rotation:
-    """A source whose sender still uses the old secret, which ends in `left` seconds and matched `matched` seconds ago."""
-
-    slug: str
-    left: float
-    matched: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unreadable:
-    """A source that its runner has not been able to read for so many seconds."""
-
-    slug: str
-    error: str
-    remedy: str
-    seconds: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableTrouble:
-    """A watched table whose triggers cannot be made, or have missed changes in the last day; with ages in seconds."""
-
-    slug: str
-    error: str
-    remedy: str
-    seconds: float | None
-    gap: str
-    gap_seconds: float | None
-    missed: str
-    missed_seconds: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class SourceSlot:
-    """The replication slot of a source, what has been wrong with it for so many seconds, and what to do."""
-
-    slug: str
-    problem: str
-    remedy: str
-    is_bad: bool
-    seconds: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class SwitchTrouble:
-    """A switch that could not watch events in the last day: their keys were too many, or its filter or key failed on them."""
-
-    slug: str
-    turned_away: int
-    turned_away_seconds: float | None
-    error: str
-    error_seconds: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Poisoned:
-    """A source with messages that could not become events: their count in the last day, and the reason and age in seconds of
-    the last one."""
-
-    slug: str
-    count: int
-    reason: str
-    last: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class Failover:
     """A failover that was noticed in the last day: server and timeline of both primaries; `known_until`: the newest known
     commit of the old primary that the new one has."""
@@ -583,15 +402,6 @@ class MadeAgent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ending:
-    """A source whose subscription at its provider ends, or has ended: the first of those that do so within a day."""
-
-    slug: str
-    topic: str | None
-    left: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class Situation:
     """Ages are in seconds, None if nothing waits; a negative lateness lies in the future."""
 
@@ -617,16 +427,6 @@ class Situation:
     incidents: OpenIncidents = OpenIncidents()
     failing_sources: list[str] = field(default_factory=list)
     erring: list[Erring] = field(default_factory=list)
-    refused: list[Refusing] = field(default_factory=list)
-    unused_secrets: list[UnusedSecret] = field(default_factory=list)
-    rotations: list[Rotation] = field(default_factory=list)
-    ending: list[Ending] = field(default_factory=list)
-    read_sources: int = 0  # enabled sources that `manage.py sources` reads
-    unreadable: list[Unreadable] = field(default_factory=list)
-    source_slots: list[SourceSlot] = field(default_factory=list)
-    poison: list[Poisoned] = field(default_factory=list)
-    tables: list[TableTrouble] = field(default_factory=list)
-    switches: list[SwitchTrouble] = field(default_factory=list)
     stops: list[Stop] = field(default_factory=list)
     uncertain: int = 0
     looks: LooksOwed = LooksOwed()
@@ -644,6 +444,12 @@ class Situation:
     prompt_agents: list[MadeAgent] = field(default_factory=list)
     failover: Failover | None = None
     alarms: list[str]
+    found: Rows = field(default_factory=dict)
+    unread: Errors = field(default_factory=dict)
+
+    def __getitem__(self, sign: Sign[R]) -> list[R]:
+        """The rows of a sign; none if it cannot be read."""
+        return [sign.row(**row) for row in self.found.get(sign, ())]
 
     def alive(self, kind: str) -> list[Process]:
         return [process for process in self.processes if process.kind == kind and process.alive]
@@ -663,39 +469,43 @@ class Situation:
         return found
 
 
+def _parameters() -> dict[str, Any]:
+    return {
+        **parameters(),
+        "topics": known_topics(),
+        "held_topics": list(ports.outside),
+        "stopped": STOPPED_SHOWN,
+        "counted": COUNTED,
+        "late": LATE,
+        "broken": BROKEN_SHOWN + 1,
+        "paused": PAUSED_SHOWN + 1,
+        "by_failures": SAID_OF_PAUSE.format("%"),
+        "lately": LATELY,
+        "errors_counted": ERRORS_COUNTED,
+        "slot_transactions": SLOT_TRANSACTIONS,
+        "slot_bytes": SLOT_BYTES,
+        "dispatch_alarms": [EVENTS, WINDOWS, ABSENCES],
+        "offer_failures": OFFER_FAILURES,
+        "near": NEAR_CAP,
+    }
+
+
+# What has no sign of its own yet.
+REST: Sign[dict[str, Any]] = Sign(name="rest", sql=LOOK, row=dict, parameters=_parameters, limit=None)
+
+
 def look() -> Situation:
     """The situation now, by the database's clock."""
-    [(seen,)] = fetch(
-        LOOK,
-        {
-            **parameters(),
-            "topics": known_topics(),
-            "held_topics": list(ports.outside),
-            "stopped": STOPPED_SHOWN,
-            "counted": COUNTED,
-            "late": LATE,
-            "broken": BROKEN_SHOWN + 1,
-            "paused": PAUSED_SHOWN + 1,
-            "by_failures": SAID_OF_PAUSE.format("%"),
-            "lately": LATELY,
-            "errors_counted": ERRORS_COUNTED,
-            "slot_transactions": SLOT_TRANSACTIONS,
-            "slot_bytes": SLOT_BYTES,
-            "noted_every": MATCH_NOTED_EVERY,
-            "unused": SECRET_UNUSED,
-            "rotation_left": ROTATION_LEFT,
-            "ending_kinds": [name for name, scheme in schemes().items() if scheme.subscription_ends],
-            "no_body": NO_BODY,
-            "subscriptions_seen": SUBSCRIPTIONS_SEEN,
-            "dispatch_alarms": [EVENTS, WINDOWS, ABSENCES],
-            "offer_failures": OFFER_FAILURES,
-            "near": NEAR_CAP,
-            "runners": list(runners()),
-        },
-    )
+    found, unread = read([REST, *signs()])
+    if REST in unread:
+        raise DatabaseError(unread[REST])
+    [parts] = found[REST]
+    seen = {name: value for part in parts.values() for name, value in part.items()}
     return Situation(
         **{
             **seen,
+            "found": found,
+            "unread": unread,
             "processes": _each(Process, seen["processes"]),
             "queues": _each(QueueState, seen["queues"]),
             "slots": _each(Slot, seen["slots"]),
@@ -713,15 +523,6 @@ def look() -> Situation:
             "looks": LooksOwed(**seen["looks"]),
             "budgets": _each(NearCap, seen["budgets"]),
             "budget_waits": BudgetWaits(**seen["budget_waits"]),
-            "refused": _each(Refusing, seen["refused"]),
-            "unused_secrets": _each(UnusedSecret, seen["unused_secrets"]),
-            "rotations": _each(Rotation, seen["rotations"]),
-            "ending": _each(Ending, seen["ending"]),
-            "unreadable": _each(Unreadable, seen["unreadable"]),
-            "source_slots": _each(SourceSlot, seen["source_slots"]),
-            "poison": _each(Poisoned, seen["poison"]),
-            "tables": _each(TableTrouble, seen["tables"]),
-            "switches": _each(SwitchTrouble, seen["switches"]),
             "stops": _each(Stop, seen["stops"]),
             "failover": Failover(**seen["failover"]) if seen["failover"] else None,
             "transaction": Transaction(**seen["transaction"]) if seen["transaction"] else None,

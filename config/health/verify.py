@@ -22,10 +22,10 @@ from agents.ids import first_id_at, run_id
 from agents.journal.canonical import digest_of
 from runs.db.sql import execute, fetch, fetch_as
 from runs.models import Approval
-from triggers.dispatch.index import Index
-from triggers.dispatch.match import match_items
-from triggers.dispatch.pending import NIL_REPLAY, Item
 from triggers.dispatch.rules import rule_of
+from triggers.matching.index import Index
+from triggers.matching.match import match_items
+from triggers.matching.pending import NIL_REPLAY, Item
 from triggers.models import Trigger
 
 OURS = Path(__file__).with_suffix(".sql")

@@ -1,14 +1,20 @@
 """Error pages with DEBUG, and error reports by mail or log, without secrets."""
 
 import re
+from collections.abc import Callable
+from typing import Any
 
-from django.utils.html import escape
-from django.utils.safestring import SafeString, mark_safe
 from django.views.debug import ExceptionReporter, SafeExceptionReporterFilter
 
+from agents.redaction import in_object, redacted
 from config.secrets import secrets_of_settings
 
 SHORTEST = 6  # characters: a shorter text may occur anywhere in a report
+# What a report quotes of the request itself: an answer must not show which of its texts are secrets.
+OF_THE_REQUEST = {
+    "request", "request_insecure_uri", "request_GET_items", "request_FILES_items", "request_COOKIES_items", "filtered_POST_items",
+    "user_str",
+}  # fmt: skip
 
 
 class Filter(SafeExceptionReporterFilter):
@@ -20,20 +26,26 @@ class Filter(SafeExceptionReporterFilter):
 
 
 class Reporter(ExceptionReporter):
-    """Removes the value of every secret setting from the whole report. Django only hides variables by name, but any local
-    variable may hold a secret."""
+    """Removes secrets from whatever a report quotes of the process. Django only hides variables by name, but any local variable
+    may hold one."""
 
-    def get_traceback_html(self) -> SafeString:
-        return _without_secrets(super().get_traceback_html())
+    def get_traceback_data(self) -> dict[str, Any]:
+        clean = _without_secrets()
+        return {
+            name: value if name in OF_THE_REQUEST else in_object(value, clean, keys=False)
+            for name, value in super().get_traceback_data().items()
+        }
 
-    def get_traceback_text(self) -> SafeString:
-        return _without_secrets(super().get_traceback_text())
 
-
-def _without_secrets(report: str) -> SafeString:
+def _without_secrets() -> Callable[[str], str]:
+    """Besides those that are known to `redacted`, shorter ones of settings."""
     found = {text for text in secrets_of_settings() if len(text) >= SHORTEST}
     # The longest first: a password is a part of its address.
-    for text in sorted(found, key=len, reverse=True):
-        for shape in (text, str(escape(text)), repr(text)[1:-1], str(escape(repr(text)[1:-1]))):
-            report = report.replace(shape, SafeExceptionReporterFilter.cleansed_substitute)
-    return mark_safe(report)  # noqa: S308 (it was made by a template)
+    shapes = [shape for text in sorted(found, key=len, reverse=True) for shape in (text, repr(text)[1:-1])]
+
+    def clean(text: str) -> str:
+        for shape in shapes:
+            text = text.replace(shape, SafeExceptionReporterFilter.cleansed_substitute)
+        return redacted(text)
+
+    return clean

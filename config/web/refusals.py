@@ -7,7 +7,7 @@ import structlog
 from django.http import HttpRequest
 
 from config.web.clients import address_of
-from triggers.sources.webhooks.refused import note_refused
+from triggers.sources.webhooks.refusals import note_refused
 
 log = structlog.get_logger(__name__)
 

@@ -1,7 +1,5 @@
 """The agents over HTTP: to look at, to stop and to start."""
 
-from typing import Any
-
 from django.http import Http404
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -12,11 +10,12 @@ from rest_framework.response import Response
 from runs.actions.stop_agents import AgentState, all_agents, find_agent, start_agents, stop_agents
 from runs.api.body import Body
 from runs.api.resource import Refusal, Resource
+from runs.api.shown import Shown
 from runs.exceptions import UnknownAgent
 from runs.queues.names import meant, spelled
 
 
-class AgentSerializer(serializers.Serializer[Any]):
+class AgentSerializer(Shown):
     name = serializers.SerializerMethodField(help_text='"all" stands for all of them')
     stopped_at = serializers.DateTimeField(allow_null=True)
     stopped_by = serializers.CharField()
@@ -27,13 +26,13 @@ class AgentSerializer(serializers.Serializer[Any]):
         return spelled(agent.name)
 
 
-class AgentListSerializer(serializers.Serializer[Any]):
+class AgentListSerializer(Shown):
     results = AgentSerializer(many=True)
     next = serializers.CharField(allow_null=True, help_text="always null: the list is whole")
     previous = serializers.CharField(allow_null=True)
 
 
-class StoppedRunSerializer(serializers.Serializer[Any]):
+class StoppedRunSerializer(Shown):
     id = serializers.UUIDField()
     agent = serializers.CharField()
 

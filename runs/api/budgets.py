@@ -13,6 +13,7 @@ from rest_framework.response import Response
 
 from runs.api.body import Body
 from runs.api.resource import NewestFirst, Refusal, Resource
+from runs.api.shown import Shown
 from runs.budgets.caps import allow_more, create_budget, delete_budget, set_cap
 from runs.budgets.windows import current
 from runs.models import Budget, Run
@@ -20,7 +21,7 @@ from runs.models import Budget, Run
 AMOUNT: dict[str, Any] = {"max_digits": 22, "decimal_places": 10, "min_value": 0}
 
 
-class WindowSerializer(serializers.Serializer[Any]):
+class WindowSerializer(Shown):
     starts_at = serializers.DateTimeField()
     ends_at = serializers.DateTimeField()
     spent = serializers.DecimalField(max_digits=24, decimal_places=10, normalize_output=True)
@@ -32,7 +33,7 @@ class WindowSerializer(serializers.Serializer[Any]):
     )
 
 
-class BudgetSerializer(serializers.ModelSerializer[Budget]):
+class BudgetSerializer(Shown, serializers.ModelSerializer[Budget]):
     cap = serializers.DecimalField(max_digits=24, decimal_places=10, normalize_output=True, allow_null=True)
     declared = serializers.DecimalField(max_digits=24, decimal_places=10, normalize_output=True, allow_null=True)
     window = serializers.SerializerMethodField(

@@ -18,9 +18,10 @@ from runs.actions.checklists import ItemEdit, create_checklist, edit_checklist, 
 from runs.api.body import Body
 from runs.api.interval import IntervalField
 from runs.api.resource import NewestFirst, Refusal, Resource
+from runs.api.shown import Shown
 
 
-class ItemSerializer(serializers.ModelSerializer[ChecklistItem]):
+class ItemSerializer(Shown, serializers.ModelSerializer[ChecklistItem]):
     every = serializers.SerializerMethodField(help_text="seconds; null: at each run")
     paused = serializers.SerializerMethodField()
 
@@ -39,7 +40,7 @@ class ItemSerializer(serializers.ModelSerializer[ChecklistItem]):
         return item.paused_at is not None
 
 
-class ChecklistSerializer(serializers.ModelSerializer[Checklist]):
+class ChecklistSerializer(Shown, serializers.ModelSerializer[Checklist]):
     items = ItemSerializer(many=True, read_only=True)
 
     class Meta:
@@ -48,13 +49,13 @@ class ChecklistSerializer(serializers.ModelSerializer[Checklist]):
         read_only_fields = fields
 
 
-class ChangeSerializer(serializers.Serializer[Any]):
+class ChangeSerializer(Shown):
     what = serializers.CharField()
     before = serializers.CharField(help_text="empty: it is new")
     after = serializers.CharField(help_text="empty: it was removed")
 
 
-class RevisionSerializer(serializers.ModelSerializer[ChecklistRevision]):
+class RevisionSerializer(Shown, serializers.ModelSerializer[ChecklistRevision]):
     changes = serializers.SerializerMethodField(help_text="since the revision before")
 
     class Meta:
@@ -68,7 +69,7 @@ class RevisionSerializer(serializers.ModelSerializer[ChecklistRevision]):
         return ChangeSerializer(difference(before.get(revision.number - 1), revision.definition), many=True).data
 
 
-class RevisionsSerializer(serializers.Serializer[Any]):
+class RevisionsSerializer(Shown):
     results = RevisionSerializer(many=True)
     next = serializers.CharField(allow_null=True, help_text="always null: the newest 100")
     previous = serializers.CharField(allow_null=True)

@@ -1,7 +1,5 @@
 """Incidents over HTTP: what fails and why, requeueing what an incident covers, and closing one."""
 
-from typing import Any
-
 from django.db.models import BigIntegerField, QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -12,13 +10,14 @@ from rest_framework.response import Response
 from runs.actions.incidents import IN_STATUS, STATUSES, close_incident, failed_runs, last_covered, requeue_incident
 from runs.api.body import Body
 from runs.api.resource import Query, Refusal, Resource
+from runs.api.shown import Shown
 from runs.models import Incident
 
 FAILED_SHOWN = 100
 BIGGEST = BigIntegerField.MAX_BIGINT
 
 
-class IncidentSerializer(serializers.ModelSerializer[Incident]):
+class IncidentSerializer(Shown, serializers.ModelSerializer[Incident]):
     status = serializers.ChoiceField(STATUSES, read_only=True)
 
     class Meta:
@@ -69,7 +68,7 @@ class RequeueBody(Body):
     )
 
 
-class RequeuedSerializer(serializers.Serializer[Any]):
+class RequeuedSerializer(Shown):
     runs = serializers.IntegerField(help_text="requeued")
     refused = serializers.IntegerField(help_text="their work is done or goes on elsewhere, or their payload is gone")
     left = serializers.BooleanField(help_text="there was no time for more: repeat the request")

@@ -14,9 +14,10 @@ from agents.models import MemoryNote
 from runs.actions.memory import create_note, delete_note, edit_note
 from runs.api.body import Body
 from runs.api.resource import NewestFirst, Query, Refusal, Resource
+from runs.api.shown import Shown
 
 
-class NoteSerializer(serializers.ModelSerializer[MemoryNote]):
+class NoteSerializer(Shown, serializers.ModelSerializer[MemoryNote]):
     class Meta:
         model = MemoryNote
         fields = ["id", "agent", "key", "text", "is_tainted", "revision", "run_id", "by", "created_at", "updated_at"]

@@ -12,11 +12,12 @@ from rest_framework.response import Response
 
 from runs.api.body import Body
 from runs.api.resource import Query, Refusal, Resource
+from runs.api.shown import Shown
 from runs.models import Delivery, Notification
 from runs.notifications.resolve import acknowledge, resolve
 
 
-class NotificationSerializer(serializers.ModelSerializer[Notification]):
+class NotificationSerializer(Shown, serializers.ModelSerializer[Notification]):
     to = serializers.ListField(
         child=serializers.CharField(), help_text="names it was sent to; empty: everyone who gets all"
     )
@@ -27,7 +28,7 @@ class NotificationSerializer(serializers.ModelSerializer[Notification]):
         read_only_fields = fields
 
 
-class DeliverySerializer(serializers.ModelSerializer[Delivery]):
+class DeliverySerializer(Shown, serializers.ModelSerializer[Delivery]):
     recipient = serializers.CharField(
         source="name", help_text="name of the recipient, also if there is none of this name"
     )

@@ -1,7 +1,5 @@
 """The queues of runs over HTTP: list, pause, resume, limit."""
 
-from typing import Any
-
 from django.http import Http404
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -11,13 +9,14 @@ from rest_framework.response import Response
 
 from runs.api.body import Body
 from runs.api.resource import Refusal, Resource
+from runs.api.shown import Shown
 from runs.exceptions import UnknownQueue
 from runs.queues.names import meant, spelled
 from runs.queues.pause import pause, resume, set_max_running
 from runs.queues.state import QueueState, all_queues, find_queue
 
 
-class QueueSerializer(serializers.Serializer[Any]):
+class QueueSerializer(Shown):
     name = serializers.SerializerMethodField(help_text='"all" stands for all queues: its pause applies to each of them')
     paused_at = serializers.DateTimeField()
     paused_reason = serializers.CharField()
@@ -32,7 +31,7 @@ class QueueSerializer(serializers.Serializer[Any]):
         return spelled(queue.name)
 
 
-class QueueListSerializer(serializers.Serializer[Any]):
+class QueueListSerializer(Shown):
     results = QueueSerializer(many=True)
     next = serializers.CharField(allow_null=True, help_text="always null: the list is complete")
     previous = serializers.CharField(allow_null=True)

@@ -16,6 +16,7 @@ from runs.api.body import Body
 from runs.api.interval import IntervalField
 from runs.api.notifications import DeliverySerializer
 from runs.api.resource import NewestFirst, Refusal, Resource
+from runs.api.shown import Shown
 from runs.models import Notification, Recipient, RecipientGroup
 from runs.notifications.edit import (
     change_group,
@@ -31,7 +32,7 @@ from runs.notifications.edit import (
 DURATION = 'seconds, or a text such as "30m"'
 
 
-class RecipientSerializer(serializers.ModelSerializer[Recipient]):
+class RecipientSerializer(Shown, serializers.ModelSerializer[Recipient]):
     second = serializers.CharField(
         source="second.name", allow_null=True, default=None, help_text="name of its second route"
     )
@@ -77,7 +78,7 @@ class SilenceBody(Body):
     length = IntervalField(allow_null=True, help_text=f"{DURATION}; null ends the silence")
 
 
-class RecipientGroupSerializer(serializers.ModelSerializer[RecipientGroup]):
+class RecipientGroupSerializer(Shown, serializers.ModelSerializer[RecipientGroup]):
     members: Any = serializers.SlugRelatedField(slug_field="name", many=True, read_only=True)
 
     class Meta:

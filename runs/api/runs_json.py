@@ -11,6 +11,7 @@ from runs.actions.select import ApprovalStatus
 from runs.api.approval_links import approval_link
 from runs.api.body import Body
 from runs.api.resource import Query
+from runs.api.shown import Shown
 from runs.models import Approval, Attempt, Run, Step, Wait
 from runs.states import RunStatus
 
@@ -19,14 +20,14 @@ SHOWN = 64 * 1024  # bytes of the largest output in the JSON of a run
 OUTPUT_SIZE: Any = Func(F("output"), function="pg_column_size", output_field=IntegerField())
 
 
-class AttemptSerializer(serializers.ModelSerializer[Attempt]):
+class AttemptSerializer(Shown, serializers.ModelSerializer[Attempt]):
     class Meta:
         model = Attempt
         fields = ["number", "epoch", "worker", "pid", "started_at", "ended_at", "outcome", "error", "traceback"]
         read_only_fields = fields
 
 
-class RunSerializer(serializers.ModelSerializer[Run]):
+class RunSerializer(Shown, serializers.ModelSerializer[Run]):
     class Meta:
         model = Run
         fields = [
@@ -38,7 +39,7 @@ class RunSerializer(serializers.ModelSerializer[Run]):
         read_only_fields = fields
 
 
-class StepSerializer(serializers.ModelSerializer[Step]):
+class StepSerializer(Shown, serializers.ModelSerializer[Step]):
     idempotency_key = serializers.CharField()
     output = serializers.JSONField(source="shown", help_text="null if it is larger than 64 KiB")
     output_size = serializers.IntegerField(allow_null=True, help_text="bytes, as stored")
@@ -52,7 +53,7 @@ class StepSerializer(serializers.ModelSerializer[Step]):
         read_only_fields = fields
 
 
-class WaitSerializer(serializers.ModelSerializer[Wait]):
+class WaitSerializer(Shown, serializers.ModelSerializer[Wait]):
     approval = serializers.UUIDField(source="approval_pk", allow_null=True)
 
     class Meta:
@@ -91,7 +92,7 @@ class RunDetailSerializer(RunSerializer):
         return WaitSerializer(list(reversed(last)), many=True).data
 
 
-class ApprovalSerializer(serializers.ModelSerializer[Approval]):
+class ApprovalSerializer(Shown, serializers.ModelSerializer[Approval]):
     """A question of a run to a person, and the decision."""
 
     status = serializers.ChoiceField(ApprovalStatus.choices)

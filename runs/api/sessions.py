@@ -11,16 +11,17 @@ from rest_framework.response import Response
 from agents.models import Session, SessionTurn
 from runs.actions.sessions import clear_session
 from runs.api.resource import NewestFirst, Refusal, Resource
+from runs.api.shown import Shown
 
 
-class SessionTurnSerializer(serializers.ModelSerializer[SessionTurn]):
+class SessionTurnSerializer(Shown, serializers.ModelSerializer[SessionTurn]):
     class Meta:
         model = SessionTurn
         fields = ["number", "run_id", "agent", "at", "is_tainted", "characters", "messages"]
         read_only_fields = fields
 
 
-class SessionSerializer(serializers.ModelSerializer[Session]):
+class SessionSerializer(Shown, serializers.ModelSerializer[Session]):
     turns = serializers.IntegerField(source="turn_count", help_text="that the next run is given")
     characters = serializers.IntegerField(source="character_count", help_text="of these turns")
 

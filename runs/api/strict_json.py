@@ -50,12 +50,6 @@ def require_storable(value: Any) -> None:
                 raise Unreadable("contains \\u0000 or an unpaired surrogate, which PostgreSQL cannot store as JSON")
 
 
-def load_stored(text: str | bytes) -> Any:
-    """The value of JSON that PostgreSQL has stored: its numbers have any number of digits. Raises RecursionError if it is nested too
-    deeply."""
-    return json.loads(text, parse_int=_any_integer)
-
-
 def is_storable(text: str) -> bool:
     return "\0" not in text and not LONE_SURROGATE.search(text)
 
@@ -110,11 +104,6 @@ def _integer(text: str) -> int:
     if len(text) > 20 or int(text) not in INTEGERS:
         raise Unreadable("an integer beyond 64 bits")
     return int(text)
-
-
-def _any_integer(text: str) -> int | float:
-    """Beyond 64 bits, the nearest double, or infinity."""
-    return int(text) if len(text) < 20 else float(text)
 
 
 def _number(text: str) -> float:

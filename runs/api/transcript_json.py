@@ -1,9 +1,10 @@
 from rest_framework import serializers
 
 from runs.api.resource import Query
+from runs.api.shown import Shown
 
 
-class UsageSerializer(serializers.Serializer[object]):
+class UsageSerializer(Shown):
     requests = serializers.IntegerField()
     input_tokens = serializers.IntegerField()
     output_tokens = serializers.IntegerField()
@@ -14,7 +15,7 @@ class UsageSerializer(serializers.Serializer[object]):
     builtin = serializers.IntegerField(help_text="requests that the built-in model answered: no provider was asked")
 
 
-class PartSerializer(serializers.Serializer[object]):
+class PartSerializer(Shown):
     kind = serializers.CharField(
         help_text="system, user, tool-return, retry; answer, thinking; or another of pydantic-ai's"
     )
@@ -24,7 +25,7 @@ class PartSerializer(serializers.Serializer[object]):
     is_history = serializers.BooleanField(help_text="given as the history of an earlier conversation")
 
 
-class ToolCallSerializer(serializers.Serializer[object]):
+class ToolCallSerializer(Shown):
     key = serializers.CharField(help_text="of its step in the journal; empty where it has none")
     tool = serializers.CharField()
     call_id = serializers.CharField()
@@ -45,7 +46,7 @@ class ToolCallSerializer(serializers.Serializer[object]):
     ended = serializers.DateTimeField(allow_null=True)
 
 
-class TurnSerializer(serializers.Serializer[object]):
+class TurnSerializer(Shown):
     number = serializers.IntegerField()
     key = serializers.CharField()
     status = serializers.CharField()
@@ -80,7 +81,7 @@ class TurnSerializer(serializers.Serializer[object]):
     ended = serializers.DateTimeField(allow_null=True)
 
 
-class CallSerializer(serializers.Serializer[object]):
+class CallSerializer(Shown):
     key = serializers.CharField()
     model = serializers.CharField(help_text="the one that was chosen")
     session = serializers.CharField(help_text="whose history it went on with; empty: it was a fresh call")
@@ -90,7 +91,7 @@ class CallSerializer(serializers.Serializer[object]):
     steps = ToolCallSerializer(many=True, help_text="asked of toolsets before the first turn")
 
 
-class TranscriptSerializer(serializers.Serializer[object]):
+class TranscriptSerializer(Shown):
     """The conversation of a run with its models."""
 
     run = serializers.UUIDField()

@@ -1,5 +1,6 @@
 """An attempt to run a body: its gate, its deadline, its effects and its failure.
 
-`gate` asks whether the run is to begin, `deadline` interrupts the body, `effects` validates and writes emissions, wakes and
-notices, `children` spawns runs, `failure` decides on a retry, `clean_session` cleans the database session for the next run.
+`gate` asks whether the run is to begin, `checklist_items` holds what it looks at, `deadline` interrupts the body, `effects` validates
+and writes emissions, wakes and notices, `children` spawns runs, `failure` decides on a retry, `clean_session` cleans the database
+session for the next run.
 """

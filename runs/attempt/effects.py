@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from agents.effects import Effects, Emission, ItemLook, Pace, Standing, Wake
+from agents.effects import Effects, Emission, ItemLook, Notice, Pace, Standing, Wake
 from agents.guards.storable import storable
 from agents.models import taint_written
 from runs.attempt.children import enqueue_children, runs_of
 from runs.claim import Claim
+from runs.db.sql import fetch
 from runs.incidents.items import LOOKED_AT
 from runs.ports import ports
 from runs.transitions.outcome import NoticeRow, Outbound
@@ -18,6 +19,8 @@ EMITTED = "event"  # the outbox topic of emitted events
 WAKEUP = "wakeup"
 SCHEDULE = "schedule"
 PACE = "pace"
+MOST_URGENT = 3  # notifications of a tainted run
+URGENT = "SELECT count(*) FROM runs_notification WHERE run_id = %s::uuid AND urgency = 'high'"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +57,23 @@ def rows_of(claim: Claim, effects: Effects) -> Rows:
                 link=storable(notice.link, "the link of its notification") or f"run:{claim.run_id}",
                 to=storable(list(notice.to), "the recipients of its notification"),
             )
-            for notice in effects.notices
+            for notice in _calmed(claim, effects.notices)
         ],
     )
+
+
+def _calmed(claim: Claim, notices: Sequence[Notice]) -> Sequence[Notice]:
+    """What a stranger wrote may make a model call for help again and again: those of a tainted run that are urgent beyond
+    MOST_URGENT are normal."""
+    if not any(notice.urgency == "high" and notice.is_tainted for notice in notices):
+        return notices
+    [(urgent,)] = fetch(URGENT, [claim.run_id])
+    calmed = []
+    for notice in notices:
+        urgent += notice.urgency == "high"
+        is_late = urgent > MOST_URGENT and notice.is_tainted and notice.urgency == "high"
+        calmed.append(replace(notice, urgency="normal") if is_late else notice)
+    return calmed
 
 
 def check(claim: Claim, effects: Effects) -> None:

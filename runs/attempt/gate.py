@@ -33,6 +33,7 @@ from agents.exceptions import describe
 from agents.gate import Fire, Quiet, checked
 from agents.gate_run import GateRun
 from agents.guards.sql_writes import gate_writing_refused
+from runs.attempt.checklist_items import free_items
 from runs.attempt.clean_session import noticing_changes
 from runs.attempt.deadline import deadline
 from runs.attempt.failure import as_permanent, outcome_of
@@ -114,6 +115,7 @@ def _answer(claim: Claim, agent: Agent, last: Last, seconds: float) -> tuple[Fir
         read_events=lambda: ports.read_events(claim.event_ids),
         read_now=database_now,
         is_tainted=claim.is_tainted,
+        free_items=free_items,
     )
     assert agent.gate is not None  # noqa: S101  (must_ask)
     try:

@@ -1,44 +1,45 @@
-"""The most that a step may cost is set aside in every window of its run's budgets before it begins, and settled in the commit
-of its entry. What a claim that is over had set aside counts as spent: its request may have been paid."""
+"""The most that a request to a model may cost is set aside in every window of its run's budgets right before it is sent, and
+settled right after it, each in a short transaction. The claim of the run is its lease: what a claim that is over had set aside
+counts as spent, because its request may have been paid. A trial, which has no run, has a lease of a fixed length. A call of a tool
+costs what it costs, so it is counted when it begins."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from secrets import token_hex
+from typing import TypeVar
 
 from django.conf import settings
 from psycopg.types.json import Jsonb
 
-from agents.journal.budget import Cost, Limits, Price, Refusal
-from agents.journal.entries import StepEntry
+from agents.journal.budget import Cost, Limits, Price, Refusal, Reserved, Used
 from runs.budgets.room import Cap, amount_of, refusal_of
-from runs.budgets.windows import caps_of_run, lock, make
+from runs.budgets.windows import SPENDS_FOR, caps_of_run, lock, make, spend
 from runs.claim import Claim
 from runs.db.session import writing
-from runs.db.sql import execute, fetch
+from runs.db.sql import database_now, fetch
 from runs.exceptions import RunLost
 from runs.failpoints import failpoint
 from runs.models import ModelPrice
 
 LIMITS_STAND = 1.0  # seconds that a run goes by the limits and prices it has read; amounts are always read
 LIMITS = """
+WITH of_run AS (
+  SELECT coalesce(nullif(%(trigger)s::text, ''), (SELECT {spends_for} FROM runs_run run WHERE run.id = %(run)s::uuid), '') AS trigger
+)
 SELECT ARRAY(
   SELECT DISTINCT measure FROM runs_budget budget
   WHERE cap IS NOT NULL AND (scope = 'installation' OR (scope = 'agent' AND name = %(agent)s::text)
-    OR (scope = 'trigger' AND name = %(trigger)s::text))),
-  EXISTS (SELECT FROM runs_modelprice)
-"""
-LEFT_OVER = """
-SELECT window_id FROM runs_reservation
-WHERE run_id = %(run)s::uuid AND (key = %(key)s::text OR claim <> %(claim)s::uuid)
-"""
-OF_KEY = """
-SELECT window_id FROM runs_reservation WHERE run_id = %(run)s::uuid AND key = %(key)s::text AND claim = %(claim)s::uuid
-"""
+    OR (scope = 'trigger' AND name = of_run.trigger))),
+  EXISTS (SELECT FROM runs_modelprice), of_run.trigger
+FROM of_run
+""".replace("{spends_for}", SPENDS_FOR)
 # What is not said of the use counts as it was reserved.
 SETTLE = """
 WITH gone AS (
-  DELETE FROM runs_reservation WHERE {which} RETURNING window_id, amount
+  DELETE FROM runs_reservation WHERE id = ANY(%(ids)s::bigint[]) RETURNING window_id, amount
 ), settled AS (
   SELECT gone.window_id, sum(gone.amount) AS reserved,
     sum(coalesce((%(used)s::jsonb->>budget.measure)::numeric, gone.amount)) AS spent
@@ -49,137 +50,120 @@ UPDATE runs_budgetwindow win SET reserved = win.reserved - settled.reserved, spe
 FROM settled WHERE win.id = settled.window_id
 RETURNING settled.spent < settled.reserved
 """
-SETTLE_LEFT_OVER = SETTLE.replace(
-    "{which}", "run_id = %(run)s::uuid AND (key = %(key)s::text OR claim <> %(claim)s::uuid)"
-)
-SETTLE_KEY = SETTLE.replace("{which}", "run_id = %(run)s::uuid AND key = %(key)s::text AND claim = %(claim)s::uuid")
-# The fence stands in the last statement, as everywhere.
-RESERVE = """
-WITH fenced AS MATERIALIZED (
+# The fence stands in the last statement, as everywhere. A trial has none: it is under a lease of its own.
+FENCED = """
   SELECT id FROM runs_run
   WHERE id = %(run)s::uuid AND epoch = %(epoch)s::int AND claim = %(claim)s::uuid AND coalesce(status, '') = 'running'
   FOR NO KEY UPDATE
-), kept AS (
-  INSERT INTO runs_reservation (window_id, run_id, key, claim, amount)
-  SELECT asked.window_id, fenced.id, %(key)s::text, %(claim)s::uuid, asked.amount
-  FROM fenced, unnest(%(windows)s::bigint[], %(amounts)s::numeric[]) AS asked(window_id, amount)
-  RETURNING window_id, amount
-)
-UPDATE runs_budgetwindow win SET reserved = win.reserved + kept.amount FROM kept WHERE win.id = kept.window_id
 """
-NOTHING = {"usd": "0", "tokens": 0, "requests": 0, "tool_calls": 0}
+RESERVE = """
+WITH fenced AS MATERIALIZED ({fenced}), kept AS (
+  INSERT INTO runs_reservation (window_id, run_id, key, claim, amount, expires_at)
+  SELECT asked.window_id, fenced.id, %(key)s::text, %(claim)s::uuid, asked.amount, clock_timestamp() + %(lease)s::interval
+  FROM fenced, unnest(%(windows)s::bigint[], %(amounts)s::numeric[]) AS asked(window_id, amount)
+  RETURNING id, window_id, amount
+), counted AS (
+  UPDATE runs_budgetwindow win SET reserved = win.reserved + kept.amount FROM kept WHERE win.id = kept.window_id
+)
+SELECT id FROM kept
+"""
+RESERVE_OF_RUN = RESERVE.replace("{fenced}", FENCED)
+RESERVE_OF_TRIAL = RESERVE.replace("{fenced}", "SELECT %(run)s::uuid AS id")
+T = TypeVar("T")
+Asked = Sequence[tuple[Cap, Decimal]]
 
 
 class Reservations:
-    """What one claim sets aside for its steps."""
+    """What one claim sets aside and counts. `lease`: how long a request of a trial may take."""
 
-    def __init__(self, claim: Claim) -> None:
+    def __init__(self, claim: Claim, *, lease: timedelta | None = None) -> None:
         self._claim = claim
+        self._lease = lease
+        self._trigger = claim.trigger
         self._limits = Limits()
         self._limits_until = 0.0
-        self._keys: set[str] = set()
-
-    @property
-    def known_limits(self) -> Limits | None:
-        """None: they are to be read again."""
-        return self._limits if time.monotonic() < self._limits_until else None
 
     def limits(self) -> Limits:
-        if self.known_limits is None:
-            given = {"agent": self._claim.agent, "trigger": self._claim.trigger}
-            [(measures, has_prices)] = fetch(LIMITS, given)
+        if time.monotonic() >= self._limits_until:
+            given = {"run": self._claim.run_id, "agent": self._claim.agent, "trigger": self._claim.trigger}
+            [(measures, has_prices, self._trigger)] = fetch(LIMITS, given)
             self._limits = Limits(measures=frozenset(measures), prices=prices() if has_prices else ())
             self._limits_until = time.monotonic() + LIMITS_STAND
         return self._limits
 
-    def reserve(self, key: str, cost: Cost) -> Refusal | None:
-        """Set the cost aside, or say why there is no room for it. RunLost: another process owns the run."""
+    def reserve(self, key: str, cost: Cost) -> Reserved | Refusal | None:
+        """Set the cost of a request of this step aside, or say why there is no room for it. RunLost: another process owns the
+        run."""
         failpoint("before_reserve")
+        reserved = self._if_room(cost, lambda asked: self._keep(key, asked))
+        if isinstance(reserved, Reserved):
+            failpoint("after_reserve")
+        return reserved
+
+    def settle(self, reserved: Reserved, used: Used) -> bool:
+        """What the request did cost is spent, the rest is free again. Is there any?"""
+        failpoint("before_settle")
+        with writing():
+            lock(reserved.windows)
+            found = fetch(SETTLE, {"ids": list(reserved.ids), "used": Jsonb(used)})
+        return any(freed for (freed,) in found)
+
+    def spend(self, cost: Cost) -> Refusal | None:
+        """Count a call of a tool, or say why there is no room for it."""
+        return self._if_room(
+            cost, lambda asked: spend([(cap.id, amount) for cap, amount in asked if cap.id is not None])
+        )
+
+    def _if_room(self, cost: Cost, take: Callable[[Asked], T]) -> T | Refusal | None:
+        """Take it from the windows under their locks, or say why there is no room. None: no budget applies."""
         while True:
             caps = self._caps(cost)
-            if missing := [cap for cap in caps if cap.id is None]:
-                with writing():
-                    make(missing)
-                continue
             if not caps:
                 return None
             with writing():
-                self._settle_left_over(key, caps)
-                # As they stand under their locks. A window may have turned since.
-                now = self._caps(cost)
-                if {cap.id for cap in now} - {cap.id for cap in caps}:
-                    continue
-                asked = [(cap, self._amount(cost, cap)) for cap in now]
-                if refusal := refusal_of(asked):
-                    return refusal
-                self._keep(key, asked)
-            self._keys.add(key)
-            failpoint("after_reserve")
+                asked = self._locked(cost, caps)
+                if asked is not None:
+                    return refusal_of(asked) or take(asked)
+
+    def _locked(self, cost: Cost, caps: Sequence[Cap]) -> Asked | None:
+        """The windows as they stand under their locks, and what is asked of each. None: one had to be made first, or has turned
+        since."""
+        if missing := [cap for cap in caps if cap.id is None]:
+            make([self._of_trial(cap) for cap in missing] if self._lease else missing)
             return None
+        lock(cap.id for cap in caps if cap.id is not None)
+        now = self._caps(cost)
+        if {cap.id for cap in now} - {cap.id for cap in caps}:
+            return None
+        return [(cap, self._amount(cost, cap)) for cap in now]
 
-    def settle(self, entries: Sequence[StepEntry]) -> bool:
-        """In the transaction of these entries, before the fence: what steps did cost is spent, the rest is free again. Is
-        there any?"""
-        freed = [self._settle(entry.key, used_by(entry)) for entry in entries if entry.key in self._keys]
-        return any(freed)
-
-    def give_back(self, key: str) -> bool:
-        """The step failed at no cost. Is there room now for others?"""
-        if key not in self._keys:
-            return False
-        with writing():
-            freed = self._settle(key, NOTHING)
-        self._keys.discard(key)
-        return freed
-
-    def forget(self, entries: Sequence[StepEntry]) -> None:
-        """They are committed."""
-        self._keys.difference_update(entry.key for entry in entries)
+    def _of_trial(self, cap: Cap) -> Cap:
+        """Its window for one run would have no run with which it goes: it is old like one of a day."""
+        return cap if cap.ends_at else replace(cap, ends_at=database_now())
 
     def _caps(self, cost: Cost) -> list[Cap]:
         used = [measure for measure in ("tokens", "requests", "tool_calls") if getattr(cost, measure)]
         measures = [*used, "usd"] if cost.usd is None or cost.usd else used
-        return caps_of_run(self._claim.run_id, self._claim.agent, self._claim.trigger, measures)
+        return caps_of_run(self._claim.run_id, self._claim.agent, self._trigger, measures)
 
     def _amount(self, cost: Cost, cap: Cap) -> Decimal:
         return amount_of(cost, cap.measure, allows_unpriced=settings.WAKEFUL_UNPRICED == "allow")
 
-    def _given(self, key: str) -> dict[str, Any]:
-        return {"run": self._claim.run_id, "key": key, "claim": self._claim.id}
-
-    def _settle_left_over(self, key: str, caps: list[Cap]) -> None:
-        """Lock the windows; what earlier tries of the step, or earlier claims of the run, had reserved counts as spent."""
-        left = [window for (window,) in fetch(LEFT_OVER, self._given(key))]
-        lock([*left, *(cap.id for cap in caps if cap.id is not None)])
-        if left:
-            fetch(SETTLE_LEFT_OVER, {**self._given(key), "used": None})
-
-    def _settle(self, key: str, used: dict[str, Any]) -> bool:
-        lock(window for (window,) in fetch(OF_KEY, self._given(key)))
-        return any(freed for (freed,) in fetch(SETTLE_KEY, {**self._given(key), "used": Jsonb(used)}))
-
-    def _keep(self, key: str, asked: list[tuple[Cap, Decimal]]) -> None:
+    def _keep(self, key: str, asked: Asked) -> Reserved:
+        windows = [cap.id for cap, _ in asked if cap.id is not None]
         given = {
-            **self._given(key),
+            "run": self._claim.run_id,
             "epoch": self._claim.epoch,
-            "windows": [cap.id for cap, _ in asked],
+            "claim": self._claim.id,
+            "key": f"{key} {token_hex(4)}",  # a step may make several requests
+            "windows": windows,
             "amounts": [amount for _, amount in asked],
+            "lease": self._lease,
         }
-        if not execute(RESERVE, given):
+        kept = fetch(RESERVE_OF_TRIAL if self._lease else RESERVE_OF_RUN, given)
+        if not kept:
             raise RunLost(f"run {self._claim.run_id} left epoch {self._claim.epoch}")
-
-
-def used_by(entry: StepEntry) -> dict[str, Any]:
-    """What a step used; what is left out is not known."""
-    if entry.kind == "tool":
-        return {**NOTHING, "tool_calls": 1}
-    if not entry.usage:
-        return {}
-    if entry.usage.get("may_be_more"):
-        return {"requests": 1, "tool_calls": 0}
-    measured = entry.usage.get("is_measured", True)
-    tokens = entry.usage["input_tokens"] + entry.usage["output_tokens"]
-    return {"usd": entry.usage["cost"], "tokens": tokens if measured else None, "requests": 1, "tool_calls": 0}
+        return Reserved(ids=[id for (id,) in kept], windows=windows)
 
 
 def prices() -> tuple[Price, ...]:

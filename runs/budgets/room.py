@@ -49,6 +49,10 @@ class Cap:
         """Is there no room even if the steps under way cost nothing?"""
         return self.spent + amount > self.allowed
 
+    def has_never_room_for(self, amount: Decimal) -> bool:
+        """Is there no room in its next window either?"""
+        return amount > self.allowed or (self.period == Budget.Period.RUN and self.is_used_up_for(amount))
+
 
 def amount_of(cost: Cost, measure: str, *, allows_unpriced: bool) -> Decimal:
     """Permanent: the price of the model is not known, and that is not allowed."""
@@ -72,6 +76,7 @@ def refusal_of(asked: Sequence[tuple[Cap, Decimal]]) -> Refusal | None:
         budget=cap.label,
         reason=_reason(cap, amount),
         until=_until(full),
+        is_never=any(cap.has_never_room_for(amount) for cap, amount in full),
         is_final=any(cap.at_cap == Budget.AtCap.FAIL and cap.is_used_up_for(amount) for cap, amount in full),
     )
 

@@ -14,14 +14,14 @@ from django.db import transaction
 from agents.journal.protocol import BudgetRequest
 from runs import waits
 from runs.budgets.reserve import SETTLE
-from runs.budgets.windows import lock
+from runs.budgets.windows import SPENDS_FOR, lock
 from runs.db.session import writing
 from runs.db.sql import fetch, fetch_as, fetch_column
 from runs.models import NIL
 
 PAGE = 1_000  # waits that are read at a time
 LOOK = 0.25  # seconds that one look takes
-AFTER_A_STEP = 200  # by the run whose step has made room
+AFTER_A_REQUEST = 200  # by the run whose request has left room
 # Each wait with the budgets that apply to its run; one row without a budget where none does any more.
 WAITING = """
 SELECT wait.id, run.id AS run_id, budget.id AS budget, turn.run_id AS of_run,
@@ -32,7 +32,7 @@ FROM (
 JOIN runs_run run ON run.id = wait.run_id
 LEFT JOIN runs_budget budget ON budget.cap IS NOT NULL AND coalesce((wait.asked->>budget.measure)::numeric > 0, true)
   AND (budget.scope = 'installation' OR (budget.scope = 'agent' AND budget.name = run.agent)
-    OR (budget.scope = 'trigger' AND budget.name = run.trigger))
+    OR (budget.scope = 'trigger' AND budget.name = {spends_for}))
 CROSS JOIN LATERAL (SELECT coalesce((wait.asked->>budget.measure)::numeric, 0) AS amount) asked
 LEFT JOIN LATERAL (SELECT
   CASE budget.period WHEN 'run' THEN timestamptz 'epoch' ELSE date_trunc(budget.period, clock_timestamp(), 'UTC') END AS starts_at,
@@ -40,7 +40,7 @@ LEFT JOIN LATERAL (SELECT
 LEFT JOIN runs_budgetwindow win
   ON win.budget_id = budget.id AND win.run_id = turn.run_id AND win.starts_at = turn.starts_at
 ORDER BY wait.id
-"""
+""".replace("{spends_for}", SPENDS_FOR)
 ALL = WAITING.replace("{which}", "id > %(after)s::bigint")
 OF_RUN = WAITING.replace("{which}", "run_id = %(run)s::uuid")
 AT_PRICE_OF = """
@@ -54,10 +54,11 @@ SELECT EXISTS (SELECT FROM runs_wait WHERE status = 'open' AND kind = 'budget'),
 LOST = """
 SELECT reservation.id, reservation.window_id FROM runs_reservation reservation
 LEFT JOIN runs_run run ON run.id = reservation.run_id
-WHERE run.id IS NULL OR run.status <> 'running' OR run.claim IS DISTINCT FROM reservation.claim
+WHERE CASE WHEN reservation.expires_at IS NULL
+  THEN run.id IS NULL OR run.status <> 'running' OR run.claim IS DISTINCT FROM reservation.claim
+  ELSE reservation.expires_at < clock_timestamp() END
 ORDER BY reservation.id LIMIT %(most)s::int
 """
-SETTLE_LOST = SETTLE.replace("{which}", "id = ANY(%(ids)s::bigint[])")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,10 +129,10 @@ def look_of_run(run_id: UUID) -> int:
     return _end_fitting(_asked(OF_RUN, run=run_id, most=1), {})
 
 
-def look_after_step() -> None:
-    """A step has made room: for whom? In the session of a durable body, which only reads."""
+def look_after_request() -> None:
+    """A request has left room: for which waits? In the session of a durable body, which only reads."""
     with writing():
-        _end_fitting(_asked(ALL, after=0, most=AFTER_A_STEP), {})
+        _end_fitting(_asked(ALL, after=0, most=AFTER_A_REQUEST), {})
 
 
 def try_again(model: str) -> None:
@@ -144,12 +145,12 @@ def try_again(model: str) -> None:
 
 
 def settle_lost() -> int:
-    """What claims that are over had reserved counts as spent; how many reservations."""
+    """What claims that are over, and trials whose lease has ended, had reserved counts as spent; how many reservations."""
     lost = fetch(LOST, {"most": PAGE})
     if lost:
         with transaction.atomic():
             lock(window for _, window in lost)
-            fetch(SETTLE_LOST, {"ids": [id for id, _ in lost], "used": None})
+            fetch(SETTLE, {"ids": [id for id, _ in lost], "used": None})
     return len(lost)
 
 

@@ -8,6 +8,13 @@ from runs.budgets.room import Cap
 from runs.db.sql import execute, fetch_as
 from runs.models import NIL
 
+# The trigger whose budgets a run spends: its own, or, of a spawned run, that of the run with which the spawning began.
+SPENDS_FOR = """CASE WHEN run.trigger <> '' OR run.parent_id IS NULL THEN run.trigger ELSE (
+  WITH RECURSIVE line AS (
+    SELECT run.parent_id, ''::text AS trigger
+    UNION ALL
+    SELECT parent.parent_id, parent.trigger FROM line JOIN runs_run parent ON parent.id = line.parent_id WHERE line.trigger = ''
+  ) SELECT max(trigger) FROM line) END"""
 # `{which}` says which budgets, `{run}` of which run the windows for each run are.
 CAPS = """
 SELECT budget.id AS budget, budget.scope, budget.name, budget.period, budget.measure, budget.cap, budget.at_cap,
@@ -28,7 +35,8 @@ OF_RUN = """budget.measure = ANY(%(measures)s::text[]) AND (budget.scope = 'inst
 CAPS_OF_RUN = CAPS.replace("{which}", OF_RUN)
 CAPS_OF_BUDGETS = CAPS.replace("{which}", "budget.id = ANY(%(budgets)s::bigint[])")
 # A cap that comes in the middle of its window counts what the journals say was used before, also by answers that could not be
-# recorded. A budget that is being deleted gets no window.
+# recorded. What pydantic-ai does around tools, such as asking a server for its list, has no arguments, and is no call of a tool.
+# A budget that is being deleted gets no window.
 MAKE = """
 INSERT INTO runs_budgetwindow (budget_id, run_id, starts_at, ends_at, spent, reserved, extra)
 SELECT budget.id, %(run)s::uuid, %(starts)s::timestamptz, %(ends)s::timestamptz, used.amount, 0, 0
@@ -38,7 +46,7 @@ CROSS JOIN LATERAL (
     WHEN 'usd' THEN (step.usage->>'cost')::numeric
     WHEN 'tokens' THEN (step.usage->>'input_tokens')::numeric + (step.usage->>'output_tokens')::numeric
     WHEN 'requests' THEN (step.kind = 'model')::int
-    ELSE (step.kind = 'tool')::int END), 0) AS amount
+    ELSE (step.kind = 'tool' AND step.arguments IS DISTINCT FROM '[]'::jsonb)::int END), 0) AS amount
   FROM runs_step step JOIN runs_run run ON run.id = step.run_id
   WHERE step.kind IN ('model', 'tool') AND (step.status = 'done' OR step.usage IS NOT NULL OR step.kind = 'tool')
     AND step.epoch > 0 AND {used}) used
@@ -51,7 +59,7 @@ MAKE_OF_TIME = MAKE.replace(
     "{used}",
     """budget.counts_since > %(starts)s::timestamptz AND step.ended_at >= %(starts)s::timestamptz
     AND (budget.scope = 'installation' OR (budget.scope = 'agent' AND run.agent = budget.name)
-      OR (budget.scope = 'trigger' AND run.trigger = budget.name))""",
+      OR (budget.scope = 'trigger' AND budget.name = {spends_for}))""".replace("{spends_for}", SPENDS_FOR),
 )
 LOCK = """
 SELECT id FROM runs_budgetwindow WHERE id = ANY(%s::bigint[]) ORDER BY id FOR NO KEY UPDATE

@@ -65,6 +65,11 @@ class RecordedWait:
         return ("time",)
 
     @property
+    def asked_about(self) -> Any:
+        """The arguments that a person is shown; None for what is no question."""
+        return Approval.objects.get(pk=self.approval_id).arguments if self.approval_id else None
+
+    @property
     def event(self) -> Event:
         """The event that ended the wait; Permanent if it was pruned."""
         events = ports.read_events([self.event_id]) if self.event_id else []

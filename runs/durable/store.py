@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import structlog
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 
 from agents.effects import Effects
-from agents.journal.budget import Cost, Limits, Refusal
-from agents.journal.ends import Interrupted, Lost
+from agents.journal.budget import Cost, Limits, Refusal, Reserved, Used
+from agents.journal.ends import Interrupted, Lost, Released
 from agents.journal.entries import RecordedStep, StepEntry
 from agents.journal.store import Busy, Store
 from runs.attempt.clean_session import reset_settings
@@ -85,7 +85,6 @@ class DatabaseStore(Store):
         is_tainted = self.is_tainted
         if is_tainted and not self.is_known_tainted:
             ports.taint_changes(self.claim.run_id)
-        has_freed = self.reservations.settle(entries)
         is_wanted_back = progress.commit(
             self.claim,
             entries,
@@ -99,28 +98,28 @@ class DatabaseStore(Store):
             self.has_progressed |= is_progress
             self.has_journal = True
             self.is_known_tainted |= is_tainted
-            self.reservations.forget(entries)
             self.intents -= {entry.key for entry in entries}
             self.intents |= {entry.key for entry in entries if entry.status == "started"}
 
         transaction.on_commit(committed)
-        if has_freed:
-            transaction.on_commit(wake.look_after_step, robust=True)
         return is_wanted_back
-
-    @property
-    def known_limits(self) -> Limits | None:
-        return self.reservations.known_limits
 
     def limits(self) -> Limits:
         return self.reservations.limits()
 
-    def reserve(self, key: str, cost: Cost) -> Refusal | None:
+    def reserve(self, key: str, cost: Cost) -> Reserved | Refusal | None:
         return self.reservations.reserve(key, cost)
 
-    def give_back(self, key: str) -> None:
-        if self.reservations.give_back(key):
-            wake.look_after_step()
+    def settle(self, reserved: Reserved, used: Used) -> None:
+        """An error keeps no answer from being recorded: the reservation is spent once the claim is over."""
+        try:
+            if self.reservations.settle(reserved, used):
+                wake.look_after_request()
+        except DatabaseError:
+            log.warning("budget.not_settled", run=str(self.claim.run_id), exc_info=True)
+
+    def spend(self, cost: Cost) -> Refusal | None:
+        return self.reservations.spend(cost)
 
     def hold(self, session: str) -> Busy | None:
         return sessions.hold(self.claim, session)
@@ -128,8 +127,10 @@ class DatabaseStore(Store):
     def let_go(self, session: str) -> None:
         sessions.let_go(self.claim, session)
 
-    def is_wanted_back(self) -> bool:
-        return progress.is_wanted_back(self.claim)
+    def reason_to_stop(self) -> Interrupted | None:
+        if not progress.is_wanted_back(self.claim):
+            return None
+        return Released("its worker stops, or its agent was stopped, before a request to a model")
 
     def forget(self, key: str) -> None:
         progress.forget_intent(self.claim, key)

@@ -66,13 +66,16 @@ class Thing:
 
 @dataclass(frozen=True, kw_only=True)
 class Failed:
-    """`in_all`: all failures since the last success, where they are counted elsewhere; without it, this is one more."""
+    """`in_all`: all failures since the last success, where they are counted elsewhere, with the times of the first and the last;
+    without it, this is one more, now."""
 
     thing: Thing
     error: str
     run_id: UUID | None = None
     is_covered: bool = False  # the run failed, and may be requeued
     in_all: int | None = None
+    first_at: datetime | None = None
+    last_at: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +136,7 @@ class Book:
         incident.last_run_id = failed.run_id
         was_open = incident.is_open
         incident.fail(times, after=thing.after, now=self.now, cooldown=settings.WAKEFUL_INCIDENT_COOLDOWN)
+        incident.last_at = failed.last_at or self.now
         if incident.is_open and not was_open:
             self.opened.append(incident)
         self.changed[id(incident)] = incident
@@ -164,7 +168,7 @@ class Book:
                 agent=thing.agent,
                 cause=cause[:LENGTH],
                 fingerprint=fingerprint,
-                first_at=self.now,
+                first_at=failed.first_at or self.now,
             )
             of_thing[fingerprint] = known
         return known

@@ -2,13 +2,13 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from runs.states import Severity
+
 
 class Alarm(models.Model):
     """A problem, from its beginning to its end: one open row per name, reported once at either end."""
 
-    class Severity(models.TextChoices):
-        BAD = "bad"
-        WARNING = "warning"
+    Severity = Severity
 
     name = models.TextField(help_text='what is wrong, such as "no-worker" or "trigger-paused:invoices"')
     severity = models.TextField(choices=Severity)

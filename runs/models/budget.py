@@ -82,7 +82,7 @@ class BudgetWindow(models.Model):
     ends_at = models.DateTimeField(null=True)
     spent = models.DecimalField(default=Decimal(0), max_digits=24, decimal_places=10)
     reserved = models.DecimalField(
-        default=Decimal(0), help_text="by steps that are under way", max_digits=24, decimal_places=10
+        default=Decimal(0), help_text="by requests that are under way", max_digits=24, decimal_places=10
     )
     extra = models.DecimalField(
         default=Decimal(0), help_text="what a person allowed on top of the cap, once", max_digits=24, decimal_places=10
@@ -105,14 +105,17 @@ class BudgetWindow(models.Model):
 
 
 class Reservation(models.Model):
-    """The most that a step under way may cost in a window. It is gone once the step's entry says what it did cost."""
+    """The most that a request under way may cost in a window. It is gone once the request is over."""
 
     window = models.ForeignKey(BudgetWindow, models.CASCADE, related_name="reservations")
     run_id = models.UUIDField()
-    key = models.TextField(help_text="of the step")
+    key = models.TextField(help_text="of the request's step, and a random number")
     claim = models.UUIDField(help_text="identity of the claim that made it")
     amount = models.DecimalField(max_digits=24, decimal_places=10)
     created_at = models.DateTimeField(db_default=Now())
+    expires_at = models.DateTimeField(
+        null=True, help_text="when the lease of a trial ends; a run has its claim as its lease"
+    )
 
     class Meta:
         constraints = [

@@ -4,6 +4,8 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from agents.redaction import shown
+
 from .notification import Notification
 
 
@@ -82,13 +84,18 @@ class Incident(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.cause}"[:200]
+        return shown(f"{self.name}: {self.cause}")[:200]
 
     @property
     def status(self) -> str:
         if self.closed_at:
             return "closed"
         return "open" if self.opened_at else "noticed"
+
+    @property
+    def is_intermittent(self) -> bool:
+        """Has the thing failed again since a success closed this, but not often enough in a row to open it again?"""
+        return self.closed_at is not None and not self.closed_by and self.last_at > self.closed_at
 
     @property
     def is_open(self) -> bool:
@@ -98,7 +105,6 @@ class Incident(models.Model):
         """Count failures. It opens, or opens again, once there are `after` since the last success; 0: never."""
         self.count += times
         self.in_a_row += times
-        self.last_at = now
         if self.is_open or not after or self.in_a_row < after:
             return
         if self.closed_at:

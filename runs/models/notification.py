@@ -3,6 +3,8 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from agents.redaction import shown
+
 
 class Notification(models.Model):
     """A message of an agent, or of Wakeful itself, to people. `planned_at`: when its deliveries were written."""
@@ -38,6 +40,7 @@ class Notification(models.Model):
         indexes = [
             models.Index(fields=["-created_at"], name="notification_newest"),
             models.Index(fields=["created_at"], name="notification_unplanned", condition=Q(planned_at=None)),
+            models.Index(fields=["run_id"], name="notification_urgent_of_run", condition=Q(urgency="high")),
             models.Index(fields=["topic", "-id"], name="notification_by_topic", condition=~Q(topic="")),
         ]
         constraints = [
@@ -47,4 +50,4 @@ class Notification(models.Model):
         ]
 
     def __str__(self) -> str:
-        return self.text[:80]
+        return shown(self.text)[:80]

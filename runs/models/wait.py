@@ -6,6 +6,8 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from agents.redaction import shown
+
 from .run import Run
 
 
@@ -133,7 +135,7 @@ class Approval(models.Model):
         ]
 
     def __str__(self) -> str:
-        return self.question
+        return shown(self.question)
 
     @property
     def is_question(self) -> bool:

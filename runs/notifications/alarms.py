@@ -45,12 +45,6 @@ def topic_of(name: str, alarm_id: int | str) -> str:
     return f"{TOPIC}:{name}:{alarm_id}"
 
 
-def is_raised(name: str) -> str:
-    """SQL: is the alarm raised whose name this expression gives? A list with a limit has these first, so that a problem
-    that lasts does not look ended."""
-    return f"EXISTS (SELECT FROM runs_alarm WHERE name = {name} AND ended_at IS NULL)"  # noqa: S608  (our own)
-
-
 def begin(
     name: str, *, severity: str, text: str, remedy: str = "", sender: str = WAKEFUL, run_id: UUID | None = None
 ) -> bool:

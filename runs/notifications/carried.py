@@ -1,12 +1,15 @@
 """The notifications that a message carries: its own, and those merged into it."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.db.models import Count
+from django.db.models import Case, Count, Q, QuerySet, When
 
-from runs.models import Delivery, Notification
+from runs.models import Approval, Delivery, Notification, Wait
+
+REQUEST = "approval:"  # the link of a notification that asks for a decision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,6 +18,38 @@ class Carried:
 
     notifications: Sequence[Notification]
     more: int
+
+
+def approval_of(notification: Notification) -> UUID | None:
+    """The approval that it asks for."""
+    if not notification.link.startswith(REQUEST):
+        return None
+    with suppress(ValueError):  # an agent may link to anything
+        return UUID(notification.link.removeprefix(REQUEST))
+    return None
+
+
+def settled_among(notifications: QuerySet[Notification]) -> set[int]:
+    """Those that ask for a decision for which no run waits any more: it is made, expired, or its run was stopped."""
+    asks = notifications.filter(link__startswith=REQUEST).only("link")
+    asked = {one.pk: id for one in asks if (id := approval_of(one))}
+    if not asked:
+        return set()
+    known = Approval.objects.filter(pk__in=set(asked.values()))
+    settled = set(known.exclude(decision="", wait__status=Wait.Status.OPEN).values_list("pk", flat=True))
+    return {pk for pk, id in asked.items() if id in settled}
+
+
+def unsettled(delivery: Delivery, *, most: int) -> Carried:
+    """What a delivery carries now: its own notification and those merged into it, without requests that are settled; open
+    requests first, then the first `most` in all."""
+    merged = Delivery.objects.filter(merged_into=delivery.pk)
+    all_ = Notification.objects.filter(Q(pk=delivery.notification_id) | Q(pk__in=merged.values("notification")))
+    left = all_.exclude(pk__in=settled_among(all_))
+    is_request = Case(When(link__startswith=REQUEST, then=0), default=1)
+    shown = list(left.order_by(is_request, "pk")[:most])
+    more = left.count() - len(shown) if len(shown) == most else 0
+    return Carried(notifications=shown, more=more)
 
 
 def carried_by(deliveries: Sequence[Delivery], *, most: int) -> Mapping[UUID, Carried]:

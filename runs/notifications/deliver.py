@@ -27,11 +27,11 @@ from runs.models import Delivery, Notification, Recipient
 from runs.network import sending
 from runs.network.breakers import Breakers
 from runs.network.sending import BLOCKED, Sending
-from runs.notifications.carried import carried_by
+from runs.notifications.carried import unsettled
 from runs.notifications.channels.channel import NotNow, Outcome, Refused, Sent, Unknown, channel_of, channels
 from runs.notifications.lock import lock_planning
 from runs.notifications.message import Item, Message, shortened
-from runs.notifications.plan import plan, take_second_route
+from runs.notifications.plan import plan, take_default_route, take_second_route
 from runs.notifications.recipients import address_of, sync_settings
 from runs.notifications.waiting import call_off, put_off
 from runs.ports import ports
@@ -202,14 +202,13 @@ def _job_of(delivery: Delivery, claim: UUID) -> Job | None:
             else:
                 call_off(recipient, reason="the recipient is inactive")
         return None
+    message = message_of(delivery)
+    if not message.items:
+        _end(delivery.pk, claim, status="suppressed", reason="what it asks for is decided")
+        return None
     job = Job(
-        id=delivery.pk,
-        claim=claim,
-        channel=delivery.channel,
-        host=recipient.host,
-        address="",
-        message=message_of(delivery),
-    )
+        id=delivery.pk, claim=claim, channel=delivery.channel, host=recipient.host, address="", message=message
+    )  # fmt: skip
     try:
         address = address_of(recipient)
     except (InvalidToken, ImproperlyConfigured):
@@ -229,8 +228,9 @@ def _is_silenced(recipient: Recipient) -> bool:
 
 
 def message_of(delivery: Delivery) -> Message:
-    """What it says: its notification and those merged into it, as far as a server takes so long a message."""
-    carried = carried_by([delivery], most=MOST_ITEMS)[delivery.pk]
+    """Its notification and those merged into it, as far as they are not settled and a server takes so long a
+    message."""
+    carried = unsettled(delivery, most=MOST_ITEMS)
     items: list[Item] = []
     left = LARGEST
     for notification in carried.notifications:
@@ -313,6 +313,8 @@ def fail(delivery_id: UUID, which: Q, why: str) -> bool:
         Recipient.objects.filter(deliveries=delivery_id, failing_since=None).update(failing_since=Now())
         if name := take_second_route(delivery):
             Delivery.objects.filter(pk=delivery_id).update(reason=f"{why}; sent to {name} instead")
+        elif names := take_default_route(delivery):
+            Delivery.objects.filter(pk=delivery_id).update(reason=f"{why}; sent to {', '.join(names)} instead")
     log.warning("delivery.failed", delivery=str(delivery_id), recipient=delivery.name, why=why)
     return True
 

@@ -21,7 +21,7 @@ from runs.db.sql import database_now, fetch
 from runs.failpoints import failpoint
 from runs.models import Delivery, Notification, Recipient, RecipientGroup
 from runs.notifications.alarms import topic_of
-from runs.notifications.channels.inbox import CHANNEL as INBOX
+from runs.notifications.carried import approval_of
 from runs.notifications.lock import try_lock
 from runs.notifications.policy import ORDER, History, Hold, Merge, News, Said, Send, Suppress, Verdict, decide
 from runs.notifications.recipients import rules_of, sync_settings
@@ -35,6 +35,8 @@ GIVE_UP = timedelta(days=1)  # without a second route
 MOST_SAID = 10_000  # notifications about a topic that are read
 KNOWN_SHOWN = 10
 UNKNOWN = "unknown recipient"
+# A delivery that was suppressed as nothing new is not among them: the one before it may have failed as well.
+REACHING = ["pending", "held", "sending", "sent", "unknown"]  # a delivery that has reached its recipient, or may still
 SENT_LAST = """
 SELECT recipient.id, (
   SELECT CASE WHEN EXISTS (SELECT FROM runs_delivery WHERE recipient_id = recipient.id AND status IN ('pending', 'sending'))
@@ -77,6 +79,15 @@ class Desk:
         return decide(rules_of(self.recipient), news, history, now)
 
 
+def news_of(notification: Notification) -> News:
+    return News(
+        urgency=notification.urgency,
+        topic=notification.topic,
+        text=notification.text,
+        is_request=approval_of(notification) is not None,
+    )
+
+
 def unreachable(recipient: Recipient) -> str:
     """The name of the alarm that deliveries to it fail."""
     return f"unreachable:{recipient.name}"
@@ -105,11 +116,8 @@ class Planner:
             self.desks[recipient].said[topic] = Said(text=text, at=at, is_held=is_held)
 
     def everyone(self) -> list[Recipient]:
-        """Who gets what names no recipient. That of the settings does as long as no other one is told: an inbox is only looked
-        at, so it does not count."""
-        found = [one for one in self.by_id.values() if one.gets_all and one.active]
-        is_replaced = any(one.channel != INBOX.name and not one.is_from_settings for one in found)
-        return [one for one in found if not (one.is_from_settings and is_replaced)]
+        """Who gets what names no recipient, and what reached none of those that it names."""
+        return [one for one in self.by_id.values() if one.gets_all and one.active]
 
     def plan(self, notification: Notification) -> None:
         found: dict[int, Recipient] = {}
@@ -127,7 +135,7 @@ class Planner:
     def _deliver(self, notification: Notification, recipient: Recipient, asked: set[int]) -> None:
         """To this recipient, or where its rules send it."""
         desk = self.desks[recipient.pk]
-        news = News(urgency=notification.urgency, topic=notification.topic, text=notification.text)
+        news = news_of(notification)
         verdict = desk.decide(news, self.now)
         self.carry_out(desk, [notification], verdict)
         second = recipient.second_id
@@ -149,6 +157,8 @@ class Planner:
             desk.last_at = self.now
         else:
             carrier = desk.held
+            if isinstance(verdict, Merge) and verdict.by is not None:
+                self._bring_forward(carrier, verdict.by)
         why = verdict.reason if isinstance(verdict, Merge) else "goes out together with the one before"
         for notification in rest:
             self._make(desk, notification, status="merged", merged_into=carrier, reason=why)
@@ -156,6 +166,12 @@ class Planner:
             if notification.topic:
                 said = Said(text=notification.text, at=self.now, is_held=carrier.status == Delivery.Status.HELD)
                 desk.said[notification.topic] = said
+
+    def _bring_forward(self, held: Delivery, by: datetime) -> None:
+        if held.due_at is None or held.due_at <= by or held.recipient is None:
+            return
+        held.due_at, held.give_up_at = by, by + patience(held.recipient)
+        Delivery.objects.filter(pk=held.pk, status=Delivery.Status.HELD).update(due_at=by, give_up_at=held.give_up_at)
 
     def _make(self, desk: Desk, notification: Notification, *, status: str, **fields: Any) -> Delivery:
         recipient = desk.recipient
@@ -256,3 +272,30 @@ def take_second_route(delivery: Delivery) -> str:
     if name:
         log.info("delivery.second_route", delivery=str(delivery.pk), recipient=name)
     return name
+
+
+def take_default_route(delivery: Delivery) -> list[str]:
+    """Plan what a failed delivery carried, and what has reached no other recipient, for those who get what names no recipient, in the
+    caller's transaction, which holds the lock of planning. Returns their names."""
+    carried = Delivery.objects.filter(Q(pk=delivery.pk) | Q(merged_into=delivery.pk))
+    ids = set(carried.values_list("notification_id", flat=True))
+    others = Delivery.objects.filter(notification__id__among=sorted(ids)).exclude(pk__in=carried.values("pk"))
+    reached = others.filter(Q(status__in=REACHING) | Q(status="merged", merged_into__status__in=REACHING))
+    left = ids - set(reached.values_list("notification_id", flat=True))
+    planner = Planner([], database_now())
+    names = []
+    for recipient in planner.everyone() if left else ():
+        tried = Delivery.objects.filter(recipient=recipient, notification__id__among=sorted(left))
+        new = left - set(tried.values_list("notification_id", flat=True))
+        if not (notifications := list(Notification.objects.filter(id__among=sorted(new)).order_by("id"))):
+            continue
+        desk = planner.desks[recipient.pk]
+        urgency = max((one.urgency for one in notifications), key=ORDER.__getitem__)
+        is_request = any(approval_of(one) for one in notifications)
+        verdict = desk.decide(News(urgency=urgency, topic="", text="", is_request=is_request), planner.now)
+        planner.carry_out(desk, notifications, verdict, reason=f"{delivery.name} could not be reached")
+        names.append(recipient.name)
+    planner.write()
+    if names:
+        log.info("delivery.default_route", delivery=str(delivery.pk), recipients=names)
+    return names

@@ -1,13 +1,14 @@
 """What becomes of a notification at a recipient: it is sent now, held, merged into the held ones, or suppressed. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from agents.durations import in_words
 
 ORDER = {"low": 0, "normal": 1, "high": 2}
+REQUEST_SPACING = timedelta(minutes=1)  # least time between messages that ask for decisions: strangers may cause many
 DAYS_AHEAD = 4  # more than a day with quiet hours that a change of the clock moves, and less than a loop without end
 
 
@@ -38,9 +39,12 @@ class Rules:
 
 @dataclass(frozen=True, kw_only=True)
 class News:
+    """`is_request`: a run waits for the answer, so it does not wait for spacing."""
+
     urgency: str
     topic: str
     text: str
+    is_request: bool = False
 
     @property
     def is_urgent(self) -> bool:
@@ -78,7 +82,10 @@ class Hold:
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
+    """`by`: what is held goes out by then."""
+
     reason: str
+    by: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +112,14 @@ def decide(rules: Rules, news: News, history: History, now: datetime) -> Verdict
         return Suppress(reason="nothing new about its topic")
     if news.is_urgent:
         return Send()
+    if news.is_request:
+        rules = replace(rules, spacing=min(rules.spacing, REQUEST_SPACING))
+        until, reason = earliest(rules, history.last_at, now)
+        if until <= now:
+            return Send()
+        if history.held_until is None:
+            return Hold(until=until, reason=reason)
+        return Merge(reason="goes out together with the one that is held", by=until)
     if history.held_until:
         return Merge(reason="goes out together with the one that is held")
     until, reason = earliest(rules, history.last_at, now)

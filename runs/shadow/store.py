@@ -118,7 +118,7 @@ class ShadowStore(Store):
         self._note(key, kind, "journal")
 
     def answer(self, wait: NewWait) -> Stopped:
-        return _stopped(
+        return stopped(
             "wait",
             wait.key,
             f"it would now wait for {wanted(wait.request)}",
@@ -130,7 +130,7 @@ class ShadowStore(Store):
 
     def obstacle(self, key: str, request: StepRequest) -> Stopped | None:
         if request.effect != "transactional":
-            return _stopped(
+            return stopped(
                 "call",
                 key,
                 f"step {key!r} would be called now, and no journal has its outcome",
@@ -139,7 +139,7 @@ class ShadowStore(Store):
             )
         if not self._outside.is_own_thread:
             said = f"step {key!r} runs in another thread, which has another database session"
-            return _stopped("thread", key, said)
+            return stopped("thread", key, said)
         return None
 
     @contextmanager
@@ -174,7 +174,7 @@ class ShadowStore(Store):
 
     def explain(self, key: str, error: Exception) -> Exception | Interrupted:
         if obstacle := obstacle_of(error):
-            return _stopped("lock", key, f"step {key!r}: {obstacle}")
+            return stopped("lock", key, f"step {key!r}: {obstacle}")
         return as_permanent(error)
 
     # The body
@@ -193,7 +193,7 @@ class ShadowStore(Store):
         self.taken.append(Taken(key=key, kind=kind, how=how))
 
 
-def _stopped(kind: str, key: str, said: str, *, effect: str = "", arguments: Any = None) -> Stopped:
+def stopped(kind: str, key: str, said: str, *, effect: str = "", arguments: Any = None) -> Stopped:
     return Stopped(Stop(kind=kind, key=key, said=said, effect=effect, arguments=arguments))
 
 

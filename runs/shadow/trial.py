@@ -1,66 +1,74 @@
 """The store of a trial: a shadow run that asks its models and makes calls that only read. Other calls and waits end it, as in any
-shadow run. What it spends counts in the budgets of its agent."""
+shadow run. Its requests pass the budgets of its agent as those of a run do."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from decimal import Decimal
+from typing import TypeVar
 
-from django.conf import settings
-from django.db import transaction
+from django.db import connection
 
 from agents.effects import Effects
-from agents.journal.budget import Cost, Limits, Refusal
+from agents.journal.budget import Cost, Limits, Refusal, Reserved, Used
+from agents.journal.ends import Interrupted
 from agents.journal.entries import StepEntry
 from agents.journal.protocol import StepRequest
-from runs.budgets.reserve import Reservations, used_by
-from runs.budgets.room import amount_of, refusal_of
-from runs.budgets.windows import caps_of_run, lock, make, spend
+from agents.llm.usage import used_by
+from runs.budgets.reserve import Reservations
 from runs.claim import Claim
-from runs.shadow.store import ShadowStore, Stopped
+from runs.db.ready import IS_STOPPED
+from runs.db.sql import fetch
+from runs.shadow.store import ShadowStore, Stopped, stopped
 
-MEASURES = ("usd", "tokens", "requests", "tool_calls")
+T = TypeVar("T")
+LEASE = timedelta(minutes=3)  # a trial is killed before
+STOPPED = f"SELECT {IS_STOPPED.format(agent='%s::text')}"  # noqa: S608  (our own parts)
 
 
 class TrialStore(ShadowStore):
     def __init__(self, claim: Claim) -> None:
         super().__init__(claim, None)
         self.used: Counter[str] = Counter()
-        self._limits = Reservations(claim)
+        self._reservations = Reservations(claim, lease=LEASE)
+        # Its thread has a database session of its own: what the trial spends is not rolled back with it.
+        self._thread = ThreadPoolExecutor(1)
 
     def obstacle(self, key: str, request: StepRequest) -> Stopped | None:
         if request.kind == "model" or request.effect == "read":
             return None
         return super().obstacle(key, request)
 
-    @property
-    def known_limits(self) -> Limits | None:
-        return self._limits.known_limits
+    def reason_to_stop(self) -> Interrupted | None:
+        [(is_stopped,)] = fetch(STOPPED, [self.agent])
+        if not is_stopped:
+            return None
+        return stopped("agents", "", f"agent {self.agent} is stopped, so no request to a model begins")
 
     def limits(self) -> Limits:
-        return self._limits.limits()
+        return self._beside(self._reservations.limits)
 
-    def reserve(self, key: str, cost: Cost) -> Refusal | None:
-        caps = caps_of_run(self.claim.run_id, self.agent, self.claim.trigger, MEASURES)
-        caps = [replace(cap, spent=cap.spent + self.used[cap.measure]) for cap in caps]
-        allows = settings.WAKEFUL_UNPRICED == "allow"
-        return refusal_of([(cap, amount_of(cost, cap.measure, allows_unpriced=allows)) for cap in caps])
+    def reserve(self, key: str, cost: Cost) -> Reserved | Refusal | None:
+        return self._beside(lambda: self._reservations.reserve(key, cost))
+
+    def settle(self, reserved: Reserved, used: Used) -> None:
+        self._beside(lambda: self._reservations.settle(reserved, used))
+
+    def spend(self, cost: Cost) -> Refusal | None:
+        return self._beside(lambda: self._reservations.spend(cost))
 
     def commit(self, entries: Sequence[StepEntry], effects: Effects, *, at: str) -> bool:
         for entry in entries:
-            if entry.kind in ("model", "tool") and entry.status != "started":
-                self.used.update({measure: Decimal(str(used or 0)) for measure, used in used_by(entry).items()})
+            if entry.kind == "model" and entry.usage:
+                used = used_by(entry.usage)
+                self.used.update({measure: Decimal(str(amount or 0)) for measure, amount in used.items()})
         return super().commit(entries, effects, at=at)
 
-    def settle(self) -> None:
-        """Count what the trial used, after its transaction is rolled back."""
-        with transaction.atomic():
-            caps = caps_of_run(self.claim.run_id, self.agent, self.claim.trigger, MEASURES)
-            make([cap for cap in caps if cap.id is None and cap.period != "run"])
-            windows = [
-                (cap.id, Decimal(self.used[cap.measure]))
-                for cap in caps_of_run(self.claim.run_id, self.agent, self.claim.trigger, MEASURES)
-                if cap.id is not None and cap.period != "run"
-            ]
-            lock(window for window, _ in windows)
-            spend(windows)
+    def close(self) -> None:
+        """A request that is under way counts as it was reserved once its lease ends."""
+        self._beside(lambda: connection.close())
+        self._thread.shutdown()
+
+    def _beside(self, act: Callable[[], T]) -> T:
+        return self._thread.submit(act).result()

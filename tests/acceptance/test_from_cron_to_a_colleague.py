@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.stack import ROOT, Process, Stack, StackMaker, eventually
 
+pytestmark = pytest.mark.sampled
+
 PAGE = re.sub(r"\\\n\s*", "", (ROOT / "docs" / "from-cron-to-a-colleague.md").read_text())
 SECTIONS = re.split(r"^## ", PAGE, flags=re.MULTILINE)[1:]
 FILE = re.compile(r"`~/my-agents/desk/(\w+\.py)`[^`]*?```python\n(.*?)```", re.DOTALL)

@@ -83,6 +83,7 @@ def outcomes(stack: Stack, events: list[str]) -> list[str]:
     return [row["outcome"] for row in rows]
 
 
+@pytest.mark.sampled
 def test_a_debounce_ends_by_itself_and_hands_everything_over(stack: Stack) -> None:
     events = send(stack, "debounce", 3, who="ada") + send(stack, "debounce", 2, who="bob")
 
@@ -94,6 +95,7 @@ def test_a_debounce_ends_by_itself_and_hands_everything_over(stack: Stack) -> No
     assert processed == [{"count": 5}]
 
 
+@pytest.mark.sampled
 def test_a_batch_starts_when_it_is_full_and_its_rest_when_its_time_is_over(stack: Stack) -> None:
     send(stack, "batch", 6)
 
@@ -122,6 +124,7 @@ def test_one_run_waits_and_takes_all_that_came_meanwhile(stack: Stack) -> None:
     eventually(lambda: results(stack, "one-waits") == [[0], [0, 1, 2, 3]])
 
 
+@pytest.mark.sampled
 def test_the_latest_event_stops_the_run_before_it(stack: Stack) -> None:
     [first] = send(stack, "latest", 1, seconds=30)
     in_status(stack, first, "running")

@@ -22,7 +22,7 @@ from bench.recovery import (
 )
 from tests.support.stack import LENIENCE, StackMaker, eventually, within
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.long]
 
 RATE = 4.0  # deliveries a second: little enough for any machine
 FAULTS = [POSTGRES_KILLED, POSTGRES_RESTARTED] if os.environ.get("WAKEFUL_FULL") else [POSTGRES_KILLED]

@@ -18,6 +18,8 @@ from config.stack.children import command_of
 from tests.support.servers import reachable_folder
 from tests.support.stack import ROOT, eventually, free_port
 
+pytestmark = pytest.mark.sampled
+
 PATIENCE = 120.0  # seconds; a loaded machine takes its time to start seven processes
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from agents import AgentRun, AsyncAgentRun, Permanent
 from agents.agent import Agent
-from agents.exceptions import StateConflict
+from agents.exceptions import StateConflict, StepFailed
 from agents.memory import KEY_LENGTH, MOST_NOTES, TEXT_LENGTH, Note
 from agents.models import MemoryNote
 from agents.testing import AgentResult, Crashed, Journal, assert_replays, run_agent
@@ -197,3 +197,17 @@ def test_the_memory_of_an_async_agent_is_awaited() -> None:
         return [note.text, [each.key for each in await run.memory.search("1")], await run.memory.delete("a")]
 
     assert done(body, durable=True).result == ["1", ["a"], True]
+
+
+@pytest.mark.parametrize("read", ["get", "search"])
+def test_a_note_that_was_read_and_written_by_another_meanwhile_is_not_overwritten(read: str) -> None:
+    put("stock", "5")
+
+    def body(run: AgentRun) -> None:
+        assert run.memory.get("stock") if read == "get" else run.memory.search("stock")
+        run.step("meanwhile", lambda: MemoryNote.objects.update(text="4", revision=2))
+        run.memory.put("stock", "4 as well")
+
+    with pytest.raises(StepFailed, match="StateConflict"):
+        done(body, durable=True)
+    assert MemoryNote.objects.get().text == "4"

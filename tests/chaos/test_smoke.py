@@ -21,6 +21,8 @@ from tests.chaos.scenarios import (
     sample,
 )
 
+pytestmark = pytest.mark.sampled
+
 KILLED_BEFORE_ITS_COMMIT = Scenario(point=Point(name="before_commit", kind="worker", child=True), fault=Fault.KILL)
 KILLED_AFTER_A_CALL = Scenario(point=Point(name="after_call", kind="worker", child=True), fault=Fault.KILL)
 CUT_IN_DISPATCH = Scenario(point=Point(name="before_dispatch_commit", kind="dispatcher"), fault=Fault.CUT)

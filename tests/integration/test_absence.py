@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.absence import OPENED_OR_CLOSED
 from tests.support.points import Points
 from tests.support.stack import Stack, StackMaker, dead, eventually
+from tests.support.switches import OPENED_OR_CLOSED
 from tests.support.triggers import make_event
 from triggers.sources.edit import create_source
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.stack import SHOP, Stack, StackMaker, eventually
-from triggers.dispatch.bulk_replay.control import cancel_replay, pause_replay
 from triggers.models import Replay
+from triggers.replays.control import cancel_replay, pause_replay
 
 pytestmark = pytest.mark.chaos
 

@@ -7,10 +7,12 @@ import pytest
 
 from runs.db.nudge import nudge_dispatcher
 from runs.models import Run
-from tests.support.outbound import subscribe
+from tests.support.outbound import subscribe, subscribe_unchecked
 from tests.support.stack import LENIENCE, StackMaker, eventually
 from tests.support.triggers import make_event, make_trigger
 from triggers.models import Decision, Event, EventDelivery
+
+pytestmark = pytest.mark.long
 
 HOURS = "event.data.items.filter(x, x > 0).size() > 3"
 ORDERS, EVERY = 100, 0.05
@@ -44,7 +46,7 @@ def test_payloads_that_take_hours_to_filter_hold_up_no_other_event_and_kill_no_d
 
 
 def hostile_subscription() -> list[Event]:
-    subscribe(slug="hostile", types=["cart.*"], filter=HOURS)
+    subscribe_unchecked(slug="hostile", types=["cart.*"], filter=HOURS)
     return [make_event(type="cart.updated", data={"items": [1] * 20_000}) for _ in range(8)]
 
 

@@ -5,7 +5,7 @@ import pytest
 from tests.integration.protocol import effects, emit, in_status, runs, shop_stack
 from tests.support.stack import Stack, StackMaker, eventually
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.long]
 
 DISPATCHER = ["before_dispatch_commit", "after_dispatch_commit", "before_ring", "before_outbox_commit"]
 RESCUE = ["after_close", "after_terminate"]

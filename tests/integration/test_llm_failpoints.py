@@ -13,6 +13,8 @@ from tests.support.receiver import receiving
 from tests.support.stack import PATIENCE, StackMaker, within
 from tests.support.wire import Call, Held, Turn, Wire, providing
 
+pytestmark = pytest.mark.sampled
+
 FULL = bool(os.environ.get("WAKEFUL_FULL"))
 ROUNDS = 5  # of three tools side by side, and an answer
 TURNS = ROUNDS + 1

@@ -1,4 +1,4 @@
-"""Dispatch beside a neighbour who holds a lock, on a committed database."""
+"""Dispatch beside a neighbour who holds a dispatch_lock, on a committed database."""
 
 from collections.abc import Iterator
 
@@ -9,11 +9,12 @@ from runs.db.sql import execute
 from runs.models import Run
 from tests.support.stack import Stack
 from tests.support.triggers import make_event, make_trigger
-from triggers.dispatch import batch, lock
+from triggers import dispatch_lock
+from triggers.dispatch import batch
 from triggers.dispatch.batch import Batch, dispatch
-from triggers.dispatch.lock import LOCK
-from triggers.dispatch.pending import read_items
 from triggers.dispatch.rules import Rules
+from triggers.dispatch_lock import LOCK
+from triggers.matching.pending import read_items
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ def test_a_trigger_edited_while_a_batch_is_matched_is_matched_again(
         neighbour.commit()
         return real()
 
-    real = lock.try_lock
+    real = dispatch_lock.try_lock
     monkeypatch.setattr(batch, "try_lock", edit)
     assert dispatch(rules) == Batch(left=1)
     monkeypatch.setattr(batch, "try_lock", real)

@@ -1,6 +1,8 @@
 """Reading streams of a real NATS server."""
 
+import shutil
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +16,8 @@ from tests.support.certificates import certificate_of
 from tests.support.nats_server import NatsServer, NatsStream, nats_server
 from triggers.sources.brokers import nats as kind
 from triggers.sources.brokers.nats import Nats
-from triggers.sources.runner import Assignment, Batch, Poison, Reader, Received, SourceError
+from triggers.sources.continuity import Marks, Reason, compare
+from triggers.sources.runner import Assignment, Batch, Reader, Received, SourceError
 from triggers.sources.settings import InvalidSettings
 
 pytestmark = pytest.mark.chaos
@@ -35,10 +38,21 @@ class Readers:
     def __init__(self, stack: ExitStack) -> None:
         self.stack = stack
 
-    def of(self, broker: NatsStream, /, *, position: Any = None, secret: str = "", **changes: Any) -> Reader:
+    def of(
+        self,
+        broker: NatsStream,
+        /,
+        *,
+        position: Any = None,
+        marks: Marks | None = None,
+        secret: str = "",
+        **changes: Any,
+    ) -> Reader:
         cleaned = KIND.clean_settings({**broker.settings, **changes})
         reader = KIND.connect(
-            Assignment(slug="orders", settings=cleaned, secret=secret or broker.secret, position=position)
+            Assignment(
+                slug="orders", settings=cleaned, secret=secret or broker.secret, position=position, marks=marks or {}
+            )
         )
         self.stack.callback(reader.close)
         return reader
@@ -126,43 +140,182 @@ def test_a_message_id_of_the_publisher_and_a_cloud_event_identify_their_events(
 
     found, _ = read(readers.of(stream), 2)
 
-    assert (found[0].id, found[0].headers["trace"]) == ("m-1", "t-1")
+    assert (found[0].id.partition("#")[0], found[0].headers["trace"]) == ("m-1", "t-1")
     assert (found[1].origin, found[1].id, found[1].type) == ("/shop", "c-1", "order.placed")
 
 
-def test_messages_that_were_deleted_before_they_were_read_are_said_to_be_lost(
-    server: NatsServer, readers: Readers
+class Reading:
+    """What a source's process does with batches: it keeps position and marks, and finds the gaps."""
+
+    def __init__(self, readers: Readers, stream: NatsStream) -> None:
+        self.readers, self.stream = readers, stream
+        self.position: Any = None
+        self.marks: Marks = {}
+        self.reader: Reader | None = None
+        self.found: list[Any] = []
+        self.gaps: list[tuple[Reason, str, str, int | None]] = []
+
+    def connect(self, **changes: Any) -> None:
+        self.reader = self.readers.of(self.stream, position=self.position, marks=self.marks, **changes)
+
+    def read(self, *, until: int = 0) -> None:
+        """One batch, or so many messages in all."""
+        is_first = True
+        while is_first or len(self.found) < until:
+            assert self.reader
+            batch = self.reader.read(0.3)
+            gaps, self.marks = compare(self.marks, batch.spans)
+            self.gaps += [(gap.reason, gap.start, gap.end, gap.count) for gap in gaps]
+            self.position = batch.position or self.position
+            self.found += batch.messages
+            is_first = False
+
+
+def test_messages_that_were_deleted_before_they_were_read_are_a_gap(server: NatsServer, readers: Readers) -> None:
+    reading = Reading(readers, NatsStream(server, most=10))
+    reading.stream.send(NUMBERED[:5])
+    reading.connect()
+    reading.read(until=5)
+    reading.stream.send(NUMBERED[5:30])
+    reading.connect()
+    reading.read(until=15)
+
+    assert reading.gaps == [(Reason.TRIMMED, "6", "20", 15)]
+    assert numbers(reading.found[5:]) == list(range(20, 30))
+    assert reading.position["sequence"] == 30
+
+
+@pytest.mark.parametrize("start", ["beginning", "new"])
+def test_a_burst_between_two_looks_is_a_gap(server: NatsServer, readers: Readers, start: str) -> None:
+    reading = Reading(readers, NatsStream(server, most=100))
+    reading.stream.send(NUMBERED[:1])
+    reading.connect(start=start)
+    reading.read(until=1 if start == "beginning" else 0)
+    reading.stream.send(NUMBERED)
+    reading.read(until=len(reading.found) + 100)
+
+    assert reading.gaps == [(Reason.TRIMMED, "2", "1101", 1100)]
+
+
+def test_a_gap_before_wakeful_kept_marks_is_seen_by_the_position(server: NatsServer, readers: Readers) -> None:
+    reading = Reading(readers, NatsStream(server, most=10))
+    reading.stream.send(NUMBERED[:5])
+    reading.connect()
+    reading.read(until=5)
+    reading.marks = {}
+    reading.stream.send(NUMBERED[5:30])
+    reading.connect()
+    reading.read(until=15)
+
+    assert reading.gaps == [(Reason.TRIMMED, "6", "20", 15)]
+
+
+def test_messages_that_were_all_deleted_are_a_gap(
+    server: NatsServer, readers: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream = NatsStream(server, most=10)
-    stream.send(NUMBERED[:5])
-    _, position = read(readers.of(stream), 5)
-    stream.send(NUMBERED[5:30])
+    monkeypatch.setattr(kind, "LOOK_EVERY", 0.0)
+    reading = Reading(readers, NatsStream(server))
+    reading.stream.send(NUMBERED[:5])
+    reading.connect()
+    reading.read(until=5)
+    reading.stream.send(NUMBERED[5:12])
+    reading.stream.do(lambda stream: stream.purge_stream(reading.stream.name))
+    reading.connect()
+    reading.read()
 
-    found, position = read(readers.of(stream, position=position), 11)
+    assert reading.gaps == [(Reason.TRIMMED, "6", "12", 7)]
 
-    assert isinstance(found[0], Poison) and "deleted the messages 6 to 20" in found[0].reason
-    assert numbers(found[1:]) == list(range(20, 30))
-    assert position["sequence"] == 30
+
+def test_messages_that_were_deleted_from_the_middle_are_a_gap(server: NatsServer, readers: Readers) -> None:
+    reading = Reading(readers, NatsStream(server))
+    reading.stream.send(NUMBERED[:6])
+    for sequence in (2, 3, 5):
+        reading.stream.do(lambda stream, sequence=sequence: stream.delete_msg(reading.stream.name, sequence))
+    reading.connect()
+    reading.read(until=3)
+
+    assert reading.gaps == [(Reason.TRIMMED, "2", "5", 3)]
+
+
+def test_with_subjects_what_others_have_is_no_gap(server: NatsServer, readers: Readers) -> None:
+    reading = Reading(readers, NatsStream(server))
+    reading.stream.send([("ada", 1), ("bob", 2), ("bob", 3), ("ada", 4)])
+    reading.connect(subjects=f"{reading.stream.name}.ada")
+    reading.read(until=2)
+
+    assert not reading.gaps
 
 
 def test_a_stream_that_was_made_again_is_read_from_its_beginning(server: NatsServer, readers: Readers) -> None:
+    reading = Reading(readers, NatsStream(server))
+    reading.stream.send(NUMBERED[:5])
+    reading.connect()
+    reading.read(until=5)
+    reading.stream.delete()
+    reading.stream.make()
+    reading.stream.send(NUMBERED[:8])
+    reading.connect(start="new")
+    reading.read(until=13)
+
+    assert len({message.id for message in reading.found}) == 13
+    assert reading.gaps == [(Reason.RECREATED, "6", "", None)]
+
+
+@pytest.mark.parametrize("has_grown", [False, True])
+def test_a_stream_that_was_restored_from_a_copy_loses_nothing_of_what_it_has(
+    tmp_path: Path, readers: Readers, has_grown: bool
+) -> None:
+    with nats_server(tmp_path) as server:
+        stream = NatsStream(server)
+        stream.send(NUMBERED[:5])
+        server.signal(signal.SIGTERM)
+        server.process.wait()
+    shutil.copytree(tmp_path / "jetstream", tmp_path / "copy")
+    with nats_server(tmp_path) as server:
+        stream.server = server
+        stream.send(NUMBERED[5:20])
+        reading = Reading(readers, stream)
+        reading.connect()
+        reading.read(until=20)
+        server.signal(signal.SIGTERM)
+        server.process.wait()
+    shutil.rmtree(tmp_path / "jetstream")
+    shutil.copytree(tmp_path / "copy", tmp_path / "jetstream")
+    with nats_server(tmp_path) as server:
+        stream.server = server
+        new = NUMBERED[100 : 130 if has_grown else 110]
+        stream.send(new)
+        reading.connect()
+        reading.read(until=20 + 5 + len(new))
+        reading.connect()
+        reading.read()
+
+    by_id = {message.id: message.payload.data["number"] for message in reading.found}
+    assert sorted(by_id.values()) == [*range(20), *(number for _, number in new)]
+    assert [reason for reason, *_ in reading.gaps] == [Reason.RESTORED]
+
+
+def test_an_id_of_the_publisher_that_comes_again_after_the_duplicate_window_is_another_event(
+    server: NatsServer, readers: Readers
+) -> None:
     stream = NatsStream(server)
-    stream.send(NUMBERED[:5])
-    before, position = read(readers.of(stream), 5)
-    stream.delete()
-    stream.make()
-    stream.send(NUMBERED[:3])
+    stream.put(b'{"number": 1}', headers={"Nats-Msg-Id": "m-1"})
+    time.sleep(0.5)  # the stream forgets ids after 0.2 s
+    stream.put(b'{"number": 2}', headers={"Nats-Msg-Id": "m-1"})
 
-    after, _ = read(readers.of(stream, start="new", position=position), 3)
+    found, _ = read(readers.of(stream), 2)
 
-    assert not {message.id for message in before} & {message.id for message in after}
+    assert numbers(found) == [1, 2]
+    assert found[0].id != found[1].id
 
 
 def test_messages_that_wait_are_the_lag(server: NatsServer, readers: Readers) -> None:
     stream = NatsStream(server)
     stream.send(NUMBERED)
 
-    assert readers.of(stream).read(1).lag == len(NUMBERED)
+    batch = readers.of(stream).read(1)
+
+    assert batch.lag == len(NUMBERED) - len(batch.messages)
 
 
 def test_what_cannot_be_read_has_a_remedy(server: NatsServer, readers: Readers) -> None:

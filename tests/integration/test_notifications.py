@@ -9,6 +9,8 @@ from tests.support.post_office import HookServer, MailServer, taking_hooks, taki
 from tests.support.stack import Stack, StackMaker, eventually
 from tests.support.triggers import make_trigger
 
+pytestmark = pytest.mark.long
+
 INSERT = "INSERT INTO runs_notification (sender, urgency, text) VALUES ('greeter', 'normal', 'Hello') RETURNING id"
 LEASE_ENDS = "UPDATE runs_delivery SET due_at = now() WHERE status = 'sending' RETURNING id"
 

@@ -19,9 +19,10 @@ from tests.support.servers import TestServers, reachable_folder
 from tests.support.stack import Stack, StackMaker, dead, eventually
 from tests.support.standby import Standby
 from triggers.models import Source
+from triggers.sources.continuity import Gap
 from triggers.sources.databases.pgoutput import Relation, RowChange, Unchanged, decode
 from triggers.sources.edit import create_source
-from triggers.sources.runner import Poison, Received
+from triggers.sources.runner import Received
 from triggers.sources.secrets import add_secret
 
 pytestmark = pytest.mark.chaos
@@ -202,8 +203,8 @@ def test_a_lost_slot_is_said_and_made_again_by_command_alone(make_stack: StackMa
         foreign.run("INSERT INTO items VALUES (0, 1, 'after the gap')")
 
         eventually(lambda: count(stack) == 11)
-        [gap] = stack.query("SELECT reason FROM triggers_poisonmessage")
-        assert "have no events" in gap["reason"]
+        [gap] = stack.query("SELECT detail FROM triggers_sourcegap")
+        assert "have no events" in gap["detail"]
 
 
 @pytest.fixture
@@ -254,7 +255,43 @@ def test_after_a_failover_reading_goes_on_and_changes_that_the_new_primary_lost_
     lost, *after = items.read(11)
     items.crash()
 
-    assert isinstance(lost, Poison) and "failed over to timeline 2" in lost.reason and "has lost" in lost.reason
+    assert isinstance(lost, Gap) and "failed over to timeline 2" in lost.detail and "has lost" in lost.detail
     told = [message for message in (*items.messages[:20], *after) if isinstance(message, Received)]
     assert [message.payload.data["pk"] for message in told] == list(range(1, 31))
     assert len({message.id for message in told}) == 30 and after[0].id.startswith("2/")
+
+
+def fill(foreign: ForeignDatabase, first: int, last: int) -> None:
+    foreign.run("INSERT INTO items SELECT n, 1, repeat('x', 200) FROM generate_series(%s::int, %s::int) n", first, last)
+
+
+def test_a_server_stops_within_seconds_while_its_reader_is_held_and_nothing_is_lost(make_stack: StackMaker) -> None:
+    """It waits until each reader of a slot has confirmed all changes, and a reader that is held confirms none."""
+    stack = make_stack(env={**QUICK, "WAKEFUL_MAX_BACKLOG": "500", "WAKEFUL_MAX_SOURCE_BACKLOG": "500"})
+    with reachable_folder() as home, Postgres(home, durable=False) as server:
+        foreign = ForeignDatabase(server.url)
+        foreign.__enter__()
+        foreign.run("CREATE TABLE items (id int PRIMARY KEY, version int, filler text)")
+        foreign.publish("items")
+        add_source(stack, foreign)
+        stack.start("sources")
+        fill(foreign, 1, 5_000)
+        held = "SELECT 1 FROM triggers_reading WHERE held_since IS NOT NULL"
+        eventually(lambda: stack.query(held))
+        assert count(stack) < 5_000
+        foreign.session.close()
+
+        for kind in (
+            signal.SIGINT,
+            signal.SIGTERM,
+        ):  # a fast shutdown, and a smart one, which waits for ordinary sessions, too
+            assert server.process
+            server.process.send_signal(kind)
+            server.process.wait(30)
+            server.start()
+            eventually(lambda: stack.query(held))
+
+        stack.start("dispatcher")
+        eventually(lambda: count(stack) == 5_000, SLOW)
+        assert [pk for _, pk, _ in seen(stack)] == list(range(1, 5_001))
+        assert not stack.query("SELECT 1 FROM triggers_poisonmessage")

@@ -4,8 +4,8 @@ from runs.models import NIL
 from tests.support.stack import Stack
 from tests.support.triggers import make_event, make_paused_trigger
 from triggers.dispatch.hold import resume
-from triggers.dispatch.lock import LOCK
 from triggers.dispatch.offers import move
+from triggers.dispatch_lock import LOCK
 from triggers.models import Redispatch
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from tests.support.stack import Process, Stack, StackMaker, eventually
 
+pytestmark = pytest.mark.long
+
 LOOK = 1.0  # seconds; a process is missed after three of these, a worker after its lease
 PATIENCE = 60.0
 

@@ -26,6 +26,8 @@ from tests.support.stack import (
 )
 from triggers.api.tokens import create_token
 
+pytestmark = pytest.mark.long
+
 
 @contextmanager
 def web(stack: Stack, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:

@@ -24,7 +24,7 @@ from tests.support.random_schedules import ZONES, Dice, Sample, write
 from tests.support.stack import Process, Stack, StackMaker
 from tests.support.triggers import make_trigger
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.long]
 
 FULL = bool(os.environ.get("WAKEFUL_FULL"))
 COUNT = 2000 if FULL else 60

@@ -25,6 +25,8 @@ from tests.support.hooks import make_source, signed
 from tests.support.stack import Process, Stack, StackMaker, eventually, within
 from triggers.models import Event
 
+pytestmark = pytest.mark.long
+
 # `WAKEFUL_PROOF_SECONDS=180 pytest -m "" -k killed_beats` is the long proof; thousands of schedules through a week of
 # simulated time are in tests/integration/test_week_of_schedules.py.
 PROOF = float(os.environ.get("WAKEFUL_PROOF_SECONDS", "10"))  # seconds

@@ -201,6 +201,7 @@ def test_an_async_body_writes_in_the_runs_own_transaction(claim_for: Callable[..
     assert OutboxMessage.objects.filter(topic="event").count() == 1
 
 
+@pytest.mark.sampled
 def test_an_async_body_is_stopped_at_its_deadline(claim_for: Callable[..., Claim]) -> None:
     async def body(run: AgentRun) -> None:
         await asyncio.sleep(60)

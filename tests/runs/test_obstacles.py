@@ -121,6 +121,7 @@ def test_a_wait_whose_look_back_fails_still_gets_later_events(lab: Lab) -> None:
     assert lab.go_on(run).status == "succeeded"
 
 
+@pytest.mark.sampled
 def test_a_broker_that_is_away_says_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """kombu, left to itself, tries for 6 s: dispatch, rescue and every claim would wait for it."""
     monkeypatch.setattr(broker, "breaker", broker.Breaker())

@@ -31,11 +31,14 @@ from runs.transitions.leave import leave
 from runs.transitions.outcome import Outcome
 from tests.support.examples import some_of
 from tests.support.runs import make_run
-from triggers.dispatch.admission import Match, admit
+from triggers.dispatch.admission import admit
 from triggers.dispatch.batch import open_ledger
 from triggers.dispatch.decisions import settle
-from triggers.dispatch.flow_control import Intake, Rate
-from triggers.dispatch.index import Rule
+from triggers.matching.flow_control import Intake, Rate
+from triggers.matching.index import Rule
+from triggers.matching.matches import Match
+
+pytestmark = pytest.mark.sampled
 
 OWNED = {"claimed_at": timezone.now(), "deadline_at": timezone.now(), "pid": 1}
 

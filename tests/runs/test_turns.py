@@ -35,7 +35,7 @@ from runs.transitions.outcome import Outcome, Ticket
 from tests.runs.test_look_back import PAST
 from tests.support.runs import make_run
 from tests.support.triggers import make_event
-from triggers.dispatch import pending
+from triggers.matching import pending
 from triggers.models import Event
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -32,9 +32,9 @@ from tests.support.prompt_agents import make_prompt_agent
 from tests.support.runs import make_run
 from tests.support.triggers import make_event, make_trigger
 from triggers.api.tokens import create_token
-from triggers.dispatch.bulk_replay.start import start_replay
 from triggers.events.search import Search
 from triggers.models import ApiToken, EventDelivery, Schedule, Source, Switch, SwitchTimer, Trigger
+from triggers.replays.start import start_replay
 from triggers.schedules.backfill.start import start_backfill
 from triggers.schedules.calendars import create_calendar
 from triggers.schedules.edit import create_schedule
@@ -144,7 +144,7 @@ def make_one_of_each(number: int) -> dict[str, Any]:
         "triggers_backfill": start_backfill(schedule, start=now - timedelta(days=8), end=now, by="test"),
         "triggers_exclusioncalendar": create_calendar(slug=f"days-{number}", days="*-05-01", by="test"),
         "triggers_event": event,
-        "triggers_replay": start_replay(Search(), by="test"),
+        "triggers_replay": start_replay(Search(), everything=True, by="test"),
         "triggers_apitoken": token,
         "runs_run": run,
         "runs_approval": make_approval(make_run(status="waiting"), status="open", arguments={"n": number}),

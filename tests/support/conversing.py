@@ -30,7 +30,7 @@ class Listener:
     def agent(self, name: str = "talker", *, asks: bool = False, **given: Any) -> LlmAgent[Any, Any]:
         """`asks`: a person is asked before the tool is called."""
         llm: LlmAgent[Any, Any] = LlmAgent(self.model, name=name, **given)
-        tool = llm.tool_plain(name="look", requires_approval=asks, metadata={"effect": "read"})
+        tool = llm.tool_plain(name="look", requires_approval=asks, metadata={"effect": "read", "trusted": True})
 
         @tool
         def look(number: int) -> str:

@@ -17,7 +17,8 @@ PASSWORD = "no-secret-of-tests"  # noqa: S105
 
 
 class ForeignDatabase:
-    def __init__(self, server_url: str) -> None:
+    def __init__(self, server_url: str, *, encoding: str = "UTF8") -> None:
+        self.encoding = encoding
         self.name = f"foreign_{uuid4().hex[:12]}"
         self.role = self.slot = self.publication = self.name
         self.server_url = server_url
@@ -27,7 +28,9 @@ class ForeignDatabase:
 
     def __enter__(self) -> Self:
         with psycopg.connect(self.server_url, autocommit=True) as session:
-            session.execute(f"CREATE DATABASE {self.name}")
+            session.execute(
+                f"CREATE DATABASE {self.name} ENCODING '{self.encoding}' TEMPLATE template0 LOCALE_PROVIDER libc LOCALE 'C'"
+            )
             session.execute(f"CREATE ROLE {self.role} LOGIN REPLICATION PASSWORD '{PASSWORD}'")
         self.session = psycopg.connect(self.owner_url, autocommit=True)
         return self
@@ -89,16 +92,16 @@ class Reading:
         self.reader = reader
         return reader
 
-    def read(self, count: int, *, confirm: bool = True) -> list[Received | Poison]:
-        """The next messages, at least so many."""
-        found: list[Received | Poison] = []
+    def read(self, count: int, *, confirm: bool = True) -> list[Any]:
+        """The next gaps and messages, at least so many."""
+        found: list[Any] = []
         deadline = time.monotonic() + PATIENCE
         while len(found) < count:
             assert time.monotonic() < deadline, f"{len(found)} of {count}"
             found += self.look(confirm=confirm)
         return found
 
-    def look(self, *, confirm: bool = True) -> list[Received | Poison]:
+    def look(self, *, confirm: bool = True) -> list[Any]:
         reader = self.reader or self.connect()
         batch: Batch = reader.read(0.2)
         if batch.position is not None:
@@ -106,7 +109,7 @@ class Reading:
         if confirm and (batch.messages or batch.receipt is not None):
             reader.confirm(batch)
         self.messages += batch.messages
-        return list(batch.messages)
+        return [*batch.gaps, *batch.messages]
 
     def crash(self) -> None:
         self.reader.close()

@@ -25,6 +25,7 @@ T = TypeVar("T")
 @dataclass(frozen=True, kw_only=True)
 class NatsServer:
     url: str
+    port: int
     process: subprocess.Popen[bytes]
 
     def signal(self, sent: signal.Signals) -> None:
@@ -32,9 +33,10 @@ class NatsServer:
 
 
 @contextmanager
-def nats_server(folder: Path, certificate: Path | None = None) -> Iterator[NatsServer]:
+def nats_server(folder: Path, certificate: Path | None = None, *, port: int = 0) -> Iterator[NatsServer]:
     """With JetStream, and a user `reader` whose password is `secret`; with a certificate (its key in the same file), over TLS."""
-    program, port = shutil.which("nats-server"), free_port()
+    program, port = shutil.which("nats-server"), port or free_port()
+    (folder / "nats.log").unlink(missing_ok=True)  # of a server that had this folder before
     if not program:
         pytest.skip("needs nats-server (Debian: apt-get install nats-server)")
     command = [program, "-js", "-sd", str(folder / "jetstream"), "-a", "127.0.0.1", "-p", str(port)]
@@ -44,7 +46,7 @@ def nats_server(folder: Path, certificate: Path | None = None) -> Iterator[NatsS
         process = children.spawn(command, env=surroundings(), output=log)
     try:
         eventually(lambda: "Server is ready" in (folder / "nats.log").read_text())
-        yield NatsServer(url=f"{'tls' if certificate else 'nats'}://127.0.0.1:{port}", process=process)
+        yield NatsServer(url=f"{'tls' if certificate else 'nats'}://127.0.0.1:{port}", port=port, process=process)
     finally:
         children.kill_group(process)
         process.wait()

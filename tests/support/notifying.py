@@ -1,11 +1,12 @@
 """Recipients and notifications for tests, and a deliverer that works until nothing is left to do."""
 
 import time
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import Any
 
 from django.db.models.functions import Now
 
+from runs.db.sql import database_now
 from runs.models import Delivery, Notification, Recipient
 from runs.notifications.channels.channel import channel_of, channels
 from runs.notifications.deliver import Deliverer
@@ -27,6 +28,12 @@ def notify(text: str = "Hello", **fields: Any) -> Notification:
     return Notification.objects.create(sender="greeter", text=text, **fields)
 
 
+def quiet_now() -> dict[str, Any]:
+    """Quiet hours, in UTC, that have begun and go on for longer than a test, whatever the time of day."""
+    now = database_now().astimezone(UTC)
+    return {"quiet_from": (now - timedelta(hours=1)).time(), "quiet_until": (now + timedelta(hours=6)).time()}
+
+
 def delivered(deliverer: Deliverer | None = None) -> Deliverer:
     """Plan and send until no message is under way and none is due."""
     deliverer = deliverer or Deliverer()
@@ -46,8 +53,6 @@ def statuses(**which: Any) -> list[str]:
 
 def make_due() -> None:
     """Whatever waits is due now."""
-    from runs.db.sql import database_now
-
     Delivery.objects.filter(status__in=["pending", "held", "sending"]).update(
         due_at=database_now() - timedelta(seconds=1)
     )

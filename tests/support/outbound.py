@@ -5,10 +5,10 @@ from typing import Any
 
 from tests.support.stack import PATIENCE
 from triggers.dispatch.batch import dispatch
-from triggers.dispatch.outbound.deliver import Outbound
-from triggers.dispatch.outbound.edit import create_subscription
 from triggers.dispatch.rules import Rules
 from triggers.models import EventDelivery, Subscription
+from triggers.outbound.deliver import Outbound
+from triggers.outbound.edit import create_subscription
 
 SECRET = "whsec_" + "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -16,6 +16,11 @@ SECRET = "whsec_" + "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 def subscribe(url: str = "https://example.com/hooks", slug: str = "shop", **rules: Any) -> Subscription:
     made, _ = create_subscription(slug, url=url, by="test", **{"types": ["visitor.*"], "secret": SECRET, **rules})
     return made
+
+
+def subscribe_unchecked(slug: str, filter: str, **rules: Any) -> None:
+    """A subscription with a filter that is refused today when it is saved."""
+    Subscription.objects.filter(pk=subscribe(slug=slug, **rules).pk).update(filter=filter)
 
 
 def dispatched() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.support.stack import PATIENCE
 from triggers.models import Source
+from triggers.sources.continuity import Gaps
 from triggers.sources.process.feed import Failure, Handover
 from triggers.sources.process.loop import Sources
 from triggers.sources.runner import Assignment, Batch, Broker, Reader, Received
@@ -18,6 +19,7 @@ class Script(Broker[Any]):
 
     name = "script"
     label = "Script"
+    gaps = Gaps(are_seen=True, how="it numbers its messages.")
 
     def __init__(self, *pages: Batch | Exception) -> None:
         self.pages = list(pages)

@@ -18,6 +18,7 @@ SETTINGS = {
     "WAKEFUL_ENCRYPTION_KEYS": Fernet.generate_key().decode(),
     "WAKEFUL_ADMIN_PASSWORD": "correct horse battery staple",
     "WAKEFUL_API_TOKEN": "a-token-for-tests-only",
+    "WAKEFUL_NOTIFY_NETWORKS": "127.0.0.0/8",  # where the receivers of tests are
     "WAKEFUL_DIGEST_HOUR": "",  # no test depends on the time of day
 }
 

@@ -12,6 +12,12 @@ from runs.models import NIL
 from triggers.accept import Incoming, accept, builtin_source
 from triggers.models import Decision, Event, Schedule, Trigger
 
+# It takes minutes: a regular expression over megabytes, hundreds of times. The library ends what only iterates.
+HOURS = (
+    f'["{"a" * 100}"]{".map(x, x + x)" * 17}'
+    f".all(x, [{','.join('1' * 90)}].all(y, [{','.join('1' * 90)}].all(z, !x.matches('(a|aa)+c'))))"
+)
+
 
 def make_trigger(slug: str = "greeter", **fields: Any) -> Trigger:
     return Trigger.objects.create(slug=slug, **{"agent": slug, "types": ["visitor.*"], **fields})

@@ -34,6 +34,8 @@ from triggers.transfer.carry_out import Import, import_triggers
 from triggers.transfer.check import ImportRefused
 from triggers.transfer.export import export_triggers
 
+pytestmark = pytest.mark.sampled
+
 
 @pytest.fixture(autouse=True)
 def known_agents(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,7 +360,7 @@ def test_sources_carry_their_armed_detectors() -> None:
     done = import_triggers(exported, by="cli:ada")
 
     assert content() == exported
-    assert "+ source load: kind, enabled, settings, detectors" in said(done)
+    assert "+ source load: kind, enabled, trusted, settings, detectors" in said(done)
     assert import_triggers(exported, by="cli:ada").changes == []
     assert AuditEntry.objects.filter(by="cli:ada", action="arm").count() == 2
 

@@ -13,12 +13,13 @@ from rest_framework.response import Response
 
 from runs.api.body import Body
 from runs.api.resource import Query, Refusal, Resource
+from runs.api.shown import Shown
 from triggers.api.fields import Instant
 from triggers.models import Backfill
 from triggers.schedules.backfill.advance import cancel_backfill, progress, progress_of
 
 
-class ProgressSerializer(serializers.Serializer[Any]):
+class ProgressSerializer(Shown):
     """Numbers of nominal times, by outcome."""
 
     total = serializers.IntegerField()
@@ -33,7 +34,7 @@ class ProgressSerializer(serializers.Serializer[Any]):
     obstacle = serializers.CharField(help_text="why it does not progress; empty: it does")
 
 
-class BackfillSerializer(serializers.ModelSerializer[Backfill]):
+class BackfillSerializer(Shown, serializers.ModelSerializer[Backfill]):
     progress = serializers.SerializerMethodField()
 
     class Meta:

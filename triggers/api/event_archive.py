@@ -1,7 +1,5 @@
 """Exports and imports of events over the API, in pieces: each request is short, and an interrupted transfer goes on with the next."""
 
-from typing import Any
-
 from django.http import HttpResponse
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
@@ -11,6 +9,7 @@ from rest_framework.utils.urls import replace_query_param
 
 from runs.api.body import read_body
 from runs.api.resource import Query
+from runs.api.shown import Shown
 from runs.models.audit import record_about
 from triggers.api.event_search import EventQuery, search_of
 from triggers.models import Source
@@ -23,7 +22,13 @@ MOST = 10_000  # events of a piece
 
 
 class ExportQuery(EventQuery):
-    after = serializers.UUIDField(required=False, default=None, help_text="events after the one with this id")
+    after = serializers.IntegerField(
+        required=False,
+        default=0,
+        min_value=0,
+        max_value=2**63 - 1,
+        help_text="events after the one with this wakefulseq",
+    )
     raw = serializers.BooleanField(
         required=False, default=False, help_text="also bodies as received, beside their JSON"
     )
@@ -36,12 +41,12 @@ class ImportQuery(Query):
     source = serializers.CharField(required=False, default="", help_text="slug of the source of lines that name none")  # type: ignore[assignment]  # a field, by its metaclass
 
 
-class RefusedLine(serializers.Serializer[Any]):
+class RefusedLine(Shown):
     line = serializers.IntegerField(help_text="its number in this piece, from 1")
     detail = serializers.CharField()
 
 
-class ImportedSerializer(serializers.Serializer[Any]):
+class ImportedSerializer(Shown):
     imported = serializers.IntegerField()
     known = serializers.IntegerField(help_text="left as they are")
     without_payload = serializers.IntegerField(help_text="of those imported")
@@ -54,13 +59,13 @@ def export_piece(request: Request) -> HttpResponse:
     search = search_of(request)
     most = min(given["limit"], MOST)
     texts: list[bytes] = []
-    size, last, has_more = 0, None, False
+    size, last, has_more = 0, 0, False
     for exported in export(search, after=given["after"], raw=given["raw"]):
         if texts and (len(texts) >= most or size + len(exported.text) > PIECE_BYTES):
             has_more = True
             break
         texts.append(exported.text)
-        size, last = size + len(exported.text), exported.id
+        size, last = size + len(exported.text), exported.seq
     record_about(str(request.user), "export", "event", "*", events=len(texts), conditions=sorted(search.dump()))
     answer = HttpResponse(b"".join(texts), content_type=NDJSON)
     if has_more:

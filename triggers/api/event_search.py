@@ -1,7 +1,6 @@
 """Searches of events over the API."""
 
 from typing import Any
-from uuid import UUID
 
 from django.db.models import QuerySet
 from rest_framework import serializers
@@ -11,7 +10,7 @@ from rest_framework.utils.urls import replace_query_param
 
 from runs.api.resource import NewestFirst, Query
 from triggers.api.fields import InstantInUtc, naming
-from triggers.events.pages import page_of
+from triggers.events.pages import CURSOR, page_of
 from triggers.events.search import FieldIs, Search
 from triggers.models import Event
 
@@ -36,10 +35,10 @@ class EventQuery(Query):
 
 
 class EventPages(NewestFirst):
-    """Of a search: pages at a bounded cost (see `triggers.events.pages`), forwards only; the cursor is the id of an event."""
+    """Of a search: pages at a bounded cost (see `triggers.events.pages`), forwards only; the cursor is the `seq` of an event."""
 
     is_search = False
-    following: UUID | None = None
+    following: int | None = None
 
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> Any:
         search = search_of(request)
@@ -72,11 +71,10 @@ def _rows(events: QuerySet[Event], ids: Any) -> list[Event]:
     return [rows[id] for id in ids if id in rows]
 
 
-def _cursor(request: Request) -> UUID | None:
+def _cursor(request: Request) -> int | None:
     text = request.query_params.get("cursor", "")
-    try:
-        return UUID(text) if text else None
-    except ValueError:
-        raise ValidationError(
-            {"cursor": ["Not a cursor of this list. Use the list's `next` and `previous` links."]}
-        ) from None
+    if not text:
+        return None
+    if not CURSOR.fullmatch(text):
+        raise ValidationError({"cursor": ["Not a cursor of this list. Use the list's `next` and `previous` links."]})
+    return int(text)

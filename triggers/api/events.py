@@ -22,8 +22,8 @@ from triggers.api.event_archive import (
 )
 from triggers.api.event_search import EventPages, EventQuery
 from triggers.api.events_json import EventDetailSerializer, EventSerializer, RedispatchSerializer, ReplayBody
-from triggers.dispatch.replay import replay
 from triggers.models import Event, Redispatch
+from triggers.replays.replay import replay
 from triggers.sources.cloudevents.intake import EventIntake
 
 
@@ -58,8 +58,8 @@ class EventResource(EventIntake, ListModelMixin, RetrieveModelMixin, Resource):
     @extend_schema(parameters=[ExportQuery], responses={(200, NDJSON): OpenApiTypes.BINARY})
     @action(detail=False, methods=["get"])
     def export(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
-        """A piece of an export: CloudEvents, one JSON object per line, in the order of their ids. While there are more, the header
-        `Link` names the next piece, which begins after the last line's `wakefulid`."""
+        """A piece of an export: CloudEvents, one JSON object per line, in the order of arrival. While there are more, the header
+        `Link` names the next piece, which begins after the last line's `wakefulseq`."""
         return export_piece(request)
 
     @extend_schema(parameters=[ImportQuery], request={NDJSON: OpenApiTypes.BINARY}, responses={200: ImportedSerializer})

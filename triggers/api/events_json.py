@@ -1,10 +1,9 @@
 """Events, triggers and sources as JSON."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from runs.api.body import Body
+from runs.api.shown import Shown
 from triggers.api.fields import InstantInUtc
 from triggers.dispatch.offers import count
 from triggers.models import Decision, Event, Gate, Redispatch, Source, Trigger
@@ -12,7 +11,7 @@ from triggers.sources.webhooks.limits import limit_fields
 from triggers.sources.webhooks.scheme import schemes
 
 
-class DecisionSerializer(serializers.ModelSerializer[Decision]):
+class DecisionSerializer(Shown, serializers.ModelSerializer[Decision]):
     trigger = serializers.SlugRelatedField[Trigger](slug_field="slug", read_only=True)
 
     class Meta:
@@ -21,7 +20,7 @@ class DecisionSerializer(serializers.ModelSerializer[Decision]):
         read_only_fields = fields
 
 
-class EventSerializer(serializers.ModelSerializer[Event]):
+class EventSerializer(Shown, serializers.ModelSerializer[Event]):
     """An event without its payload; `source` is the source here, `ce_source` the sender's own name for itself."""
 
     source = serializers.SlugRelatedField[Source](slug_field="slug", read_only=True)  # type: ignore[assignment]  # a field, by its metaclass
@@ -53,14 +52,14 @@ class EventDetailSerializer(EventSerializer):
         read_only_fields = fields
 
 
-class GateSerializer(serializers.ModelSerializer[Gate]):
+class GateSerializer(Shown, serializers.ModelSerializer[Gate]):
     class Meta:
         model = Gate
         fields = ["quiet", "fired", "failed", "in_a_row", "last_answer", "last_reason", "last_at", "state"]
         read_only_fields = fields
 
 
-class TriggerSerializer(serializers.ModelSerializer[Trigger]):
+class TriggerSerializer(Shown, serializers.ModelSerializer[Trigger]):
     status = serializers.CharField(read_only=True, help_text="active, paused or disabled")
     held = serializers.SerializerMethodField(
         help_text="events held while paused, or still to run after a resume; null: neither"
@@ -83,12 +82,12 @@ class TriggerSerializer(serializers.ModelSerializer[Trigger]):
         read_only_fields = fields
 
 
-class SourceSerializer(serializers.ModelSerializer[Source]):
+class SourceSerializer(Shown, serializers.ModelSerializer[Source]):
     limits = serializers.SerializerMethodField(help_text="of a webhook; null: it has none")
 
     class Meta:
         model = Source
-        fields = ["id", "slug", "kind", "enabled", "limits", "created_at"]
+        fields = ["id", "slug", "kind", "enabled", "trusted", "limits", "created_at"]
         read_only_fields = fields
 
     def get_limits(self, source: Source) -> dict[str, str | int] | None:
@@ -99,6 +98,7 @@ class SourceSerializer(serializers.ModelSerializer[Source]):
 
 class SourceBody(Body):
     enabled = serializers.BooleanField(required=False)
+    trusted = serializers.BooleanField(required=False, help_text="no stranger writes its data")
     limits = serializers.DictField(
         required=False,
         help_text="of a webhook; those that are given are changed: "
@@ -136,15 +136,15 @@ class RedispatchBody(Body):
     )
 
 
-class RedispatchedSerializer(serializers.Serializer[Any]):
+class RedispatchedSerializer(Shown):
     events = serializers.IntegerField(help_text="number of events that are dispatched again, in batches")
 
 
-class EventIdSerializer(serializers.Serializer[Any]):
+class EventIdSerializer(Shown):
     event = serializers.UUIDField()
 
 
-class RedispatchSerializer(serializers.ModelSerializer[Redispatch]):
+class RedispatchSerializer(Shown, serializers.ModelSerializer[Redispatch]):
     trigger = serializers.SlugRelatedField[Trigger](slug_field="slug", read_only=True, allow_null=True)
 
     class Meta:

@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from runs.api.resource import Query, Resource
+from runs.api.shown import Shown
 from runs.db.sql import database_now
 from runs.models import Delivery
 from triggers.api.fields import InstantInUtc, naming
@@ -29,7 +30,7 @@ class OvernightQuery(Query):
         return {"from": InstantInUtc(required=False, help_text=said), **super().get_fields()}
 
 
-class FiguresSerializer(serializers.Serializer[Any]):
+class FiguresSerializer(Shown):
     woken = serializers.IntegerField(help_text="runs that began, and wakes at which the gate was quiet")
     runs = serializers.IntegerField()
     quiet = serializers.IntegerField()
@@ -46,7 +47,7 @@ class FiguresSerializer(serializers.Serializer[Any]):
     unpriced = serializers.IntegerField(help_text="requests without a known price")
 
 
-class SlotSerializer(serializers.Serializer[Any]):
+class SlotSerializer(Shown):
     slot = serializers.IntegerField(
         help_text=f"0 to {SLOTS - 1}: the time span in equal parts; empty ones are left out"
     )
@@ -62,7 +63,7 @@ class AgentOvernightSerializer(FiguresSerializer):
     timeline = SlotSerializer(many=True)
 
 
-class OvernightSerializer(serializers.Serializer[Any]):
+class OvernightSerializer(Shown):
     start = serializers.DateTimeField()
     end = serializers.DateTimeField()
     total = FiguresSerializer()

@@ -19,6 +19,7 @@ from agents.models import PromptAgent, PromptAgentVersion
 from agents.prompt_agents.definition import Definition
 from runs.api.body import Body
 from runs.api.resource import NewestFirst, Refusal, Resource
+from runs.api.shown import Shown
 from runs.exceptions import IllegalState
 from runs.shadow.process import NotTried, report_of
 from triggers.api.fields import naming_each
@@ -92,7 +93,7 @@ class TryBody(Body):
     )
 
 
-class PromptAgentSerializer(serializers.Serializer[Any]):
+class PromptAgentSerializer(Shown):
     """A prompt agent, as a file of it reads."""
 
     name = serializers.CharField()
@@ -116,7 +117,7 @@ class PromptAgentSerializer(serializers.Serializer[Any]):
         return {**exported(agent), **state}
 
 
-class VersionSerializer(serializers.ModelSerializer[PromptAgentVersion]):
+class VersionSerializer(Shown, serializers.ModelSerializer[PromptAgentVersion]):
     changed = serializers.SerializerMethodField(help_text="fields that differ from the version before")
 
     class Meta:
@@ -131,13 +132,13 @@ class VersionSerializer(serializers.ModelSerializer[PromptAgentVersion]):
         return [one.what for one in changes(Definition.load(before), Definition.load(version.definition))]
 
 
-class VersionsSerializer(serializers.Serializer[Any]):
+class VersionsSerializer(Shown):
     results = VersionSerializer(many=True)
     next = serializers.CharField(allow_null=True, help_text="always null: the newest 100")
     previous = serializers.CharField(allow_null=True)
 
 
-class TrialSerializer(serializers.Serializer[Any]):
+class TrialSerializer(Shown):
     """The report of a shadow run: nothing of it was sent or kept."""
 
     outcome = serializers.ChoiceField(choices=["succeeds", "fails", "retries", "stops"])

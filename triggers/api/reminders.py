@@ -1,7 +1,5 @@
 """`/api/v1/reminders/`"""
 
-from typing import Any
-
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -9,6 +7,7 @@ from rest_framework.response import Response
 
 from runs.api.body import Body
 from runs.api.resource import Resource
+from runs.api.shown import Shown
 from triggers.api.fields import naming
 from triggers.models import Schedule, Trigger
 from triggers.schedules.clock import LONGEST_TEXT, LONGEST_ZONE
@@ -26,7 +25,7 @@ class ReminderBody(Body):
     text = serializers.CharField(max_length=TEXT_LENGTH)
 
 
-class ReminderSerializer(serializers.Serializer[Any]):
+class ReminderSerializer(Shown):
     schedule = serializers.IntegerField(source="pk", help_text="id of its schedule")
     name = serializers.CharField(source="task.name")
     at = serializers.DateTimeField(source="task.clocked.clocked_time")

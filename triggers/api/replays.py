@@ -10,20 +10,22 @@ from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from agents.redaction import shown_json
 from runs.api.body import Body
 from runs.api.resource import Refusal, Resource
+from runs.api.shown import Shown
 from runs.shadow.process import NotTried, report_of
 from triggers.api.events_json import EventSerializer
 from triggers.api.fields import InstantInUtc, naming
-from triggers.dispatch.bulk_replay.control import cancel_replay, pause_replay, resume_replay
-from triggers.dispatch.bulk_replay.preview import MOST, Preview, preview, sample
-from triggers.dispatch.bulk_replay.progress import progress, triggers_of
-from triggers.dispatch.bulk_replay.start import FASTEST, LEAST_URGENT, USUAL_RATE, start_replay, within
 from triggers.events.search import FieldIs, Search
 from triggers.models import Replay, Trigger
+from triggers.replays.control import cancel_replay, pause_replay, resume_replay
+from triggers.replays.preview import MOST, Preview, preview, sample
+from triggers.replays.progress import progress, triggers_of
+from triggers.replays.start import FASTEST, LEAST_URGENT, USUAL_RATE, start_replay, within
 
 
-class ProgressOfReplay(serializers.Serializer[Any]):
+class ProgressOfReplay(Shown):
     """Numbers of events; of runs, by status."""
 
     total = serializers.IntegerField(help_text="events of the search when it started")
@@ -36,7 +38,7 @@ class ProgressOfReplay(serializers.Serializer[Any]):
     obstacle = serializers.CharField(help_text="why it does not progress; empty: it does")
 
 
-class ReplaySerializer(serializers.ModelSerializer[Replay]):
+class ReplaySerializer(Shown, serializers.ModelSerializer[Replay]):
     """Without its progress."""
 
     triggers = serializers.SerializerMethodField(help_text="slugs of the chosen triggers; empty: all that match")
@@ -99,6 +101,10 @@ class ReplaySearchBody(Body):
 
 
 class ReplayStartBody(ReplaySearchBody):
+    all = serializers.BooleanField(default=False, help_text="all events; required if no field of the search is given")
+    events = serializers.IntegerField(
+        required=False, default=None, min_value=1, help_text="as the preview counted them: refused if there are more"
+    )
     rate = serializers.FloatField(default=USUAL_RATE, help_text=f"events per second, at most {FASTEST:g}")
     priority = serializers.IntegerField(
         default=LEAST_URGENT, help_text=f"of its runs: 0 is most urgent, {LEAST_URGENT} least"
@@ -112,17 +118,17 @@ class ReplayPreviewBody(ReplaySearchBody):
     )
 
 
-class ReplayListenerSerializer(serializers.Serializer[Any]):
+class ReplayListenerSerializer(Shown):
     trigger = serializers.CharField()
     events = serializers.IntegerField(help_text="that it listens to, before its filter")
 
 
-class ReplaySampleSerializer(serializers.Serializer[Any]):
+class ReplaySampleSerializer(Shown):
     event = EventSerializer()
     triggers = serializers.ListField(child=serializers.CharField(), help_text="that match it today")
 
 
-class ReplayPreviewSerializer(serializers.Serializer[Any]):
+class ReplayPreviewSerializer(Shown):
     events = serializers.IntegerField(help_text=f"of the search, counted up to {MOST + 1}: a replay has at most {MOST}")
     without_payload = serializers.IntegerField(help_text="of these, skipped: their payload was removed")
     unheard = serializers.IntegerField(help_text="of these, skipped: none of the triggers listens to them")
@@ -158,7 +164,8 @@ class ReplayResource(ListModelMixin, RetrieveModelMixin, Resource):
         given = ReplayStartBody.read(request)
         with naming("search"):
             search = ReplaySearchBody.search(given)
-            started = start_replay(search, **given, by=str(request.user))
+            everything, expected = given.pop("all"), given.pop("events")
+            started = start_replay(search, **given, everything=everything, expected=expected, by=str(request.user))
         return Response(ReplayDetailSerializer(started).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=ReplayPreviewBody, responses=ReplayPreviewSerializer)
@@ -209,5 +216,5 @@ def _preview_json(found: Preview, search: Search, given: dict[str, Any], *, by: 
             {"event": EventSerializer(one.event).data, "triggers": [trigger.slug for trigger in one.triggers]}
             for one in sampled
         ],
-        "shadow": shadow,
+        "shadow": shown_json(shadow),
     }

@@ -6,16 +6,20 @@ from uuid import uuid4
 
 from rest_framework import serializers
 
+from agents.redaction import shown
 from runs.api.body import Body
-from triggers.dispatch.expressions import ExpressionError, check_expression
-from triggers.dispatch.index import Rule
-from triggers.dispatch.trial import SHOWN, Trial
+from runs.api.shown import Shown
+from triggers.matching.expressions.cel import ExpressionError, check_condition, check_expression
+from triggers.matching.index import Rule
+from triggers.matching.trial import SHOWN, Trial
 
 TYPES = "event type globs, such as invoice.*"
 
 
 class Expression(serializers.CharField):
     """CEL over `event`; a refusal names line, column and the text at fault."""
+
+    check = staticmethod(check_expression)
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"required": False, "allow_blank": True, **options})
@@ -24,10 +28,14 @@ class Expression(serializers.CharField):
         text = super().to_internal_value(data)
         try:
             if text:
-                check_expression(text)
+                self.check(text)
         except ExpressionError as error:
             raise serializers.ValidationError(str(error)) from None
         return text
+
+
+class Condition(Expression):
+    check = staticmethod(check_condition)
 
 
 class RuleBody(Body):
@@ -35,8 +43,8 @@ class RuleBody(Body):
 
     source = serializers.CharField(required=False, allow_blank=True, help_text="slug; empty: any")  # type: ignore[assignment]  # a field, by its metaclass
     types = serializers.ListField(child=serializers.CharField(), required=False, help_text=TYPES)
-    filter = Expression(help_text="CEL; empty: every event of these types")
-    key = Expression(help_text="CEL; empty: one key")
+    filter = Condition(help_text="CEL; empty: every event of these types")
+    key = Condition(help_text="CEL; empty: one key")
     input = serializers.DictField(child=Expression(), required=False, help_text="input name → CEL; empty: the data")
 
 
@@ -46,7 +54,7 @@ class TryRuleBody(RuleBody):
     )
 
 
-class LineSerializer(serializers.Serializer[Any]):
+class LineSerializer(Shown):
     text = serializers.CharField()
     state = serializers.CharField(help_text="true, false, error, or value")
     level = serializers.IntegerField()
@@ -54,7 +62,7 @@ class LineSerializer(serializers.Serializer[Any]):
     reads = serializers.DictField(child=serializers.CharField(), help_text="the fields it reads, and their values")
 
 
-class VerdictSerializer(serializers.Serializer[Any]):
+class VerdictSerializer(Shown):
     event = serializers.UUIDField()
     type = serializers.CharField()
     source = serializers.CharField()  # type: ignore[assignment]  # a field, by its metaclass
@@ -65,13 +73,13 @@ class VerdictSerializer(serializers.Serializer[Any]):
     clauses = LineSerializer(many=True)
 
 
-class TypeSerializer(serializers.Serializer[Any]):
+class TypeSerializer(Shown):
     type = serializers.CharField()
     events = serializers.IntegerField()
     is_matched = serializers.BooleanField()
 
 
-class RuleTrialSerializer(serializers.Serializer[Any]):
+class RuleTrialSerializer(Shown):
     matching = serializers.IntegerField()
     events = VerdictSerializer(many=True)
     types = TypeSerializer(many=True, help_text="of the newest events of its source")
@@ -91,7 +99,7 @@ def trial_as_json(trial: Trial) -> dict[str, Any]:
         "events": [
             {
                 "event": one.event.pk,
-                "type": one.event.type,
+                "type": shown(one.event.type),
                 "source": one.event.source.slug,
                 "result": one.result,
                 "why": one.why,
@@ -110,5 +118,7 @@ def trial_as_json(trial: Trial) -> dict[str, Any]:
             }
             for one in trial.verdicts
         ],
-        "types": [{"type": type, "events": count, "is_matched": is_heard} for type, count, is_heard in trial.types],
+        "types": [
+            {"type": shown(type), "events": count, "is_matched": is_heard} for type, count, is_heard in trial.types
+        ],
     }

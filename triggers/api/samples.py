@@ -8,6 +8,7 @@ from rest_framework import serializers
 from rest_framework.exceptions import NotFound
 
 from runs.api.body import Body
+from runs.api.shown import Shown
 from triggers.api.fields import InstantInUtc
 from triggers.models import Source
 from triggers.sources.http.answers import require_room
@@ -17,7 +18,7 @@ from triggers.sources.metrics.samples import LONGEST_NAME, Metered, Sample, Take
 MOST = 1_000  # samples of a request
 
 
-class SampleSerializer(serializers.Serializer[Any]):
+class SampleSerializer(Shown):
     series = serializers.CharField(
         default="", allow_blank=True, max_length=LONGEST_NAME, help_text="may be left out if there is one only"
     )
@@ -26,15 +27,16 @@ class SampleSerializer(serializers.Serializer[Any]):
 
 
 class SamplesBody(Body):
+    is_large = True
     samples = serializers.ListField(child=SampleSerializer(), min_length=1, max_length=MOST)
 
 
-class RefusedSampleSerializer(serializers.Serializer[Any]):
+class RefusedSampleSerializer(Shown):
     index = serializers.IntegerField(help_text="in the list that was sent")
     reason = serializers.CharField()
 
 
-class SamplesTakenSerializer(serializers.Serializer[Any]):
+class SamplesTakenSerializer(Shown):
     """`known`: samples of a series and second that are stored already; `late`: stored, but older than the series' last one."""
 
     stored = serializers.IntegerField()

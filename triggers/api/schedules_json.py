@@ -9,6 +9,7 @@ from rest_framework import serializers
 
 from runs.api.body import Body
 from runs.api.resource import Query
+from runs.api.shown import Shown
 from triggers.api.events_json import DecisionSerializer
 from triggers.api.fields import Instant, Zone
 from triggers.models import ExclusionCalendar, Schedule, Skip, Trigger
@@ -33,7 +34,7 @@ class Length(serializers.Field[Any, Any, Any, Any]):
         return value.total_seconds()
 
 
-class ScheduleSerializer(serializers.ModelSerializer[Schedule]):
+class ScheduleSerializer(Shown, serializers.ModelSerializer[Schedule]):
     """A schedule; durations are in seconds."""
 
     name = serializers.CharField(source="task.name", read_only=True)
@@ -163,11 +164,11 @@ class WhyQuery(Query):
     tz = Zone(required=False, default="", help_text="default: the schedule's zone")
 
 
-class FireSerializer(serializers.Serializer[Any]):
+class FireSerializer(Shown):
     event = serializers.UUIDField(allow_null=True, help_text="null: an ordinary periodic task, whose message is sent")
 
 
-class PreviewSerializer(serializers.Serializer[Any]):
+class PreviewSerializer(Shown):
     rule = serializers.CharField(help_text="the parsed rule, in words")
     next_fires = serializers.ListField(child=serializers.DateTimeField())
 
@@ -178,19 +179,19 @@ class FiresSerializer(PreviewSerializer):
     )
 
 
-class SkipSerializer(serializers.ModelSerializer[Skip]):
+class SkipSerializer(Shown, serializers.ModelSerializer[Skip]):
     class Meta:
         model = Skip
         fields = ["id", "reason", "first", "last", "count", "detail", "created_at"]
         read_only_fields = fields
 
 
-class FactSerializer(serializers.Serializer[Any]):
+class FactSerializer(Shown):
     label = serializers.CharField()  # type: ignore[assignment]  # a field, by its metaclass
     text = serializers.CharField()
 
 
-class AnswerSerializer(serializers.Serializer[Answer]):
+class AnswerSerializer(Shown):
     """Why a schedule did not fire at an instant, or the outcome of the fire."""
 
     verdict = serializers.CharField(
@@ -221,7 +222,7 @@ class AnswerSerializer(serializers.Serializer[Answer]):
         return answer.nearest[1]
 
 
-class CalendarSerializer(serializers.ModelSerializer[ExclusionCalendar]):
+class CalendarSerializer(Shown, serializers.ModelSerializer[ExclusionCalendar]):
     class Meta:
         model = ExclusionCalendar
         fields = ["slug", "days"]

@@ -22,7 +22,7 @@ class SourceResource(BySlugResource):
         "list": "triggers.view_source",
         "retrieve": "triggers.view_source",
         "partial_update": "triggers.change_source",
-        "samples": "triggers.add_event",
+        "samples": "triggers.push_sample",
     }
     queryset = Source.objects.all()
     serializer_class = SourceSerializer

@@ -16,15 +16,16 @@ from rest_framework.response import Response
 from runs.api.body import Body
 from runs.api.interval import IntervalField
 from runs.api.resource import Query, Refusal, Resource
+from runs.api.shown import Shown
 from triggers.api.fields import BySlugResource, InstantInUtc
-from triggers.dispatch.outbound.edit import change_subscription, create_subscription, remove_subscription
-from triggers.dispatch.outbound.redeliver import redeliver, redeliver_failed
-from triggers.dispatch.outbound.secrets import GRACE, rotate
-from triggers.dispatch.outbound.trial import send_test
 from triggers.models import EventDelivery, Subscription
+from triggers.outbound.edit import change_subscription, create_subscription, remove_subscription
+from triggers.outbound.redeliver import redeliver, redeliver_failed
+from triggers.outbound.secrets import GRACE, rotate
+from triggers.outbound.test_event import send_test
 
 
-class SubscriptionSerializer(serializers.ModelSerializer[Subscription]):
+class SubscriptionSerializer(Shown, serializers.ModelSerializer[Subscription]):
     class Meta:
         model = Subscription
         fields = [
@@ -42,7 +43,7 @@ class NewSubscriptionSerializer(SubscriptionSerializer):
         read_only_fields = fields
 
 
-class TrySerializer(serializers.Serializer[Any]):
+class TrySerializer(Shown):
     at = serializers.DateTimeField()
     status = serializers.IntegerField(allow_null=True, required=False, help_text="of the answer; null: none came")
     seconds = serializers.FloatField(required=False)
@@ -50,7 +51,7 @@ class TrySerializer(serializers.Serializer[Any]):
     error = serializers.CharField(help_text="why the attempt failed; empty: it was delivered")
 
 
-class EventDeliverySerializer(serializers.ModelSerializer[EventDelivery]):
+class EventDeliverySerializer(Shown, serializers.ModelSerializer[EventDelivery]):
     subscription = serializers.CharField(source="name", help_text="slug of the subscription, also after its deletion")
     webhook_id = serializers.SerializerMethodField(help_text="as the receiver gets it, the same with every attempt")
     tries = TrySerializer(many=True, help_text="the last attempts, oldest first")
@@ -91,7 +92,7 @@ class RotateBody(Body):
     )
 
 
-class SecretSerializer(serializers.Serializer[Any]):
+class SecretSerializer(Shown):
     secret = serializers.CharField(help_text="it cannot be read again")
 
 
@@ -99,7 +100,7 @@ class RedeliverBody(Body):
     since = InstantInUtc(help_text="all that failed and were entered from this time on; in UTC if it has no offset")
 
 
-class RedeliveredSerializer(serializers.Serializer[Any]):
+class RedeliveredSerializer(Shown):
     deliveries = serializers.IntegerField(help_text="how many are sent again; at most 10,000 at once")
 
 
@@ -125,7 +126,7 @@ class SubscriptionResource(BySlugResource):
         body = NewSubscriptionBody.read(request)
         with _faults_by_field():
             made, secret = create_subscription(body.pop("slug"), **body, by=str(request.user))
-        return _with_secret({**SubscriptionSerializer(made).data, "secret": secret}, status=201)
+        return Response({**SubscriptionSerializer(made).data, "secret": secret}, status=201)
 
     @extend_schema(request=SubscriptionBody, responses={200: SubscriptionSerializer})
     def partial_update(self, request: Request, slug: str) -> Response:
@@ -148,7 +149,7 @@ class SubscriptionResource(BySlugResource):
         body = RotateBody.read(request)
         with _faults_by_field():
             secret = rotate(self.get_object(), **body, by=str(request.user))
-        return _with_secret({"secret": secret}, status=200)
+        return Response({"secret": secret})
 
     @extend_schema(request=RedeliverBody, responses={200: RedeliveredSerializer, 409: Refusal})
     @action(detail=True, methods=["post"])
@@ -202,12 +203,6 @@ class EventDeliveryResource(ListModelMixin, RetrieveModelMixin, Resource):
         """Send the event to the subscription again, with the same `webhook-id`."""
         again = redeliver(self.get_object().pk, by=str(request.user))
         return Response(EventDeliverySerializer(again).data)
-
-
-def _with_secret(data: dict[str, Any], *, status: int) -> Response:
-    response = Response(data, status=status)
-    response.shows_secret = True  # type: ignore[attr-defined]  # for `config.web.redacted`
-    return response
 
 
 @contextmanager

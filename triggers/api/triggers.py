@@ -22,7 +22,7 @@ from triggers.api.rules_json import RuleBody, RuleTrialSerializer, TryRuleBody, 
 from triggers.declarations.overrides import override
 from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.offers import offer_errors
-from triggers.dispatch.trial import try_rule
+from triggers.matching.trial import try_rule
 from triggers.models import Trigger
 from triggers.sources.manual import fire
 

@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from runs.api.resource import Query, Resource
+from runs.api.shown import Shown
 from runs.db.sql import database_now
 from triggers.api.fields import InstantInUtc
 from triggers.upcoming.by_clock import ahead
@@ -27,7 +28,7 @@ class UpcomingQuery(Query):
     agent = serializers.CharField(required=False, default="")
 
 
-class ComingSerializer(serializers.Serializer[Any]):
+class ComingSerializer(Shown):
     at = serializers.DateTimeField(help_text="when it is due; a past time: it is late")
     nominal = serializers.DateTimeField(allow_null=True, help_text="the nominal time of its schedule")
     kind = serializers.ChoiceField(choices=KINDS)
@@ -49,7 +50,7 @@ class ComingSerializer(serializers.Serializer[Any]):
         return coming.later[-1] if coming.later else coming.at
 
 
-class UpcomingListSerializer(serializers.Serializer[Any]):
+class UpcomingListSerializer(Shown):
     results = ComingSerializer(many=True)
     next = serializers.CharField(allow_null=True, help_text="always null: ask for a later `until` or a higher limit")
     previous = serializers.CharField(allow_null=True)

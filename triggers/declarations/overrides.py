@@ -10,9 +10,9 @@ from agents.guards.atomic import not_in_atomic_body
 from agents.prompt_agents import catalog
 from runs.models.audit import record
 from triggers.declarations.sync import COLUMNS, declared_schedule
-from triggers.dispatch.expressions import ExpressionError, check_expression
-from triggers.dispatch.trigger_policy import check_policy
 from triggers.exceptions import Invalid
+from triggers.matching.expressions.cel import ExpressionError, check_condition, check_expression
+from triggers.matching.trigger_policy import check_policy
 from triggers.models import Schedule, Source, Trigger
 from triggers.models.slug import slug_problems
 from triggers.schedules import rows
@@ -73,7 +73,7 @@ def _check(trigger: Trigger, changes: Mapping[str, Any], problems: list[str]) ->
             problems.append(f"{name}: must be a string with a CEL expression")
             continue
         try:
-            check_expression(text)
+            (check_condition if name in ("filter", "key") else check_expression)(text)
         except ExpressionError as error:
             problems.append(f"{name}: {error}")
     try:

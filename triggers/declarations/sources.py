@@ -15,7 +15,7 @@ from agents.on import SourceTrigger
 from runs.models.audit import record
 from triggers.models import Source
 from triggers.sources.kind import kinds
-from triggers.sources.settings import InvalidSettings
+from triggers.sources.settings import InvalidSettings, NotYet
 
 VANISHED = "(vanished)"  # in `declared`: whether the source was enabled
 
@@ -27,17 +27,21 @@ class WantedSource:
     slug: str
     kind: str
     settings: Mapping[str, Any]
+    waits: str = ""  # for what is not there yet, such as a table
 
 
 def wanted_source(slug: str, declaration: SourceTrigger) -> WantedSource:
     """Raises DeclarationError."""
     kind = kinds()[declaration.kind]
     settings = {field.name: field.default for field in kind.fields} | dict(declaration.settings)
+    waits = ""
     try:
         kind.check(settings)
+    except NotYet as missing:  # all else starts, and the kind says it where it shows the source
+        waits = str(missing)
     except InvalidSettings as error:
         raise DeclarationError(f"{kind.label}: {error}") from None
-    return WantedSource(slug=declaration.source or slug, kind=declaration.kind, settings=settings)
+    return WantedSource(slug=declaration.source or slug, kind=declaration.kind, settings=settings, waits=waits)
 
 
 def source_problems(wanted: Sequence[WantedSource]) -> list[str]:

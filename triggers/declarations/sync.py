@@ -59,7 +59,8 @@ def sync(by: str = "sync_agents") -> list[Change]:
         wanted, left = _without_those_of_prompt_agents(wanted, known)
         _take_over(wanted, known)
         _refuse_taken(wanted, known)
-        made = sync_sources([each.source for each in wanted if each.source], by)
+        sources = [each.source for each in wanted if each.source]
+        made = sync_sources(sources, by)
         changes = [_sync_one(each, known.get(each.slug)) for each in wanted]
         slugs = {each.slug for each in wanted}
         changes += [
@@ -69,7 +70,8 @@ def sync(by: str = "sync_agents") -> list[Change]:
         ]
         changed = [change for change in changes if change]
         _record(changed, by)
-    return [*changed, *[Change(slug=f"source {slug}", action=action) for slug, action in made], *left]
+    waiting = [Change(slug=f"source {one.slug}", action="waiting", fields=[one.waits]) for one in sources if one.waits]
+    return [*changed, *[Change(slug=f"source {slug}", action=action) for slug, action in made], *waiting, *left]
 
 
 def _without_those_of_prompt_agents(

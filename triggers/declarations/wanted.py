@@ -20,9 +20,9 @@ from agents.on import (
     WordsTrigger,
 )
 from triggers.declarations.sources import WantedSource, wanted_source
-from triggers.dispatch.expressions import ExpressionError, check_expression
-from triggers.dispatch.trigger_policy import check_policy, policy_of
 from triggers.exceptions import RuleError
+from triggers.matching.expressions.cel import ExpressionError, check_condition, check_expression
+from triggers.matching.trigger_policy import check_policy, policy_of
 from triggers.models import Trigger
 from triggers.schedules.preview import DEFAULT
 from triggers.schedules.rules import as_json
@@ -111,7 +111,7 @@ def _wanted(agent: Agent, declaration: TriggerDeclaration, number: int) -> Wante
     if not declaration.types or not all(declaration.types):
         raise DeclarationError('on.event() needs a type, e.g. on.event("invoice.paid") or on.event("*")')
     for expression in filter(None, (declaration.filter, agent.key)):
-        check_expression(expression)
+        check_condition(expression)
     source = None
     if isinstance(declaration, SourceTrigger):
         source = wanted_source(slug, declaration)

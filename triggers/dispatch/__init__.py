@@ -1,13 +1,11 @@
 """Turn events into runs, or into decisions with a reason. In reading order:
 
-- `loop`: the dispatcher process; `leadership` and `lock` make it serial
-- `pending`, `rules`, `index`, `match`: read events and match them against triggers; `expressions` and `evaluator` filter;
-  `costly` is matched beside the dispatcher
-- `batch`: one transaction: `admission` (`flow_control`, `rates`, `windows`), runs, `decisions`; `awaited` finds waiting runs
-- `others`: match events against subscriptions and switches
-- `outbound`: events leave to subscriptions
-- `absence`: switches record an event when another one is absent
-- `failures`, `behind`, `erring`: events that fail, and the events behind them
-- `tokens`, `faults`, `clauses`, `recent`, `seen`, `trial`: help people to write filters
-- `hold`, `offers`, `replay`: pause, resume, and dispatch again; `close_windows`, `run_failures`, `gates`, `shadow`
+- `loop`: the dispatcher process; `leadership` and `promise`: who reads, and when it looks
+- `rules`: all triggers, subscriptions and switches, cached; `listeners`: match events against the last two
+- `batch`: one transaction: `admission` (`rates`, `windows`), runs, `decisions`; `waiting_runs` finds runs that wait for its events
+- `failures`, `order_of_keys`, `overtaking`: events that fail, the events behind them, and those that pass
+- `close_windows`, `replay_pieces`: what falls due without an event; `offers`: decisions that are dispatched again
+- `hold`, `run_failures`, `gates`, `shadow`, `failing_triggers`, `spans`: pause and resume, and what others ask of dispatch
+
+`triggers.matching` finds the triggers of an event; `triggers.outbound` and `triggers.switches` take part in each batch.
 """

@@ -15,24 +15,25 @@ from runs.db.sql import database_now, fetch
 from runs.failpoints import failpoint
 from runs.queues import entrance
 from triggers.dispatch import offers, rates, windows
-from triggers.dispatch.absence.arm import arm, mend
-from triggers.dispatch.absence.fire import NEXT_DUE as NEXT_ABSENCE_DUE
-from triggers.dispatch.absence.fire import fire
-from triggers.dispatch.absence.note import note
-from triggers.dispatch.admission import Ledger, Match, admit
-from triggers.dispatch.awaited import waits_ended_by
-from triggers.dispatch.behind import Behind
-from triggers.dispatch.bulk_replay.advance import NEXT_DUE as NEXT_PIECE_DUE
-from triggers.dispatch.costly import Costly
+from triggers.dispatch.admission import Ledger, admit
 from triggers.dispatch.decisions import Resumed, forget_held, give_up_on, mark_dispatched, mark_resumed, record, settle
-from triggers.dispatch.index import Index
-from triggers.dispatch.lock import try_lock
-from triggers.dispatch.match import Matched, match_items, piece_of, wanted_by, within
-from triggers.dispatch.others import match_others
-from triggers.dispatch.outbound.enter import enter
-from triggers.dispatch.pending import Item, read_items
+from triggers.dispatch.listeners import match_others
+from triggers.dispatch.order_of_keys import Behind
+from triggers.dispatch.replay_pieces import NEXT_DUE as NEXT_PIECE_DUE
 from triggers.dispatch.rules import Rules
+from triggers.dispatch.waiting_runs import waits_ended_by
+from triggers.dispatch_lock import try_lock
+from triggers.matching.index import Index
+from triggers.matching.match import Matched, match_items, piece_of, wanted_by, within
+from triggers.matching.matches import Match
+from triggers.matching.pending import Item, read_items
+from triggers.matching.slow_lane import Costly
 from triggers.models import Trigger
+from triggers.outbound.enter import enter
+from triggers.switches.arm import arm, mend
+from triggers.switches.fire import NEXT_DUE as NEXT_ABSENCE_DUE
+from triggers.switches.fire import fire
+from triggers.switches.note import note
 
 LOOK = f"""
 SELECT (SELECT min(due_at) FROM triggers_window) - clock_timestamp(), ({offers.NEXT_DUE}), ({NEXT_PIECE_DUE}),

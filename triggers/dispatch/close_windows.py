@@ -10,11 +10,12 @@ from triggers.dispatch import windows
 from triggers.dispatch.admission import close, match_of
 from triggers.dispatch.batch import MOST, Batch, lock_keys, open_ledger
 from triggers.dispatch.decisions import give_up_on, record, settle
-from triggers.dispatch.lock import try_lock
 from triggers.dispatch.rules import Rules
+from triggers.dispatch_lock import try_lock
+from triggers.matching.matches import Group
 
 
-def windows_over(most: int = MOST, but: Sequence[windows.Group] = ()) -> list[windows.Group]:
+def windows_over(most: int = MOST, but: Sequence[Group] = ()) -> list[Group]:
     """Groups whose windows are over, except `but`, as many as one transaction may close."""
     return windows.due(database_now(), most, but)
 
@@ -25,7 +26,7 @@ def close_windows(rules: Rules) -> Batch:
     return close_these(over, rules) if over else Batch()
 
 
-def close_these(groups: Sequence[windows.Group], rules: Rules) -> Batch:
+def close_these(groups: Sequence[Group], rules: Rules) -> Batch:
     """Close the windows of these groups that are still over. A window whose key is locked elsewhere is left for later."""
     index = rules.current()
     with transaction.atomic():
@@ -46,7 +47,7 @@ def close_these(groups: Sequence[windows.Group], rules: Rules) -> Batch:
     return Batch(dispatched=len(kept), left=len(matches) - len(kept), made=len(kept))
 
 
-def give_up_window(group: windows.Group, error: Exception) -> Batch:
+def give_up_window(group: Group, error: Exception) -> Batch:
     """Record the error for every event of the window."""
     with transaction.atomic():
         if not try_lock():

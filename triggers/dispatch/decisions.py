@@ -9,9 +9,10 @@ from agents import telemetry
 from runs.db.sql import execute, execute_many
 from runs.queues import entrance
 from triggers.dispatch import rates, windows
-from triggers.dispatch.admission import Ledger, Refusal
-from triggers.dispatch.pending import Item
+from triggers.dispatch.admission import Ledger
 from triggers.dispatch.spans import tell_of_dispatch
+from triggers.matching.matches import Refusal
+from triggers.matching.pending import Item
 from triggers.models import Decision
 
 # An event that was held for days and then ends in an error gets the current time.

@@ -26,15 +26,16 @@ from psycopg.errors import LockNotAvailable
 from runs.models import Alarm
 from runs.notifications import alarms
 from triggers.dispatch import batch as dispatch
-from triggers.dispatch import close_windows, windows
-from triggers.dispatch.absence import fire
+from triggers.dispatch import close_windows
 from triggers.dispatch.batch import MOST, Batch
-from triggers.dispatch.behind import Behind
-from triggers.dispatch.costly import Costly
-from triggers.dispatch.match import cost_of, wanted_by, within
-from triggers.dispatch.passing import Passing
-from triggers.dispatch.pending import Identity, Item, read_items, read_these
+from triggers.dispatch.order_of_keys import Behind
+from triggers.dispatch.overtaking import Passing
 from triggers.dispatch.rules import Rules
+from triggers.matching.match import cost_of, wanted_by, within
+from triggers.matching.matches import Group
+from triggers.matching.pending import Identity, Item, read_items, read_these
+from triggers.matching.slow_lane import Costly
+from triggers.switches import fire
 
 log = structlog.get_logger(__name__)
 
@@ -393,10 +394,10 @@ def answered(costly: Costly, but: Set[Identity]) -> list[Item]:
     return items
 
 
-def windows_that_are_over(rules: Rules) -> Careful[windows.Group]:
+def windows_that_are_over(rules: Rules) -> Careful[Group]:
     """The closing of windows."""
 
-    def next_groups(most: int, aside: Sequence[windows.Group]) -> Sequence[windows.Group]:
+    def next_groups(most: int, aside: Sequence[Group]) -> Sequence[Group]:
         return close_windows.windows_over(most, aside)
 
     return Careful(

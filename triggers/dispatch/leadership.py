@@ -10,7 +10,8 @@ from datetime import timedelta
 import structlog
 
 from runs.db.sql import fetch
-from triggers.dispatch.lock import LOCK
+from triggers.dispatch.promise import LISTEN, listens_for
+from triggers.dispatch_lock import LOCK
 
 log = structlog.get_logger(__name__)
 
@@ -25,7 +26,7 @@ ACTIVE = timedelta(seconds=35)  # statement_timeout and a margin
 NEWEST = "SELECT last_value FROM triggers_seq"
 TAKE = f"SELECT pg_try_advisory_lock(%s::int, %s::int), ({NEWEST})"  # noqa: S608  (our own parts)
 LATE = 2.0  # seconds between two looks of a leader, after which another may have gone ahead
-RELEASE = "SELECT pg_advisory_unlock(%s::int, %s::int)"
+RELEASE = f"SELECT pg_advisory_unlock(%s::int, %s::int), {LISTEN}"  # noqa: S608  (our own parts)
 NAME = "SELECT set_config('application_name', %s::text, false)"
 # A running statement counts as work, for any length of its transaction. `is_silent`: the leader is matching a very large
 # event, or its process is frozen, possibly while PostgreSQL sends it a result.
@@ -88,7 +89,7 @@ class Leadership:
     def release(self) -> None:
         """Call it before blocking, so that a process that freezes while it waits does not block others."""
         if self.is_held:
-            fetch(RELEASE, LEADER)
+            fetch(RELEASE, [*LEADER, listens_for()])
             self.is_held = False
 
     def _stand_by(self) -> None:

@@ -31,19 +31,22 @@ from runs.processes.lease import Presence
 from runs.queues.courier import Couriers
 from triggers.dispatch import batch as dispatch
 from triggers.dispatch import failures, offers
+from triggers.dispatch import replay_pieces as bulk_replay
 from triggers.dispatch.batch import Batch
-from triggers.dispatch.bulk_replay import advance as bulk_replay
-from triggers.dispatch.costly import Costly
 from triggers.dispatch.leadership import Leadership
-from triggers.dispatch.others import cases_of_others
-from triggers.dispatch.outbound.postman import Postman
+from triggers.dispatch.listeners import cases_of_others
+from triggers.dispatch.promise import Promise
 from triggers.dispatch.rules import Rules
+from triggers.events.order import Horizon
+from triggers.matching.slow_lane import Costly
+from triggers.outbound.postman import Postman
 
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 KEEP_LOOKING = 0.05  # seconds after the last work or NOTIFY: more than twice the throttle of NOTIFY
 LOOK_EVERY = 0.01
+UNDER_WAY = 0.25  # seconds between two looks while a commit that sends no NOTIFY takes long
 OVERDUE = 1.0  # seconds between two looks while overdue work cannot be done yet
 RING_EVERY = 1.0  # seconds, while runs are ready
 STANDBY = 1.0
@@ -56,6 +59,7 @@ NEVER = -1
 class Dispatcher:
     def __init__(self) -> None:
         self.rules = Rules()
+        self.horizon = Horizon()
         self.costly = Costly(others=Costly(cases_of_others))
         self.dispatch = failures.events(self.rules, self.costly)
         self.close_windows = failures.windows_that_are_over(self.rules)
@@ -68,6 +72,7 @@ class Dispatcher:
         self.presence = Presence(Worker.Kind.DISPATCHER)
         self.listener = Listener([nudge.CHANNEL])
         self.notified = False
+        self.promise = Promise()
         self.was_ready = False
         self.ring_at = 0.0
         self.couriers = Couriers(Postman)
@@ -100,6 +105,8 @@ class Dispatcher:
         set_timeouts()
         set_lazy_commits()
         self.leadership.begin()
+        self.promise = Promise()
+        self.horizon = Horizon()  # a prepared transaction has another number after a restart of the server
         self.armed = NEVER
         self.chores.reconnected()
         timeline.notice_failover()
@@ -114,11 +121,18 @@ class Dispatcher:
             worked, wait = self.look()
             self.heartbeat.beat()  # only after a successful look, so that a dispatcher that always fails falls silent
             now = time.monotonic()
+            if self.leadership.is_held and now < look_until and (worked or self.notified or self.promise.is_open):
+                self.promise.make()
             # Also if nothing was done: a commit within the throttle of the last NOTIFY does not send its own.
             if worked or self.notified:
                 look_until = now + KEEP_LOOKING
             if now < look_until:
                 wait = min(wait, LOOK_EVERY)
+            elif self.leadership.standby_since is not None:
+                self.promise.is_open = True  # the leader's, which may die
+            elif self.promise.is_open:
+                # Commits that have relied on it may have come since the look, or are under way.
+                wait = 0.0 if self.promise.withdraw() else min(wait, UNDER_WAY)
             else:
                 self.leadership.release()
             self.notified = self.wait(wait)
@@ -143,7 +157,7 @@ class Dispatcher:
         if leads and timers.is_due(own.offer):
             made_ready |= unless_failed(offers.move, 0) > 0
         if leads and timers.is_due(own.replay):
-            made_ready |= unless_failed(partial(bulk_replay.advance, self.rules), 0) > 0
+            made_ready |= unless_failed(partial(bulk_replay.advance, self.rules, self.horizon), 0) > 0
         if leads and timers.is_due(own.window):
             closed = unless_failed(self.close_windows, Batch(left=1))
             made_ready |= closed.dispatched > 0

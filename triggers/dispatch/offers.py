@@ -18,7 +18,7 @@ from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import execute, fetch, fetch_as
 from runs.exceptions import IllegalState
 from runs.models.audit import record, record_about
-from triggers.dispatch.lock import LOCK
+from triggers.dispatch_lock import LOCK
 from triggers.models import Trigger
 
 log = structlog.get_logger(__name__)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from runs.db.sql import execute_many, fetch
-from triggers.dispatch.flow_control import Rate
+from triggers.matching.flow_control import Rate
 
 # If the clock was ahead and has been set back, old starts lie in the future and would block new runs. Rows that were written
 # in the future are shifted to now, and stored that way. (A difference of up to a second is normal clock slewing.)

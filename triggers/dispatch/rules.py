@@ -7,15 +7,15 @@ from uuid import UUID
 from agents.prompt_agents import catalog
 from runs.db.sql import fetch
 from runs.models.policy import Policy, nature_of
-from triggers.dispatch.absence.switches import Switches
-from triggers.dispatch.expressions import compile_each
-from triggers.dispatch.flow_control import Intake
-from triggers.dispatch.index import Index, Rule
-from triggers.dispatch.match import wanted_by
-from triggers.dispatch.others import Others
-from triggers.dispatch.outbound.match import Subscriptions
-from triggers.dispatch.pending import Item
+from triggers.dispatch.listeners import Others
+from triggers.matching.expressions.cel import compile_each
+from triggers.matching.flow_control import Intake
+from triggers.matching.index import Index, Rule
+from triggers.matching.match import wanted_by
+from triggers.matching.pending import Item
 from triggers.models import Trigger
+from triggers.outbound.match import Subscriptions
+from triggers.switches.switches import Switches
 
 # Always one row, even if the table was emptied; the next edit of a trigger fills it again.
 VERSION = """

@@ -11,14 +11,14 @@ from runs.claim import Claim, gate_answer
 from runs.models import NIL, Run
 from runs.models.audit import record
 from runs.shadow.shadow import Shadow, shadow
-from triggers.dispatch.admission import Match, Refusal
-from triggers.dispatch.evaluator import Evaluator
-from triggers.dispatch.index import Index, Rule
-from triggers.dispatch.match import case_of, decide
-from triggers.dispatch.payload import NOTHING, read_payloads
-from triggers.dispatch.pending import Item, item_of
 from triggers.dispatch.rules import rule_of
 from triggers.exceptions import NotWanted, PayloadRemoved
+from triggers.matching.expressions.evaluator import Evaluator
+from triggers.matching.index import Index, Rule
+from triggers.matching.match import case_of, decide
+from triggers.matching.matches import Match, Refusal
+from triggers.matching.payload import NOTHING, read_payloads
+from triggers.matching.pending import Item, item_of
 from triggers.models import Event, Trigger
 
 

@@ -12,9 +12,8 @@ from psycopg.types.json import Jsonb
 
 from runs.db.sql import execute, execute_many, fetch, fetch_as
 from runs.enqueue import Chain, merged
-from triggers.dispatch.flow_control import Intake
-
-Group = tuple[UUID, str, UUID]  # trigger, key, replay
+from triggers.matching.flow_control import Intake
+from triggers.matching.matches import Group
 
 READ = """
 SELECT id, trigger_id, key, replay_id, event_ids, root_id, depth, chain, is_tainted, input, opened_at, due_at

@@ -11,12 +11,19 @@ from agents import Event
 from runs.db.sql import fetch, fetch_as
 from runs.ports import Searched, Sought
 
-READ = """
+# No stranger writes through these: each API token, the command line, schedules, runs and the console.
+BUILT_IN = "('api', 'cli', 'schedule', 'run', 'manual')"
+BY_STRANGERS = f"NOT (source.trusted OR source.kind IN {BUILT_IN})"
+FROM_STRANGERS = f"""
+SELECT EXISTS (SELECT FROM triggers_event event JOIN triggers_source source ON source.id = event.source_id
+               WHERE event.id = ANY(%s::uuid[]) AND {BY_STRANGERS})
+"""  # noqa: S608  (our own parts)
+READ = f"""
 SELECT event.id, event.type, source.slug AS source, event.subject, coalesce(event.time, event.received_at) AS time, event.data,
-       event.is_tainted
+       event.is_tainted, {BY_STRANGERS} AS from_strangers
 FROM triggers_event event JOIN triggers_source source ON source.id = event.source_id
 WHERE event.id = ANY(%s::uuid[]) ORDER BY event.seq
-"""
+"""  # noqa: S608  (our own parts)
 ITS_SOURCE = "(%(source)s::text = '' OR source_id = (SELECT id FROM triggers_source WHERE slug = %(source)s::text))"
 # One page of a search, in the order of `seq`. Undispatched and dispatched events have separate indexes; the page ends at the
 # lowest `seq` at which either index has yielded `most` events. Both are read in one snapshot, so that an event that is
@@ -65,6 +72,12 @@ END = 2**63 - 1  # no `seq` is higher
 def read_events(event_ids: Sequence[UUID]) -> list[Event]:
     """Events as agents get them, in order of arrival."""
     return fetch_as(_event, READ, [list(event_ids)])
+
+
+def from_strangers(event_ids: Sequence[UUID]) -> bool:
+    """May strangers have written the data of one of these events, by what their sources say?"""
+    [(found,)] = fetch(FROM_STRANGERS, [list(event_ids)])
+    return bool(found)
 
 
 def _event(*, data: str | None, **columns: Any) -> Event:

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
@@ -17,9 +17,9 @@ from uuid import UUID
 from django.db.models import BooleanField, QuerySet
 from django.db.models.expressions import RawSQL
 
-from agents.ids import first_id_at
 from runs.api.strict_json import Unreadable, is_storable, parse_json, require_storable
 from runs.db.sql import fetch_column
+from triggers.events.order import seq_after, seq_before
 from triggers.exceptions import RuleError
 from triggers.models import Event, Source
 
@@ -28,8 +28,6 @@ MOST_FIELDS = 10
 MOST_TYPES = 2_000  # types that a pattern is compared with
 LONGEST = 1_000  # characters of a path or value
 GLOB = frozenset("*?[")
-# The clocks of the web process, which gives the id, and of the database may differ.
-SKEW = timedelta(minutes=1)
 YEARS = range(1900, 9999)  # within them, arithmetic does not leave the calendar
 # Each name, and after it `[]` for any element of a list.
 STEP = re.compile(r'(?P<name>"(?:[^"\\]|\\.)*"|[^.\[\]"]+)?(?P<lists>(?:\[\])*)')
@@ -111,6 +109,11 @@ class Search:
         found: dict[str, Any] = {name: value for name, value in words.items() if value}
         return {**found, "fields": [str(one) for one in self.fields]} if self.fields else found
 
+    @property
+    def finds_all(self) -> bool:
+        """Nothing of it leaves out an event but, at most, those after its end."""
+        return not self.dump() and self.start is None
+
     def __str__(self) -> str:
         """Such as “type order.*, customer.id=42”; without its range."""
         words = [f"{name} {value}" for name, value in self.dump().items() if name != "fields"]
@@ -125,28 +128,33 @@ class Search:
         if self.subject:
             events = events.filter(subject=self.subject).exclude(subject="")
         if self.start:
-            events = events.filter(id__gte=self.floor, received_at__gte=self.start)
+            events = events.filter(received_at__gte=self.start)
         if self.end:
-            events = events.filter(id__lt=self.ceiling, received_at__lt=self.end)
+            events = events.filter(received_at__lt=self.end)
         for condition in self.fields:
             events = with_field(events, condition)
         return events
 
     def in_order(self, events: QuerySet[Event]) -> QuerySet[Event]:
-        """Those of them that an index has in the order of their ids, and the search must look through."""
+        """Those of them that an index has in the order of their `seq`, and the search must look through."""
         if self.type and GLOB.isdisjoint(self.type):
             return events.filter(type=self.type)
         return events.filter(source_id=self._source_id) if self.source else events
 
-    @property
-    def floor(self) -> UUID | None:
-        """An id below those of all events of the range."""
-        return first_id_at(self.start - SKEW) if self.start else None
+    def within(self, events: QuerySet[Event]) -> QuerySet[Event]:
+        """Those of them that have a `seq` of the range."""
+        events = events.filter(seq__gt=self.above) if self.above else events
+        return events.filter(seq__lte=self.upto) if self.upto is not None else events
 
-    @property
-    def ceiling(self) -> UUID | None:
-        """An id above those of all events of the range."""
-        return first_id_at(self.end + SKEW) if self.end else None
+    @cached_property
+    def above(self) -> int:
+        """A `seq` below those of all events of the range."""
+        return seq_before(self.start) if self.start else 0
+
+    @cached_property
+    def upto(self) -> int | None:
+        """The `seq` that no event of the range exceeds; None: there is no limit."""
+        return seq_after(self.start, self.end) if self.end else None
 
     @cached_property
     def _source_id(self) -> UUID:

@@ -6,7 +6,7 @@ from .exclusion_calendar import ExclusionCalendar
 from .gate import Gate
 from .metric import DetectorState, MetricDetector, MetricEpisode, MetricSample, MetricSeries
 from .offer import Offer
-from .reading import PoisonMessage, Reading
+from .reading import PoisonMessage, Reading, SourceGap
 from .replay import Replay
 from .schedule import Schedule
 from .schedule_history import Revision, Skip
@@ -23,6 +23,6 @@ __all__ = [
     "ApiToken", "Backfill", "BackfillTick", "Decision", "DeliveryRate", "DetectorState", "Event", "EventDelivery",
     "ExclusionCalendar", "Gate", "MetricDetector", "MetricEpisode", "MetricSample", "MetricSeries", "Offer", "PoisonMessage",
     "RateUse", "Reading", "Redelivery", "Redispatch", "RefusedDelivery", "Replay", "Revision", "Schedule", "Secret", "Skip",
-    "Source", "Subscription", "SubscriptionSecret", "SweptRow", "Switch", "SwitchTimer", "Trigger", "WatchedFile", "WatchedSlot",
-    "WatchedTable", "Window",
+    "Source", "SourceGap", "Subscription", "SubscriptionSecret", "SweptRow", "Switch", "SwitchTimer", "Trigger", "WatchedFile",
+    "WatchedSlot", "WatchedTable", "Window",
 ]  # fmt: skip

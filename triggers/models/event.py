@@ -4,6 +4,8 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils.functional import cached_property
 
+from agents.redaction import shown
+from runs.db.clock import time_of_row
 from runs.db.sequence import next_value
 
 from .source import Source
@@ -16,7 +18,8 @@ class Event(models.Model):
 
     id = models.UUIDField(primary_key=True, editable=False, help_text="UUIDv7")
     seq = models.BigIntegerField(db_default=next_value("triggers_seq"), editable=False)
-    source = models.ForeignKey(Source, models.PROTECT, db_index=False)
+    # No foreign key in the database: each event would lock the source's row. The database refuses to delete a source with events.
+    source = models.ForeignKey(Source, models.PROTECT, db_constraint=False, db_index=False)
     ce_source = models.TextField()
     ce_id = models.TextField()
     type = models.TextField()
@@ -30,7 +33,7 @@ class Event(models.Model):
     payload_removed_at = models.DateTimeField(
         null=True, editable=False, help_text="when retention or erasure took data, body and headers away"
     )
-    received_at = models.DateTimeField(db_default=Now())
+    received_at = models.DateTimeField(db_default=time_of_row())
     imported_at = models.DateTimeField(
         null=True, editable=False, help_text="when it came from an archive; retention counts from then"
     )
@@ -70,11 +73,14 @@ class Event(models.Model):
                 fields=["source", "seq"], name="event_undispatched_of_source", condition=Q(dispatched_at=None)
             ),
             models.Index(fields=["subject"], name="event_by_subject", condition=~Q(subject="")),
-            # For waits that search past events. Entered at dispatch, so that accepting an event stays cheap.
+            # The order of all readers of events. These are entered at dispatch, so that accepting an event stays cheap; so is
+            # `event_by_field` of the migrations.
+            models.Index(fields=["seq"], name="event_dispatched", condition=Q(dispatched_at__isnull=False)),
             models.Index(fields=["type", "seq"], name="event_by_type_seq", condition=Q(dispatched_at__isnull=False)),
-            # For searches. Entered at dispatch, like the index before; `event_by_field` of the migrations as well.
-            models.Index(fields=["type", "id"], name="event_by_type", condition=Q(dispatched_at__isnull=False)),
-            models.Index(fields=["source", "id"], name="event_by_source", condition=Q(dispatched_at__isnull=False)),
+            models.Index(
+                fields=["source", "seq"], name="event_by_source_seq", condition=Q(dispatched_at__isnull=False)
+            ),
+            models.Index(fields=["received_at", "seq"], name="event_imported", condition=Q(imported_at__isnull=False)),
             # Entered at dispatch, like the indexes before.
             models.Index(
                 fields=["source", "body_sha256", "seq"],
@@ -85,7 +91,7 @@ class Event(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.type} {self.id}"
+        return f"{shown(self.type)} {self.id}"
 
     @cached_property
     def has_lost_its_target(self) -> bool:

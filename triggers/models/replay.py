@@ -28,7 +28,9 @@ class Replay(models.Model):
     priority = models.SmallIntegerField(help_text="of its runs; smaller is sooner")
     status = models.TextField(choices=Status, default=Status.RUNNING)
     total = models.PositiveIntegerField(help_text="events of the range, as counted at its start")
-    position = models.UUIDField(help_text="events up to this id have been looked at")
+    position = models.UUIDField(help_text="of versions that went by ids")
+    passed = models.BigIntegerField(null=True, help_text="events up to this `seq` have been looked at; null: none")
+    until = models.BigIntegerField(null=True, help_text="the `seq` at which it ends; null: the newest one")
     dispatched = models.PositiveIntegerField(db_default=0, help_text="events given to the dispatcher")
     without_payload = models.PositiveIntegerField(
         db_default=0, help_text="skipped: retention or erasure took the payload"

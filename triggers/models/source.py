@@ -16,8 +16,19 @@ class Source(models.Model):
     declared = models.JSONField(
         null=True, editable=False, help_text="the settings as the code says them; null: made by an operator"
     )
+    trusted = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="no stranger writes its data; else runs it wakes are tainted by a model",
+    )
     enabled = models.BooleanField(default=True)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        permissions = [
+            ("watch_table", "Can make events of the tables of this database"),
+            ("push_sample", "Can push samples to sources"),
+        ]
 
     def __str__(self) -> str:
         return self.slug

@@ -47,7 +47,7 @@ class Trigger(models.Model):
         default=dict,
         blank=True,
         help_text="how its runs are executed (see runs.models.policy.Policy) and how many there may be "
-        "(see triggers.dispatch.flow_control.Intake)",
+        "(see triggers.matching.flow_control.Intake)",
     )
 
     tools = ArrayField(

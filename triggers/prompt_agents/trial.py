@@ -25,13 +25,14 @@ def try_prompt_agent(agent: PromptAgent, *, data: Any = None, by: str) -> Shadow
         raise IllegalState(f"Prompt agent {agent} is deleted. Restore it first.", status="deleted")
     catalog.refresh(at_once=True)
     claim = _claim(agent, data)
+    record(by, "try", agent, version=agent.newest, trial=str(claim.run_id))  # also of one that is killed
     trial = TrialStore(claim)
     try:
         return shadow(claim, trial=trial)
     finally:
-        trial.settle()
+        trial.close()
         used = {measure: str(amount) for measure, amount in trial.used.items() if amount}
-        record(by, "try", agent, version=agent.newest, used=used)
+        record(by, "tried", agent, version=agent.newest, trial=str(claim.run_id), used=used)
 
 
 def _claim(agent: PromptAgent, data: Any) -> Claim:
@@ -41,7 +42,7 @@ def _claim(agent: PromptAgent, data: Any) -> Claim:
     return Claim(
         run_id=run_id,
         epoch=0,
-        id=None,
+        id=uuid4(),
         attempt=1,
         agent=agent.name,
         begun_version=version,

@@ -28,11 +28,11 @@ from runs.models import Run
 from runs.models.audit import record_about
 from runs.retention.erasure import ERASED, emitting, erase_runs, holders
 from runs.states import LIVE
-from triggers.dispatch.evaluator import Evaluator, Limits
-from triggers.dispatch.expressions import Question, Unaffordable, check_expression
-from triggers.dispatch.match import subject_of
-from triggers.dispatch.payload import Payload
-from triggers.dispatch.pending import item_of
+from triggers.matching.expressions.cel import Question, Unaffordable, check_expression
+from triggers.matching.expressions.evaluator import Evaluator, Limits
+from triggers.matching.match import subject_of
+from triggers.matching.payload import Payload
+from triggers.matching.pending import item_of
 from triggers.models import Decision, Event, EventDelivery, Gate, Replay, Switch, SwitchTimer
 from triggers.retention.payloads import not_needed
 

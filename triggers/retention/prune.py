@@ -16,7 +16,7 @@ from runs.retention.prune import LAG as LAG_OF_RUNS
 from runs.retention.prune import PAYLOADS as PAYLOADS_OF_RUNS
 from runs.retention.sweep import COUNT_FEW, DELETE_FEW, Deletion, Step, Walk, few
 from triggers.dispatch.admission import loop_rate
-from triggers.dispatch.flow_control import Intake
+from triggers.matching.flow_control import Intake
 from triggers.models import Event, Trigger
 from triggers.retention.payloads import not_leaving, not_needed, remove_payloads
 
@@ -54,6 +54,7 @@ UNION SELECT cause FROM old, unnest(old.event_ids) member
 """
 # As a subquery, the clock is read once, so that the index can be used.
 PAST = "created_at < (SELECT clock_timestamp()) - %(keep)s::interval"
+OLD_GAPS = "at < (SELECT clock_timestamp()) - %(keep)s::interval"
 OLD_POISON = "last_at < (SELECT clock_timestamp()) - %(keep)s::interval"
 OLD_HOURS = "hour < (SELECT clock_timestamp()) - %(keep)s::interval"
 # Beat still reads revisions of times that it has not accounted for.
@@ -124,6 +125,7 @@ def steps() -> list[Step]:
         walk(name="events.payload", keep=payloads, judge=old_payload, foresee=old_payload_then, remove=remove_payloads),
         walk(name="events", keep=events, judge=old, foresee=old_then, remove=delete_events),
         few("deliveries.refused", "triggers_refuseddelivery", key="id", which=OLD_HOURS, keep=events),
+        few("sources.gaps", "triggers_sourcegap", key="id", which=OLD_GAPS, keep=events),
         few("messages.poison", "triggers_poisonmessage", key="id", which=OLD_POISON, keep=payloads),
         few("samples.thinned", "triggers_metricsample", key="id", which=SURPLUS, keep=SAMPLES_WHOLE),
         few("samples", "triggers_metricsample", key="id", which=OLD_SAMPLES, keep=events),

@@ -13,8 +13,8 @@ from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import database_now
 from runs.exceptions import IllegalState
 from runs.models.audit import record
-from triggers.dispatch.trigger_policy import policy_for
 from triggers.exceptions import RuleError
+from triggers.matching.trigger_policy import policy_for
 from triggers.models import Schedule, Trigger
 from triggers.schedules.periodic_tasks import message_of
 from triggers.schedules.plans import plan_of

@@ -5,8 +5,8 @@ from uuid import uuid4
 from django.db import transaction
 from django.utils.text import slugify
 
-from triggers.dispatch.trigger_policy import policy_for
 from triggers.exceptions import RuleError
+from triggers.matching.trigger_policy import policy_for
 from triggers.models import Schedule, Trigger
 from triggers.schedules.edit import create_schedule
 from triggers.schedules.rules.rule import Rule

@@ -4,9 +4,10 @@ A wake begins a new causal chain, since time goes by in between. So that nothing
 of events, none comes sooner than WAKEFUL_LOOP_RATE spaces its loops; and a trigger has at most WAKEFUL_MAX_WAKES ahead.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, timedelta
-from itertools import islice, pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from heapq import merge
+from itertools import islice, pairwise, takewhile
 from typing import Any
 from uuid import UUID
 
@@ -23,8 +24,8 @@ from runs.db.patience import Locked, no_longer_than
 from runs.db.sql import database_now
 from runs.models import OutboxMessage
 from runs.models.audit import record
-from triggers.dispatch.flow_control import Intake
 from triggers.exceptions import RuleError
+from triggers.matching.flow_control import Intake
 from triggers.models import Schedule, Trigger
 from triggers.schedules.heartbeats import require_heartbeat
 from triggers.schedules.rows import add_schedule, remove, set_rule
@@ -36,6 +37,8 @@ from triggers.sources.wakeup import drop_wake
 log = structlog.get_logger(__name__)
 
 NAME_LENGTH = 200  # of a schedule
+IN_A_ROW = 4  # times that schedules which runs have set fire together in as many spacings
+LOOK_AHEAD = timedelta(days=2)
 PATIENCE = timedelta(milliseconds=10)  # for a lock; meanwhile nothing is dispatched
 LATER = timedelta(seconds=1)
 LAST = "~"  # after every instant in ISO 8601
@@ -59,9 +62,29 @@ def check_ahead(trigger_id: UUID | None, effects: Effects) -> None:
         require_heartbeat(trigger_id, slug)
     for standing in effects.standings:
         _check(standing, slug)
-        if trigger and standing.spacing:
-            _require_spacing(standing, max(standing.spacing, _own_spacing(trigger)))
-    _refuse_too_many(trigger_id, slug, effects)
+    standings = [*_committed(trigger_id), *effects.standings]
+    for standing in effects.standings:
+        if trigger and standing.spacing and (rule := _rule_set_by(standing)):
+            _require_spacing(
+                standing, rule, max(standing.spacing, _own_spacing(trigger)), _rules_beside(trigger, standings)
+            )
+    _refuse_too_many(trigger_id, slug, len(effects.wakes), standings)
+
+
+def _committed(trigger_id: UUID) -> Iterator[Standing]:
+    """What runs of the trigger have committed, earlier steps of this run too, and the outbox has not set yet."""
+    for payload in (
+        OutboxMessage.objects.filter(topic=SCHEDULE, key=str(trigger_id))
+        .order_by("pk")
+        .values_list("payload", flat=True)
+    ):
+        every = payload["every"]
+        yield Standing(
+            name=payload["name"],
+            cron=payload["cron"],
+            tz=payload["tz"],
+            every=None if every is None else timedelta(seconds=every),
+        )
 
 
 def _check(standing: Standing, slug: str) -> None:
@@ -69,20 +92,55 @@ def _check(standing: Standing, slug: str) -> None:
     if len(name) > NAME_LENGTH:
         raise Permanent(f"the schedule's name {name!r} has {len(name)} characters; {NAME_LENGTH} is the most")
     try:
-        _rule(cron=standing.cron, tz=standing.tz, every=standing.every)
+        _rule_set_by(standing)
     except RuleError as error:
         raise Permanent(f"schedule {standing.name!r}: {error}") from error
 
 
-def _require_spacing(standing: Standing, spacing: timedelta) -> None:
-    """Looks at two days of a crontab that is dense enough to be refused."""
-    rule = _rule(cron=standing.cron, tz=standing.tz, every=standing.every)
-    fires = list(islice(next_fires(rule, database_now()), MINUTES_OF_A_DAY)) if rule else []
+def _require_spacing(standing: Standing, rule: Rule, spacing: timedelta, beside: Mapping[str, Rule]) -> None:
+    """Of the schedule, and of all that runs have set together. Looks at two days of a crontab that is dense enough to be
+    refused. Intervals count as if they began now, where most of them coincide."""
+    now = database_now()
+    fires = list(islice(next_fires(rule, now), MINUTES_OF_A_DAY))
     if any(after - before < spacing for before, after in pairwise(fires)):
         raise Permanent(
             f"schedule {standing.name!r} would fire more often than every {in_words(spacing)}, which is the most that is "
             "allowed here"
         )
+    others = [other for name, other in beside.items() if name != standing.name]
+    together = list(merge(*(_next_days(each, now) for each in [rule, *others])))
+    if any(last - first < IN_A_ROW * spacing for first, last in zip(together, together[IN_A_ROW:], strict=False)):
+        raise Permanent(
+            f"schedule {standing.name!r} and those that runs of this trigger have set before would together fire more than "
+            f"{IN_A_ROW} times in {in_words(IN_A_ROW * spacing)}, which is the most that is allowed here"
+        )
+
+
+def _next_days(rule: Rule, now: datetime) -> Iterator[datetime]:
+    return takewhile(lambda fire: fire < now + LOOK_AHEAD, next_fires(rule, now))
+
+
+def _rules_beside(trigger: Trigger, standings: Iterable[Standing]) -> dict[str, Rule]:
+    """Of the schedules that runs of the trigger have set, and of these, by name."""
+    there = Schedule.objects.filter(trigger=trigger, pk__in=_standing(trigger.slug)).select_related(
+        "task__crontab", "task__interval", "task__clocked", "task__solar"
+    )
+    rules = {one.task.name.removeprefix(_name(trigger.slug, "")): _rule_of(one) for one in there}
+    rules |= {standing.name: _rule_set_by(standing) for standing in standings}
+    return {name: rule for name, rule in rules.items() if rule}
+
+
+def _rule_of(schedule: Schedule) -> Rule | None:
+    """None: its rows have no valid rule."""
+    try:
+        return rule_of(schedule.task)
+    except RuleError:
+        return None
+
+
+def _rule_set_by(standing: Standing) -> Rule | None:
+    """None: it removes its schedule."""
+    return _rule(cron=standing.cron, tz=standing.tz, every=standing.every)
 
 
 def _own_spacing(trigger: Trigger) -> timedelta:
@@ -93,11 +151,11 @@ def _own_spacing(trigger: Trigger) -> timedelta:
     return max(rate.spacing if rate else timedelta(), fastest or timedelta())
 
 
-def _refuse_too_many(trigger_id: UUID, slug: str, effects: Effects) -> None:
+def _refuse_too_many(trigger_id: UUID, slug: str, more_wakes: int, standings: Iterable[Standing]) -> None:
     most = settings.WAKEFUL_MAX_WAKES
-    wakes = OutboxMessage.objects.filter(topic=WAKEUP, key=str(trigger_id))[: most + 1].count() + len(effects.wakes)
+    wakes = OutboxMessage.objects.filter(topic=WAKEUP, key=str(trigger_id))[: most + 1].count() + more_wakes
     standing = set(_standing(slug).filter(trigger=trigger_id).values_list("task__name", flat=True)[: most + 1])
-    for wanted in effects.standings:
+    for wanted in standings:
         (standing.add if wanted.cron or wanted.every else standing.discard)(_name(slug, wanted.name))
     if wakes + len(standing) > most:
         raise Permanent(
@@ -170,10 +228,8 @@ def _set(trigger: Trigger, payload: dict[str, Any]) -> None:
 
 
 def _says(schedule: Schedule) -> Any:
-    try:
-        return rule_as_json(rule_of(schedule.task))
-    except RuleError:
-        return None
+    rule = _rule_of(schedule)
+    return rule and rule_as_json(rule)
 
 
 def _rule(*, cron: str, tz: str, every: float | timedelta | None) -> Rule | None:

@@ -1,10 +1,13 @@
 """Create and change sources. The settings of a source are those of its kind."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
+from django.db.models.functions import Now
 
 from agents.guards.atomic import not_in_atomic_body
 from runs.models.audit import record
@@ -12,6 +15,7 @@ from triggers.exceptions import Invalid
 from triggers.models import Source
 from triggers.models.slug import slug_problems
 from triggers.sources.kind import kinds
+from triggers.sources.secrets import add_secret
 from triggers.sources.settings import InvalidSettings
 from triggers.sources.webhooks.limits import clean_limits
 from triggers.sources.webhooks.scheme import schemes
@@ -25,11 +29,14 @@ def create_source(
     settings: Mapping[str, Any],
     limits: Mapping[str, Any] | None = None,
     enabled: bool = True,
+    trusted: bool | None = None,
     by: str,
 ) -> Source:
-    """Create a source, without a secret. Invalid names each wrong field."""
+    """Create a source, without a secret. `trusted`: no stranger writes its data; None: as for its kind. Invalid names each wrong
+    field."""
     _check([*slug_problems(slug)], kind, settings, limits)
     fields = {"kind": kind, "settings": settings, "limits": limits or {}, "enabled": enabled}
+    fields["trusted"] = kinds()[kind].is_trusted if trusted is None else trusted
     with transaction.atomic():
         source = Source.objects.create(slug=slug, **fields)
         record(by, "create", source, **fields)
@@ -38,15 +45,46 @@ def create_source(
 
 
 @not_in_atomic_body
-def change_source(source: Source, changes: Mapping[str, Any], *, by: str) -> None:
-    """Change its settings or limits, or enable or disable it. Invalid names each wrong field."""
+def change_source(source: Source, changes: Mapping[str, Any], *, secret: str = "", by: str) -> None:
+    """Change its settings or limits, enable or disable it, or trust what comes from it. Invalid names each wrong field.
+
+    A stored secret is sent nowhere else than where it was entered for: settings that change that need the secret. It takes the
+    place of the stored ones.
+    """
     _check([], source.kind, changes.get("settings"), changes.get("limits"))
     with transaction.atomic():
+        redirects = "settings" in changes and _redirects(source, changes["settings"])
+        if redirects and not secret:
+            raise Invalid([f"secret: enter it again, as {' and '.join(redirects)} changed: it would be sent elsewhere"])
         for name, value in changes.items():
             setattr(source, name, value)
         source.save(update_fields=list(changes))
         record(by, "change", source, **changes)
+        if secret:
+            _replace_secret(source, secret, by)
         transaction.on_commit(partial(kinds()[source.kind].saved, source.pk))
+
+
+def _redirects(source: Source, settings: Mapping[str, Any]) -> list[str]:
+    """The settings that would send its stored secret elsewhere."""
+    if not source.secrets.filter(Q(not_after=None) | Q(not_after__gt=Now())).exists():
+        return []
+    kind = kinds()[source.kind]
+    # Of two edits at once, the later one sees what the earlier one stored.
+    row = Source.objects.select_for_update(no_key=True).get(pk=source.pk)
+    wanted = kind.secret_goes_to(settings)
+    try:
+        stored = kind.secret_goes_to(row.settings)
+    except InvalidSettings:  # of an earlier version: where it went is not known
+        stored = {}
+    return [name for name, where in wanted.items() if name not in stored or stored[name] != where]
+
+
+def _replace_secret(source: Source, secret: str, by: str) -> None:
+    try:
+        add_secret(source, secret, grace=timedelta(), by=by)
+    except InvalidSettings as error:
+        raise Invalid([f"secret: {problem}" for problem in error.errors.values()]) from None
 
 
 def _check(

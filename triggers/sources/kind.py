@@ -3,7 +3,7 @@ package of `triggers.sources`, found by name: a scheme of webhooks, a broker, a 
 
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
@@ -18,13 +18,13 @@ K = TypeVar("K", bound="type[Kind[Any]]")
 _kinds: dict[str, "Kind[Any]"] = {}
 
 FAMILIES = (
-    "absence",
     "brokers",
     "databases",
     "files",
     "metrics",
     "polling",
-    "webhooks",
+    "switches",
+    "webhooks.schemes",
 )  # the packages of triggers.sources that hold kinds
 
 
@@ -67,7 +67,9 @@ class Kind(ABC, Generic[S]):
     setup: ClassVar[tuple[str, ...]]  # steps at the provider, in order; {url} is the address of the source
     docs_url: ClassVar[str] = ""  # the provider's own page
     needs_secret: ClassVar[bool] = True
+    is_trusted: ClassVar[bool] = False  # no stranger writes its data; the default of its sources
     is_verified: ClassVar[bool] = True  # by a secret, or by a key that only the sender has
+    permission: ClassVar[str] = ""  # that making and editing one needs, beside that for sources
     secret_label: ClassVar[str] = "Signing secret"  # as the provider calls it
     waits: ClassVar[Waits | None] = None  # None: its events cannot be kept out
     is_secret_given: ClassVar[bool] = False  # the provider makes its secret, so that none can be generated here
@@ -84,6 +86,12 @@ class Kind(ABC, Generic[S]):
     def check(self, settings: Mapping[str, object]) -> None:
         """Validate settings that are about to be saved, also against the installation. Raises InvalidSettings."""
         self.clean_settings(settings)
+
+    def secret_goes_to(self, settings: Mapping[str, object]) -> Mapping[str, Hashable]:
+        """Where the secret goes with these settings; empty: nowhere. Raises InvalidSettings."""
+        cleaned = self.clean_settings(settings)
+        sending = [(field.name, field.secret_goes_to) for field in self.fields if field.secret_goes_to]
+        return {name: where(getattr(cleaned, name)) for name, where in sending}
 
     def saved(self, source_id: UUID) -> None:  # noqa: B027  (most kinds keep nothing but the row)
         """Called after the commit that has created, changed, enabled or disabled a source of this kind."""
@@ -110,11 +118,8 @@ def register(kind: K) -> K:
 @cache
 def kinds() -> Mapping[str, Kind[Any]]:
     """Every kind by name."""
-    import triggers.sources as room
-
-    for package in pkgutil.iter_modules(room.__path__):
-        if package.name in FAMILIES:
-            family = import_module(f"{room.__name__}.{package.name}")
-            for module in pkgutil.iter_modules(family.__path__, f"{family.__name__}."):
-                import_module(module.name)
+    for name in FAMILIES:
+        family = import_module(f"triggers.sources.{name}")
+        for module in pkgutil.iter_modules(family.__path__, f"{family.__name__}."):
+            import_module(module.name)
     return dict(sorted(_kinds.items()))

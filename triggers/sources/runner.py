@@ -8,10 +8,12 @@ the broker and reads the next one. Therefore:
   at the sender goes into them, and nothing that differs between two reads of it.
 - A kind keeps its place either at the broker (`confirm`) or in `Batch.position` (`Assignment.position` at the next connection).
 - A reader never writes to Wakeful's database (`Batch.keep` does, in the process's transaction). One that reads rows of its own
-  uses the connection of its thread, in autocommit, and closes it in `close`.
+  uses the connection of its thread, in autocommit, and closes it in `close`; the process closes it after each call, too.
 - A reader raises SourceError, or any other exception, if the source does not answer; then the process closes it, shows the
   error, and connects again after a pause that doubles up to a minute.
 - Nothing is read while too many events of such sources wait for dispatch.
+- What was lost before it was read is not passed over: a batch has its place in each stream (`Batch.spans`), and the process finds
+  the gaps. A kind that cannot know its place declares it (`Runner.gaps`).
 """
 
 from abc import ABC, abstractmethod
@@ -20,8 +22,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
+from triggers.sources.continuity import Gap, Gaps, Marks, Span
 from triggers.sources.http.payload import Payload
 from triggers.sources.kind import Kind, Waits, kinds
 from triggers.sources.settings import InvalidSettings
@@ -69,6 +72,15 @@ class Batch:
     next_in: timedelta = timedelta()  # how long to wait before the next read
     keep: Callable[[], None] | None = None  # writes rows of the kind's own in the same transaction; may be called again
     failure: "SourceError | None" = None  # the source did not answer; what the batch keeps is recorded before the pause
+    spans: Sequence[Span] = ()  # in order: the process finds the gaps before and between them
+    gaps: Sequence[Gap] = ()  # those that numbers cannot say, such as a failover
+    id: UUID = field(default_factory=uuid4, compare=False)
+
+    @property
+    def says_something(self) -> bool:
+        """Whether there is anything to record."""
+        kept = (self.messages, self.keep, self.spans, self.gaps)
+        return any(kept) or self.position is not None or self.lag is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +92,7 @@ class Assignment(Generic[S]):
     secret: str = ""  # empty if it has none
     position: Any = None
     source_id: UUID | None = None  # of the source's row, for rows of the kind's own
+    marks: Marks = field(default_factory=dict)  # of the last recorded spans
 
 
 def origin_of(slug: str) -> str:
@@ -118,6 +131,7 @@ class Runner(Kind[S]):
     """A kind of source that is read by `manage.py sources`."""
 
     waits = Waits.READER
+    gaps: ClassVar[Gaps]
     extra: ClassVar[str] = ""  # of pyproject.toml, with the client library
 
     @abstractmethod
@@ -142,7 +156,7 @@ class Broker(Runner[S]):
     is_secret_given = True
 
     def clean_secret(self, secret: str) -> str:
-        if not secret:
+        if not secret.strip():
             raise InvalidSettings({"secret": "must not be empty"})
         return secret
 

@@ -20,6 +20,10 @@ from triggers.models import Secret, Source, Subscription, SubscriptionSecret
 from triggers.sources.kind import kinds
 
 SEALED: tuple[type[Model], ...] = (Secret, Subscription, SubscriptionSecret)  # each with a `ciphertext`
+# Of a row of `secret`, in SQL.
+IS_VALID = """
+(secret.not_before <= (SELECT clock_timestamp()) AND (secret.not_after IS NULL OR secret.not_after > (SELECT clock_timestamp())))
+"""
 GRACE = timedelta(hours=24)  # the old secret stays valid while the sender is changed
 
 

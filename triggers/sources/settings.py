@@ -2,13 +2,15 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 S = TypeVar("S")
 T = TypeVar("T", str, bool, int)
 
+NAMED = 10  # unknown names in an error
 EXPECTED = {str: "must be text", bool: "must be true or false", int: "must be a whole number"}
 # RFC 9110 §5.6.2: a field name is a token.
 HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,100}", re.ASCII)
@@ -23,6 +25,10 @@ class InvalidSettings(ValueError):
         super().__init__("; ".join(f"{name}: {error}" for name, error in self.errors.items()))
 
 
+class NotYet(InvalidSettings):
+    """What the settings name is not there yet. A source that code declares waits for it; a person is refused."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Field:
     """One setting as a form shows it."""
@@ -35,6 +41,7 @@ class Field:
     check: Callable[[Any], str]
     suggest: Callable[[], Sequence[str]]
     is_first: bool
+    secret_goes_to: Callable[[Any], Hashable] | None
 
 
 def setting(
@@ -46,12 +53,14 @@ def setting(
     check: Callable[[T], str] = lambda value: "",
     suggest: Callable[[], Sequence[str]] = tuple,
     is_first: bool = False,
+    secret_goes_to: Callable[[T], Hashable] | None = None,
 ) -> T:
     """A field of a settings dataclass; `check` returns the error of a value of the default's type, or an empty string. A form
-    offers the values that `suggest` returns, and takes others as well. `is_first`: it stands above all others."""
+    offers the values that `suggest` returns, and takes others as well. `is_first`: it stands above all others. `secret_goes_to` is the
+    part of the value that decides where, and how protected, the source's secret goes: when it changes, the secret must be entered again."""
     metadata = {
         "default": default, "label": label, "help_text": help_text, "choices": tuple(choices), "check": check, "suggest": suggest,
-        "is_first": is_first,
+        "is_first": is_first, "secret_goes_to": secret_goes_to,
     }  # fmt: skip
     described: T = dataclasses.field(default=default, metadata=metadata)
     return described
@@ -69,11 +78,18 @@ def fields_of(settings_class: type[Any]) -> tuple[Field, ...]:
 def clean(settings_class: type[S], settings: Mapping[str, object]) -> S:
     """An instance of the dataclass. InvalidSettings has all errors."""
     fields = {field.name: field for field in fields_of(settings_class)}
-    errors = {name: f"is unknown; use {', '.join(fields) or 'no settings'}" for name in settings if name not in fields}
+    unknown = [name for name in settings if name not in fields][:NAMED]
+    errors = {name: f"is unknown; use {', '.join(fields) or 'no settings'}" for name in unknown}
     errors |= {name: error for name in settings if name in fields and (error := _error(fields[name], settings[name]))}
     if errors:
         raise InvalidSettings(errors)
     return settings_class(**settings)
+
+
+def server_of(url: str) -> Hashable:
+    """All of an address that decides where a secret goes. The path decides only what is done with it there."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.username, parts.hostname, parts.port
 
 
 def header_name(value: str) -> str:

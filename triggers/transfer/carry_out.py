@@ -19,9 +19,9 @@ from runs.db.sql import fetch
 from runs.exceptions import IllegalState
 from triggers.declarations.overrides import EDITABLE, create_trigger, override
 from triggers.declarations.sync import LOCK, TAKE_LOCK
-from triggers.dispatch.outbound.edit import change_subscription, create_subscription
 from triggers.exceptions import Invalid, RuleError
 from triggers.models import ExclusionCalendar, Schedule, Source, Subscription, Trigger
+from triggers.outbound.edit import change_subscription, create_subscription
 from triggers.prompt_agents.as_json import exported, read
 from triggers.prompt_agents.edit import create_prompt_agent, edit_prompt_agent, set_budget, set_checklist
 from triggers.schedules.calendars import change_calendar, create_calendar
@@ -122,7 +122,7 @@ class _Importing:
 
     def _source(self, slug: str, entry: Entry) -> None:
         source = Source.objects.filter(slug=slug).first()
-        given = {name: entry[name] for name in ("enabled", "settings", "limits") if name in entry}
+        given = {name: entry[name] for name in ("enabled", "trusted", "settings", "limits") if name in entry}
         if source is None:
             source = create_source(slug, kind=entry.get("kind", ""), **{"settings": {}, **given}, by=self.by)
             made = {"kind": source.kind, **given}

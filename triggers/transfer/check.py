@@ -10,7 +10,7 @@ from triggers.transfer.export import FORMAT, VERSION
 
 RULE = ("cron", "tz", "every", "at", "solar", "latitude", "longitude")
 FIELDS: dict[str, dict[str, Any]] = {
-    "sources": {"slug": str, "kind": str, "enabled": bool, "settings": dict, "limits": dict, "detectors": list},
+    "sources": {"slug": str, "kind": str, "enabled": bool, "trusted": bool, "settings": dict, "limits": dict, "detectors": list},
     "prompt_agents": {
         "name": str, "instructions": str, "model": str, "tools": list, "session": str, "notify": bool, "notify_to": list,
         "emit": str, "ask_first": bool, "checklist": list, "budget": dict,

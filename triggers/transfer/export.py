@@ -88,7 +88,13 @@ def _is_left_out(trigger: Trigger, deleted: Collection[str], notes: list[str]) -
 
 
 def _source(source: Source) -> dict[str, Any]:
-    head = {"slug": source.slug, "kind": source.kind, "enabled": source.enabled, "settings": source.settings}
+    head = {
+        "slug": source.slug,
+        "kind": source.kind,
+        "enabled": source.enabled,
+        "settings": source.settings,
+        "trusted": source.trusted,
+    }
     detectors = armed_on(source)
     limits = {"limits": source.limits} if source.limits else {}
     return head | limits | ({} if detectors is None else {"detectors": detectors})

@@ -5,9 +5,9 @@ from django.apps import apps
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from config.console.parts.html import format_html
 from config.console.parts.links import link, page, short
 from config.console.parts.moments import moment
 from config.console.parts.panel import Panel, column, time_column

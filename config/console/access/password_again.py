@@ -1,5 +1,5 @@
-"""Asks for the password again before actions that are dangerous in an open or stolen session: erasing payloads, and
-creating or changing tokens, secrets and accounts.
+"""Asks for the password again before actions that are dangerous in an open or stolen session: erasing payloads, creating or
+changing tokens, secrets and accounts, and changing where secrets, events and messages are sent.
 
 A login counts. WAKEFUL_PASSWORD_AGAIN after the session's last password, such a page redirects to a form that asks for it
 and then back; a form posted after that time is refused and changes nothing.
@@ -29,8 +29,10 @@ from config.web.sessions import GIVEN, note_password
 from runs.models.audit import record
 
 PAGES = frozenset(
-    {"triggers_event_erase_event"}
-    | {"triggers_apitoken_add", "triggers_source_add", "triggers_source_rotate_secret", "triggers_source_enter_secret"}
+    {"triggers_event_erase_event", "triggers_apitoken_add"}
+    | {f"triggers_source_{verb}" for verb in ("add", "edit", "rotate_secret", "enter_secret")}
+    | {f"{noun}_{verb}" for noun in ("runs_recipient", "triggers_subscription") for verb in ("add", "edit")}
+    | {"triggers_subscription_rotate_secret"}
     | {f"auth_{noun}_{verb}" for noun in ("user", "group") for verb in ("add", "change", "delete")}
     # The user's own password, too: Django's form asks for the old one, but without the limit on failed logins.
     | {"auth_user_password_change", "password_change"}

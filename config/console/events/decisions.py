@@ -4,7 +4,7 @@ from typing import Any
 
 from config.console.parts.links import run_link
 from config.console.parts.moments import moment
-from triggers.dispatch.admission import IS_PAUSED
+from triggers.matching.matches import IS_PAUSED
 from triggers.models import Decision
 
 WAS_PAUSED = "the trigger was paused"

@@ -11,13 +11,12 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.defaultfilters import pluralize
 from django.urls import URLPattern, path, reverse
-from django.utils.html import format_html
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminSelectMultipleWidget
 
-from agents.reserved import is_reserved
+from agents.reserved import GAP, is_reserved
 from config.console.access.audit import entries_of
 from config.console.events.attachments import ATTACHMENT, attachments, download
 from config.console.events.decisions import cells_of
@@ -25,6 +24,7 @@ from config.console.events.search_form import EventList
 from config.console.parts.bulk import carry_out
 from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.filters import ConditionFilter
+from config.console.parts.html import format_html
 from config.console.parts.links import event_link, link, new_trigger_link, page, run_link
 from config.console.parts.moments import distance, moment
 from config.console.parts.pages import form_page
@@ -36,10 +36,10 @@ from config.console.sources.outbound.words import left_to
 from runs.actions.of_event import beside, runs_of_event, runs_of_events
 from runs.models import NIL, Run
 from runs.processes.alive import alive
-from triggers.dispatch.replay import replay
 from triggers.dispatch.shadow import candidates
 from triggers.exceptions import PayloadRemoved
-from triggers.models import Decision, Event, Redelivery, Redispatch, Trigger
+from triggers.models import Decision, Event, Redelivery, Redispatch, Source, Trigger
+from triggers.replays.replay import replay
 from triggers.retention.erasure import Selection, erase, erase_event
 from triggers.sources.webhooks.scheme import schemes
 
@@ -274,7 +274,8 @@ class EventPanel(Panel):
         decisions = list(obj.decisions.select_related("trigger").order_by("id")[:SHOWN])
         redeliveries = list(obj.redeliveries.order_by("-last_at")[:SHOWN])
         may_add = request.user.has_perm("triggers.add_trigger")
-        sections: list[Section] = [_notice(obj, runs, decisions, may_add)]
+        source = Source.objects.filter(pk=obj.source_id).first()  # None: it was deleted while the event was recorded
+        sections: list[Section] = [_notice(obj, source, runs, decisions, may_add)]
         if any(redelivery.differs for redelivery in redeliveries):
             sections.append(
                 Notice(
@@ -283,8 +284,14 @@ class EventPanel(Panel):
                     details=["This is a bug of the sender, or an attempt to change the event."],
                 )
             )
-        sections += _same_body(obj)
-        sections += [_facts(obj), *_payload(obj), *attachments(obj), _runs(runs), _decisions(obj, decisions, runs)]
+        sections += _same_body(obj, source)
+        sections += [
+            _facts(obj, source),
+            *_payload(obj),
+            *attachments(obj),
+            _runs(runs),
+            _decisions(obj, decisions, runs),
+        ]
         sections += [*_effects(obj, runs), *left_to(obj)]
         sections += [_replays(obj), *_redeliveries(redeliveries), entries_of("event", obj.pk)]
         if obj.headers:
@@ -296,7 +303,7 @@ def _number(count: int, noun: str) -> str:
     return f"{count} {noun}{pluralize(count)}"
 
 
-def _notice(event: Event, runs: list[Run], decisions: list[Decision], may_add: bool) -> Notice:
+def _notice(event: Event, source: Source | None, runs: list[Run], decisions: list[Decision], may_add: bool) -> Notice:
     """`may_add`: whether the user may add a trigger."""
     if event.dispatched_at is None:
         details = (
@@ -319,11 +326,12 @@ def _notice(event: Event, runs: list[Run], decisions: list[Decision], may_add: b
             text="Started no run: its target trigger has been deleted.",
             details=["If the trigger made a decision on it, the decision was deleted with the trigger."],
         )
-    can_match = may_add and event.target_id is None and not is_reserved(event.type)
-    add = new_trigger_link(event.source.slug, [event.type], "Add a trigger for events like this")
+    links = []
+    if may_add and source and event.target_id is None and (event.type == GAP or not is_reserved(event.type)):
+        links.append(new_trigger_link(source.slug, [event.type], "Add a trigger for events like this"))
     return Notice(
         text="No trigger matched it, so nothing ran. “Try the filter” on a trigger's page shows why it did not match.",
-        details=[add] if can_match else [],
+        details=links,
     )
 
 
@@ -334,9 +342,9 @@ def earlier_with_the_body_of(event: Event) -> QuerySet[Event]:
     return same.filter(dispatched_at__isnull=False).exclude(body_sha256="").order_by("-seq")
 
 
-def _same_body(event: Event) -> list[Section]:
-    scheme = schemes().get(event.source.kind)
-    if scheme is None or not scheme.leaves_id_unsigned(scheme.clean_settings(event.source.settings)):
+def _same_body(event: Event, source: Source | None) -> list[Section]:
+    scheme = source and schemes().get(source.kind)
+    if not source or not scheme or not scheme.leaves_id_unsigned(scheme.clean_settings(source.settings)):
         return []
     earlier = earlier_with_the_body_of(event).only("id", "received_at").first()
     if earlier is None:
@@ -354,12 +362,15 @@ def _same_body(event: Event) -> list[Section]:
     ]
 
 
-def _facts(event: Event) -> Facts:
+def _facts(event: Event, source: Source | None) -> Facts:
     return Facts(
         rows=[
             ("Event", event.pk),
             ("Type", event.type),
-            ("Source", link(page("triggers_source", event.source_id), event.source.slug)),
+            (
+                "Source",
+                link(page("triggers_source", source.pk), source.slug) if source else f"{event.source_id} (deleted)",
+            ),
             ("Sender's source", event.ce_source),
             ("Sender's id", event.ce_id),
             ("Subject", event.subject),

@@ -14,6 +14,7 @@ from unfold.widgets import (
     UnfoldAdminSelectWidget,
     UnfoldAdminTextareaWidget,
     UnfoldAdminTextInputWidget,
+    UnfoldBooleanSwitchWidget,
 )
 
 from config.console.events.search_form import SOURCE, InstantOrAge
@@ -26,11 +27,11 @@ from config.console.parts.sections import Notice, Section, Table
 from config.console.runs.shadow import told
 from runs.exceptions import RunError
 from runs.shadow.process import NotTried, report_of
-from triggers.dispatch.bulk_replay.preview import MOST, preview, sample
-from triggers.dispatch.bulk_replay.start import FASTEST, LEAST_URGENT, USUAL_RATE, start_replay, within
 from triggers.events.search import FieldIs, Search
 from triggers.exceptions import RuleError
 from triggers.models import Replay, Source, Trigger
+from triggers.replays.preview import MOST, preview, sample
+from triggers.replays.start import FASTEST, LEAST_URGENT, USUAL_RATE, start_replay, within
 
 TRY = "_try"  # in the form's POST: execute a shadow run of a sample, start nothing
 LISTED = 20  # triggers in the preview
@@ -74,6 +75,12 @@ class ReplayForm(forms.Form):
         label="Fields of the data",
         help_text="Enter a path and a value per line. All of them apply.",
     )
+    all = forms.BooleanField(
+        required=False,
+        widget=UnfoldBooleanSwitchWidget,
+        label="All events",
+        help_text="Turn on to replay everything that is recorded, where nothing above leaves out an event.",
+    )
     triggers = forms.ModelMultipleChoiceField(
         queryset=Trigger.objects.filter(enabled=True).order_by("slug"),
         required=False,
@@ -115,8 +122,8 @@ class ReplayForm(forms.Form):
     def groups(self, preview: Preview) -> list[Group]:
         names = list(self.fields)
         return [
-            Group(title="Events", fields=[self[name] for name in names[:6]]),
-            Group(title="Replay", fields=[self[name] for name in names[6:]], sections=[preview]),
+            Group(title="Events", fields=[self[name] for name in names[:7]]),
+            Group(title="Replay", fields=[self[name] for name in names[7:]], sections=[preview]),
         ]
 
 
@@ -199,6 +206,7 @@ def _start(form: ReplayForm, request: HttpRequest) -> Replay | None:
             triggers=list(given["triggers"]),
             rate=given["rate"],
             priority=given["priority"],
+            everything=given["all"],
             by=acting(request),
         )
     except RuleError as wrong:

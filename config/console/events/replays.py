@@ -21,11 +21,11 @@ from config.console.parts.previews import respond
 from config.console.parts.progress import Bar, Part
 from config.console.parts.sections import Facts, Notice, Section, Table
 from runs.models import Run
-from triggers.dispatch.bulk_replay.control import cancel_replay, pause_replay, resume_replay
-from triggers.dispatch.bulk_replay.progress import Progress, progress, triggers_of
-from triggers.dispatch.bulk_replay.start import EARLIEST
 from triggers.events.search import Search
 from triggers.models import Replay
+from triggers.replays.control import cancel_replay, pause_replay, resume_replay
+from triggers.replays.progress import Progress, progress, triggers_of
+from triggers.replays.start import EARLIEST
 
 COLOURS = {
     "running": "primary",

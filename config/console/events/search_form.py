@@ -11,18 +11,17 @@ from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from config.console.parts.moments import moment
 from config.console.parts.panel import KeysetPaginator
 from runs.management.time_arguments import since
-from triggers.events.pages import Page, page_of
+from triggers.events.pages import CURSOR, Page, page_of
 from triggers.events.search import FieldIs, Search
 from triggers.exceptions import RuleError
 from triggers.models import Event, Source
 
-BEFORE = "before"  # the parameter that says where a page begins
+BEFORE = "before"  # the parameter with the `seq` below which a page begins
 SOURCE = "source__id__exact"  # of the list's filter
 
 
@@ -141,20 +140,17 @@ def searched(form: SearchForm, request: HttpRequest) -> Search:
     return form.search(source or "")
 
 
-def received_at(id: UUID) -> datetime:
-    found: datetime = Event.objects.values_list("received_at", flat=True).get(pk=id)
+def received_at(seq: int) -> datetime:
+    """Of a dispatched event."""
+    found: datetime = Event.objects.values_list("received_at", flat=True).get(seq=seq, dispatched_at__isnull=False)
     return found
 
 
-def list_url() -> str:
-    return reverse("admin:triggers_event_changelist")
-
-
-def _before(request: HttpRequest) -> UUID | None:
+def _before(request: HttpRequest) -> int | None:
     text = request.GET.get(BEFORE, "")
-    if text and _uuid(text) is None:
+    if text and not CURSOR.fullmatch(text):
         raise IncorrectLookupParameters
-    return _uuid(text)
+    return int(text) if text else None
 
 
 def _uuid(text: str) -> UUID | None:

@@ -6,10 +6,10 @@ from uuid import UUID
 
 from django import forms
 from django.http import HttpRequest
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from config.console.notifications.words import delivery_link, dot, shown_in, text_of
+from config.console.parts.html import format_html
 from config.console.parts.links import joined, link
 from config.console.parts.sections import Section, Table
 from runs.db.sql import fetch

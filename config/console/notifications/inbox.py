@@ -10,10 +10,10 @@ from django.contrib import admin, messages
 from django.http import HttpRequest, HttpResponse, HttpResponseForbidden, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from config.console.notifications.words import leads_to
+from config.console.parts.html import format_html
 from config.console.parts.links import link, listing, page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.panel import acting

@@ -7,9 +7,9 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Max
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from config.console.parts.html import format_html
 from config.console.parts.links import joined, link, listing
 from config.console.parts.moments import moment
 from config.console.parts.sections import Notice, Section, Table

@@ -1,6 +1,7 @@
 """The Agents page: which agents there are, what of them runs, and the buttons that stop and start them."""
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django import forms
@@ -11,14 +12,16 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.defaultfilters import pluralize
 from django.urls import URLPattern, path, reverse
-from django.utils.html import format_html
+from django.utils import html
 from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from agents import registry
 from config.console.access.audit import entries_of
+from config.console.operations.failure_rates import MOST, Rate, rates_of_agents
 from config.console.parts.dialogs import attempt, leave
-from config.console.parts.links import joined, link, listing, run_link
+from config.console.parts.html import format_html
+from config.console.parts.links import joined, link, listing, page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.pages import form_page, plain_page
 from config.console.parts.panel import Panel, acting
@@ -36,7 +39,7 @@ from runs.actions.stop_agents import (
 from runs.exceptions import RunError, UnknownAgent
 from runs.models import AgentStop
 from runs.queues.names import meant, spelled
-from triggers.models import Gate
+from triggers.models import Gate, Trigger
 
 SHOWN = 20  # stopped runs named in the message
 STOPS = (
@@ -136,17 +139,18 @@ def _said_of(runs: list[StoppedRun]) -> SafeString | str:
 
 
 def _table(everything: AgentState, agents: list[AgentState], request: HttpRequest) -> Table:
-    gates = _gates()
+    gates, rates, paused = _gates(), rates_of_agents(), _paused()
     return Table(
         title="Agents",
-        headers=("Agent", "State", "Running", "Durable", "Gate", ""),
+        headers=("Agent", "State", "Running", "Failed of its last runs", "Durable", "Gate", ""),
         rows=[
-            ("all agents", _state(everything), everything.running, "", "", _button(everything, request)),
+            ("all agents", _state(everything), everything.running, "", "", "", _button(everything, request)),
             *[
                 (
-                    link(listing("runs_run", q=agent.name), agent.name),
-                    _state(agent, all_stopped=everything.is_stopped),
+                    link(listing("runs_run", agent=agent.name), agent.name),
+                    _state(agent, all_stopped=everything.is_stopped, paused=paused.get(agent.name, ())),
                     agent.running,
+                    rates.get(agent.name, Rate()).in_short,
                     _durable(agent.name),
                     gates.get(agent.name, ""),
                     _button(agent, request),
@@ -159,12 +163,23 @@ def _table(everything: AgentState, agents: list[AgentState], request: HttpReques
     )
 
 
-def _state(agent: AgentState, *, all_stopped: bool = False) -> SafeString:
+def _state(agent: AgentState, *, all_stopped: bool = False, paused: Sequence[Trigger] = ()) -> SafeString:
     if agent.is_stopped:
         return format_html('<span class="console-dot console-dot-bad">stopped</span> {}', _since(agent))
     if all_stopped:
         return SafeString('<span class="console-dot console-dot-bad">stopped with all agents</span>')
+    if paused:
+        triggers = joined([link(page("triggers_trigger", one.pk), one.slug) for one in paused])
+        return format_html('<span class="console-dot console-dot-bad">paused</span> trigger {}', triggers)
     return SafeString('<span class="console-dot console-dot-good">on</span>')
+
+
+def _paused() -> dict[str, list[Trigger]]:
+    """By agent, the triggers that are paused."""
+    found = defaultdict(list)
+    for trigger in Trigger.objects.filter(enabled=True, paused_at__isnull=False).order_by("slug")[:MOST]:
+        found[trigger.agent].append(trigger)
+    return found
 
 
 def _since(agent: AgentState) -> SafeString:
@@ -192,7 +207,7 @@ def _button(agent: AgentState, request: HttpRequest) -> SafeString | str:
         return ""
     action, label = ("start", "Start") if agent.is_stopped else ("stop", "Stop")
     url = reverse(f"admin:runs_agentstop_{action}", args=[spelled(agent.name)])
-    return format_html(
+    return html.format_html(
         '<a class="console-button" href="{}" aria-label="{} {}">{}</a>', url, label, called(agent), label
     )
 

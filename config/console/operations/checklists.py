@@ -27,11 +27,12 @@ from agents.models import Checklist, ChecklistItem
 from config.console.access.audit import entries_of
 from config.console.parts.dialogs import attempt, leave
 from config.console.parts.duration_field import short
+from config.console.parts.html import format_html
 from config.console.parts.links import listing, page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.pages import Group, form_page
 from config.console.parts.panel import Panel, acting, allowed, button, column
-from config.console.parts.sections import Notice, Section, Table
+from config.console.parts.sections import Cell, Notice, Section, Table
 from runs.actions.checklists import (
     MOST_ITEMS,
     ItemEdit,
@@ -253,19 +254,20 @@ class ChecklistPanel(Panel):
 
     def sections(self, request: HttpRequest, obj: Checklist) -> list[Section]:
         items = list(obj.items.all())
-        return [_notice(obj, items), _items(items), _history(obj), entries_of("checklist", obj.pk)]
+        return [_notice(obj, items), _items(obj, items), _history(obj), entries_of("checklist", obj.pk)]
 
 
 def _notice(checklist: Checklist, items: Sequence[ChecklistItem]) -> Notice:
     if until := _ahead(checklist.silenced_until):
-        return Notice(text=f"Silenced until {until:%Y-%m-%d %H:%M} UTC: no item is due.", level="warning")
+        return Notice(text=format_html("Silenced until {}: no item is due.", moment(until)), level="warning")
     if failing := sum(item.failures_in_a_row > 0 for item in items):
         return Notice(text=f"{failing} of {len(items)} items could not be checked the last time.", level="warning")
     due = len(look(checklist.agent, checklist.trigger).due)
     return Notice(text=f"{len(items)} items, {due} due now.", level="good" if items else "info")
 
 
-def _items(items: Sequence[ChecklistItem]) -> Table:
+def _items(checklist: Checklist, items: Sequence[ChecklistItem]) -> Table:
+    is_silenced = bool(_ahead(checklist.silenced_until))
     return Table(
         title="Items",
         headers=("Text", "Interval", "State", "Last outcome", "Said", "When", "Run", "Next due"),
@@ -273,7 +275,7 @@ def _items(items: Sequence[ChecklistItem]) -> Table:
             (
                 item.text,
                 in_words(item.every) if item.every else "each run",
-                _state(item),
+                _state(item, is_silenced),
                 item.last_outcome or "–",
                 item.last_text,
                 moment(item.last_checked_at),
@@ -286,11 +288,13 @@ def _items(items: Sequence[ChecklistItem]) -> Table:
     )
 
 
-def _state(item: ChecklistItem) -> str:
+def _state(item: ChecklistItem, is_silenced: bool) -> Cell:
     if item.paused_at:
         return "paused"
     if until := _ahead(item.silenced_until):
-        return f"silenced until {until:%Y-%m-%d %H:%M} UTC"
+        return format_html("silenced until {}", moment(until))
+    if is_silenced:
+        return "silenced with its checklist"
     return f"failed {item.failures_in_a_row} times in a row" if item.failures_in_a_row > 1 else "on"
 
 

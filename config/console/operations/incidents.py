@@ -1,11 +1,13 @@
 """Incidents: what fails and why, what people were told, and its runs, requeued in one step."""
 
+from datetime import timedelta
 from functools import partial
 from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
-from django.db.models import BigIntegerField, QuerySet
+from django.db.models import BigIntegerField, F, QuerySet
+from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
@@ -15,6 +17,7 @@ from unfold.forms import BaseDialogForm
 from agents.durations import in_words
 from agents.models import ChecklistItem
 from config.console.access.audit import entries_of
+from config.console.operations.failure_rates import Rate, rates_of_triggers
 from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.filters import ConditionFilter
 from config.console.parts.links import link, page, run_link
@@ -35,7 +38,8 @@ from runs.models import Incident, Notification, Run
 from triggers.models import Source, Trigger
 
 SHOWN = 20  # runs, notifications
-COLOURS = {"open": "danger", "closed": "default", "noticed": "info"}
+INTERMITTENT = "fails now and then"
+COLOURS = {"open": "danger", INTERMITTENT: "warning", "closed": "default", "noticed": "info"}
 
 
 class RequeueForm(BaseDialogForm):  # type: ignore[misc]
@@ -93,7 +97,7 @@ class IncidentPanel(Panel):
 
     @column("status", label=COLOURS)
     def status_label(self, incident: Incident) -> str:
-        return incident.status
+        return INTERMITTENT if incident.is_intermittent else incident.status
 
     @button(
         "Requeue its failed runs", permissions=["requeue"], icon="replay", variant=ActionVariant.PRIMARY, dialog=REQUEUE
@@ -138,11 +142,21 @@ def _notice(incident: Incident) -> Notice:
     if incident.is_open:
         text = f"{thing}: {incident.in_a_row:,} {failures} since the last success."
         return Notice(text=text, level="bad", details=[incident.cause])
+    rate = _rate(incident)
+    if incident.is_intermittent and (rate is None or rate.failed or not rate.runs):
+        often = f": {rate}" if rate and rate.runs else ""
+        return Notice(text=f"{thing} fails now and then{often}.", level="warning", details=[incident.cause])
     if incident.closed_at:
         by = f"Closed by {incident.closed_by}" if incident.closed_by else f"{thing} succeeded again"
         text = f"{by} after {in_words(incident.closed_at - (incident.opened_at or incident.first_at))}."
         return Notice(text=text, level="good", details=[incident.cause])
     return Notice(text=f"{thing}: too few {failures} in a row for an incident.", details=[incident.cause])
+
+
+def _rate(incident: Incident) -> Rate | None:
+    if incident.kind != Incident.Kind.TRIGGER:
+        return None
+    return rates_of_triggers([incident.subject]).get(incident.subject)
 
 
 def _facts(incident: Incident) -> Facts:
@@ -151,6 +165,7 @@ def _facts(incident: Incident) -> Facts:
             ("What fails", _thing_link(incident)),
             ("Agent", incident.agent),
             ("Failures", f"{incident.count:,}"),
+            ("Failure rate", str(_rate(incident) or "")),
             ("First failure", moment(incident.first_at)),
             ("Last failure", moment(incident.last_at)),
             ("First run", incident.first_run_id and run_link(incident.first_run_id)),
@@ -207,20 +222,25 @@ def _told(incident: Incident) -> Table:
 
 
 def newest_open(most: int) -> Table:
-    """For the overview: those that are open, newest first."""
-    found = Incident.objects.filter(IN_STATUS["open"]).order_by("-id")[:most]
+    """For the overview: those that are open, newest first, then those that fail now and then."""
+    found = list(Incident.objects.filter(IN_STATUS["open"]).order_by("-id")[:most])
+    lately = Incident.objects.filter(last_at__gt=Now() - timedelta(days=1), closed_at__lt=F("last_at"), closed_by="")
+    found += lately.order_by("-last_at")[: most - len(found)]
+    rates = rates_of_triggers([one.subject for one in found if one.kind == Incident.Kind.TRIGGER]) if found else {}
     return Table(
-        title="Open incidents",
-        headers=("What fails", "Cause", "Failures", "First", "Last"),
+        title="What fails",
+        headers=("What fails", "Status", "Cause", "Failures", "Failed of its last runs", "First", "Last"),
         rows=[
             (
                 link(page("runs_incident", one.pk), words_of(one)[0]),
+                INTERMITTENT if one.is_intermittent else "open",
                 one.cause,
                 f"{one.count:,}",
+                rates.get(one.subject, Rate()).in_short if one.kind == Incident.Kind.TRIGGER else "–",
                 moment(one.first_at),
                 moment(one.last_at),
             )
             for one in found
         ],
-        empty="No incident is open.",
+        empty="No incident is open, and nothing fails now and then.",
     )

@@ -133,12 +133,17 @@ def _cut(found: Overnight) -> list[Notice]:
 
 def _gauges(total: Figures) -> list[Gauge]:
     sent = total.deliveries
-    kept = sum(sent[status] for status in ("suppressed", "held", "merged"))
+    lost = sent["failed"] + sent["unknown"]
+    spoke = f"{sent['sent']:,} messages sent" + (f", {lost:,} not sent" if lost else "")
     return [
         Gauge(label="Woken", value=f"{total.woken:,}", note=f"{total.runs:,} runs"),
         Gauge(label="Quiet", value=f"{total.quiet:,}", note="gates, without a run"),
-        Gauge(label="Spoke", value=f"{total.spoke:,}", note=f"{sent['sent']:,} messages sent"),
-        Gauge(label="Suppressed", value=f"{kept:,}", note="and held, merged"),
+        Gauge(label="Spoke", value=f"{total.spoke:,}", note=spoke, level="bad" if lost else ""),
+        Gauge(
+            label="Suppressed",
+            value=f"{sent['suppressed']:,}",
+            note=f"{sent['held']:,} held, {sent['merged']:,} merged into others",
+        ),
         Gauge(label="Spent", value=amount_in_words("usd", total.usd), note=f"{total.requests:,} model requests"),
         Gauge(label="Failed", value=f"{total.failed:,}", note="runs", level="bad" if total.failed else ""),
         Gauge(

@@ -22,7 +22,7 @@ from config.health.problems import INCIDENTS, problems
 from config.health.situation import look
 from runs.models import Run
 from runs.states import RunStatus
-from triggers.dispatch.erring import erring
+from triggers.dispatch.failing_triggers import erring
 from triggers.models import Decision, Event, Schedule, Trigger
 from triggers.models.schedule import PAUSED
 from triggers.schedules.explain.missed import missed_lately

@@ -10,17 +10,18 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 from django.template.defaultfilters import pluralize
 from django.urls import reverse
-from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.durations import in_words
+from config.console.parts.html import format_html, format_html_join
 from config.console.parts.links import link, listing, page
 from config.console.parts.sections import Notice, Section, Table
-from config.health.problems import Problem, needed, problems
-from config.health.situation import COUNTED, Process, Situation, look
+from config.health.problems import needed, problems
+from config.health.situation import Process, Situation, look
 from runs.models import Worker
 from runs.queues.names import spelled
 from runs.queues.state import SAMPLE, QueueState
+from runs.sign import COUNTED, Problem
 
 CODE = re.compile(r"`([^`]+)`")
 KINDS = (Worker.Kind.WEB, Worker.Kind.BEAT, Worker.Kind.DISPATCHER, Worker.Kind.WORKER, Worker.Kind.SOURCES)

@@ -9,7 +9,6 @@ from django.contrib import admin
 from django.db.models import Count, Q, QuerySet, Sum
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
@@ -19,6 +18,7 @@ from agents.models import Session, SessionTurn
 from agents.sessions.limits import MOST_CHARACTERS, MOST_TURNS, SUMMARY_LENGTH
 from config.console.access.audit import entries_of
 from config.console.parts.dialogs import attempt, dialog
+from config.console.parts.html import format_html, format_html_join
 from config.console.parts.links import page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.pages import form_page

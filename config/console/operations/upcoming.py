@@ -13,13 +13,13 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
 
 from agents.registry import all_agents
 from config.console.parts.axis import Axis
 from config.console.parts.browser_zone import zone_shown
+from config.console.parts.html import format_html
 from config.console.parts.links import link, page, run_link
 from config.console.parts.moments import appointment, moment
 from config.console.parts.sections import Table

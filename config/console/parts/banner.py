@@ -5,9 +5,9 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from config.console.parts.html import format_html
 from config.console.parts.links import link
 from config.console.parts.moments import moment
 from runs.actions.stop_agents import in_words as agents_in_words

@@ -9,6 +9,8 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from config.console.parts.html import shown
+
 
 def page(noun: str, pk: Any) -> str:
     """URL of one object's page, such as `page("runs_run", run.pk)`."""
@@ -22,7 +24,7 @@ def listing(noun: str, **filters: Any) -> str:
 
 
 def link(url: str, text: Any) -> SafeString:
-    return format_html('<a class="text-link" href="{}">{}</a>', url, text)
+    return format_html('<a class="text-link" href="{}">{}</a>', url, shown(text))
 
 
 def new_trigger_link(source: str, types: Sequence[str], text: str) -> SafeString:
@@ -46,4 +48,4 @@ def short(id_: UUID | str) -> SafeString:
 
 
 def joined(parts: list[Any], separator: str = ", ") -> SafeString:
-    return format_html_join(separator, "{}", ((part,) for part in parts))
+    return format_html_join(separator, "{}", ((shown(part),) for part in parts))

@@ -68,16 +68,13 @@ def plain_page(
 def reveal(panel: Panel, request: HttpRequest, *, title: str, secret: str, explained: str, back: str) -> HttpResponse:
     """Show a secret in the response only: it is stored nowhere in the clear, neither in a session nor in a cookie."""
     shown = {"secret": secret, "explained": explained, "back": back}
-    response = render(panel, request, "admin/console/secret.html", title=title, **shown)
-    response.shows_secret = True  # type: ignore[attr-defined]  # for `config.web.redacted`
-    return response
+    return render(panel, request, "admin/console/secret.html", title=title, **shown)
 
 
 def reveal_in_dialog(request: HttpRequest, *, secret: str, explained: str, back: str) -> HttpResponse:
     """Show a secret in place of the dialog. If its button stayed, a second click would make another secret."""
     context = {"secret": secret, "explained": explained, "back": back}
     response = TemplateResponse(request, "admin/console/secret_dialog.html", context)
-    response.shows_secret = True  # type: ignore[attr-defined]
     response["HX-Retarget"] = response["HX-Reselect"] = "#dialog"
     return response
 

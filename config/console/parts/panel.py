@@ -1,12 +1,14 @@
 """The base of every page of the console: lists and details of one model, at a fixed cost however large its table."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import Any, ClassVar, TypeVar, cast
 
 from django.contrib.admin import ShowFacets
+from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.db.models import Model, QuerySet
+from django.db.models import CharField, Model, QuerySet, TextField
 from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
 from django.utils.safestring import SafeString
@@ -14,8 +16,10 @@ from unfold.admin import ModelAdmin
 from unfold.decorators import action, display
 from unfold.enums import ActionVariant
 
+from config.console.parts.html import shown
 from config.console.parts.moments import moment
 from config.console.parts.sections import Section
+from runs.api.shown import NAMES
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 COUNTED = 10_000  # rows; counting millions for each page view would make the console slow
@@ -99,6 +103,16 @@ class Panel(ModelAdmin):  # type: ignore[misc]
         app, model = self.opts.app_label, self.opts.model_name
         return any(request.user.has_perm(f"{app}.{verb}_{model}") for verb in ("view", "change"))
 
+    def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
+        """Columns that are fields of the rows, too, are shown without secrets."""
+        listed = super().get_changelist_instance(request)
+        fields = {field.name for field in self.opts.concrete_fields if isinstance(field, (CharField, TextField))}
+        texts = fields.intersection(listed.list_display) - NAMES
+        for row in listed.result_list if texts else ():
+            for name in texts:
+                setattr(row, name, shown(getattr(row, name)))
+        return cast(ChangeList, listed)
+
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
     ) -> HttpResponse:
@@ -111,7 +125,15 @@ def column(
 ) -> Callable[[Method], Method]:
     """Turn a method into a list column; `label` maps its values to colours."""
     marked = display(description=description, label=label, empty_value=empty_value)
-    return cast(Callable[[Method], Method], marked)
+
+    def column_of(method: Method) -> Any:
+        @wraps(method)
+        def value(*args: Any) -> Any:
+            return shown(method(*args))
+
+        return marked(value)
+
+    return cast(Callable[[Method], Method], column_of)
 
 
 def time_column(description: str, field: str) -> Callable[..., SafeString]:

@@ -294,7 +294,7 @@ def in_words(tool: Any) -> str:
     traits = [policy.effect.replace("_", " ")]
     traits += ["dangerous"] if policy.dangerous else []
     traits += ["always asks first"] if tool.requires_approval else []
-    traits += ["brings data from outside"] if policy.untrusted else []
+    traits += [] if policy.trusted else ["brings data from outside"]
     return f"{tool.name} ({', '.join(traits)}): {_first_sentence(tool.description or '')}"
 
 

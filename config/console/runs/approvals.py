@@ -8,15 +8,16 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminTextareaWidget
 
+from agents.redaction import shown_json
 from config.console.access.audit import entries_of
 from config.console.parts.dialogs import dialog, submit
+from config.console.parts.html import format_html
 from config.console.parts.json_field import JsonField
 from config.console.parts.links import page, run_link
 from config.console.parts.moments import appointment, distance, moment
@@ -71,7 +72,7 @@ class DecisionForm(BaseDialogForm):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.approval = get_object_or_404(Approval, pk=self.object_id)
-        self.initial = {"digest": self.approval.digest, "arguments": self.approval.arguments}
+        self.initial = {"digest": self.approval.digest, "arguments": shown_json(self.approval.arguments)}
 
 
 class ApproveForm(DecisionForm):

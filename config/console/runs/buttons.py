@@ -14,6 +14,7 @@ from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminTextInputWidget
 
+from agents.redaction import shown_json
 from config.console.parts.dialogs import attempt, dialog, submit
 from config.console.parts.json_field import JsonField
 from config.console.parts.links import page
@@ -49,7 +50,8 @@ class ForkForm(BaseDialogForm):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.given = Run.objects.values_list("input", flat=True).filter(pk=self.object_id).first()
+        # What is not changed in the form stays as it is stored, with what is not shown.
+        self.given = shown_json(Run.objects.values_list("input", flat=True).filter(pk=self.object_id).first())
         self.initial = {"step": self.request.GET.get("step", ""), "input": self.given}
 
     @property

@@ -11,9 +11,9 @@ from itertools import groupby
 from typing import ClassVar
 from uuid import UUID
 
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from config.console.parts.html import format_html
 from config.console.parts.links import event_link, run_link
 from config.console.runs.children import name_of, spawned_by
 from runs.actions.of_event import beside

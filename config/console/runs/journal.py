@@ -9,9 +9,9 @@ from uuid import UUID
 from django.db.models import Count, Q, QuerySet
 from django.db.models.functions import Left
 from django.http import HttpRequest
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from config.console.parts.html import format_html
 from config.console.parts.links import run_link
 from config.console.runs.children import SPAWN, spawned_by, statuses_of
 from config.console.runs.waits import came_of, waiting_for

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.utils.html import format_html
-
+from config.console.parts.html import format_html
 from config.console.parts.links import event_link, link, page
 from config.console.parts.moments import moment
 from config.console.parts.sections import Cell, pretty

@@ -14,11 +14,11 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.registry import all_agents
 from config.console.parts.filters import ConditionFilter
+from config.console.parts.html import format_html
 from config.console.parts.links import run_link
 from config.console.parts.pages import plain_page
 from config.console.parts.panel import LOOKED_THROUGH, column, is_list, newest, time_column
@@ -161,7 +161,7 @@ class RunPanel(RunButtons):
         return run.status
 
     @column("trigger", empty_value="–")
-    def trigger_link(self, run: Run) -> SafeString | None:
+    def trigger_link(self, run: Run) -> str | None:
         return trigger_of(run)
 
     @column("attempt", empty_value="–")

@@ -5,11 +5,11 @@ from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents import telemetry
 from config.console.access.audit import entries_of
+from config.console.parts.html import format_html
 from config.console.parts.links import event_link, joined, link, listing, page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
@@ -157,7 +157,7 @@ def _facts(run: Run, events: list[Event]) -> Facts:
             ("Ready since", run.ready_at and moment(run.ready_at)),
             ("First started", run.started_at and moment(run.started_at)),
             ("Finished", run.finished_at and moment(run.finished_at)),
-            ("Time from first start to end", duration_of(run)),
+            ("Time from first start to end" if run.finished_at else "Time since its first start", duration_of(run)),
             ("Payload removed", run.payload_removed_at and moment(run.payload_removed_at)),
             ("Deadline", moment(run.deadline_at) if run.deadline_at and run.status == RunStatus.RUNNING else ""),
             ("Cancel requested", run.cancel_requested_at and moment(run.cancel_requested_at)),

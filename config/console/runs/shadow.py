@@ -7,10 +7,10 @@ from uuid import UUID
 
 from django import forms
 from django.http import HttpRequest
-from django.utils.html import format_html
 from unfold.widgets import UnfoldAdminSelectWidget
 
 from agents.durations import in_words
+from config.console.parts.html import format_html
 from config.console.parts.links import run_link
 from config.console.parts.panel import acting
 from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty

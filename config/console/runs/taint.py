@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 
 from django.db.models import Q
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from config.console.parts.html import format_html
 from config.console.parts.links import event_link, joined, run_link
 from runs.models import Run, Step
 from triggers.models import Event
 
 TAINTED = "It has seen untrusted data: dangerous tools ask for approval. This cannot be undone."
+STRANGERS = "data that strangers may write, by its source, when <code>{}</code> began"
 ELSE = "the result of an untrusted tool, or run.taint()"  # neither is recorded
 SHOWN = 5
 
@@ -42,6 +43,9 @@ def _read(run: Run) -> Iterator[SafeString]:
     blocks = run.steps.filter(kind=Step.Kind.LLM, output__untrusted=True)
     for key in blocks.order_by("position").values_list("key", flat=True):
         yield format_html("untrusted= of <code>{}</code>", key)
+    woken = run.steps.filter(kind=Step.Kind.LLM, output__strangers=True)
+    for key in woken.order_by("position").values_list("key", flat=True):
+        yield format_html(STRANGERS, key)
     turns = run.steps.filter(key__endswith=":history", effect=Step.Effect.VALUE, output__is_tainted=True)
     for key in turns.order_by("position").values_list("key", flat=True):
         yield format_html("the session of <code>{}</code>", key.removesuffix(":history"))

@@ -3,9 +3,9 @@
 from typing import Any
 
 from django.db.models import OuterRef, Prefetch, QuerySet, Subquery
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from config.console.parts.html import format_html
 from config.console.parts.moments import moment
 from config.console.parts.sections import Facts, Notice, Section, Text, pretty
 from runs.models import Attempt, Run, Step

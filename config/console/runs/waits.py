@@ -7,11 +7,11 @@ from uuid import UUID
 
 from django.db.models import Prefetch, QuerySet
 from django.template.defaultfilters import pluralize
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.journal.canonical import source_in
 from agents.reserved import SIGNAL
+from config.console.parts.html import format_html
 from config.console.parts.moments import appointment, distance
 from config.console.runs.children import ended
 from runs.models import Run, Wait

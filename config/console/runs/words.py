@@ -3,10 +3,10 @@
 from datetime import datetime
 
 from django.utils import timezone
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.durations import in_words as span
+from config.console.parts.html import format_html
 from config.console.parts.links import joined, link, page, run_link
 from config.console.parts.moments import distance
 from config.console.runs.waits import open_wait_of, waiting_for
@@ -74,10 +74,10 @@ def has_worker(run: Run) -> bool:
     return getattr(run, "has_worker", True)
 
 
-def trigger_of(run: Run) -> SafeString | None:
+def trigger_of(run: Run) -> str | None:
     if not run.trigger:
         return None
-    return link(page("triggers_trigger", run.trigger_id), run.trigger) if run.trigger_id else SafeString(run.trigger)
+    return link(page("triggers_trigger", run.trigger_id), run.trigger) if run.trigger_id else run.trigger
 
 
 def duration_of(run: Run) -> str | None:

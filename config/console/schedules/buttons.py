@@ -7,13 +7,13 @@ from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from django.utils.html import format_html
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from config.console.parts.dialogs import attempt, dialog, leave
+from config.console.parts.html import format_html
 from config.console.parts.links import event_link, listing, page
 from config.console.parts.panel import acting, allowed, button
 from runs.exceptions import RunError

@@ -8,11 +8,11 @@ from django.db import transaction
 from django.db.models import F, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from config.console.parts.bulk import carry_out
 from config.console.parts.dialogs import leave
+from config.console.parts.html import format_html
 from config.console.parts.links import listing, page
 from config.console.parts.moments import moment
 from config.console.parts.pages import form_page

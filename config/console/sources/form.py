@@ -33,6 +33,13 @@ class SettingsForm(forms.Form):
         widget=UnfoldBooleanSwitchWidget,
         help_text="Turn off to answer 404 at its address.",
     )
+    trusted = forms.BooleanField(
+        required=False,
+        widget=UnfoldBooleanSwitchWidget,
+        label="Trusted",
+        help_text="Turn on only if no stranger can write a word of its data. Otherwise a run that it wakes is tainted by its first "
+        "call of a model, and asks a person before dangerous tools.",
+    )
 
     def __init__(
         self,
@@ -40,16 +47,24 @@ class SettingsForm(forms.Form):
         kind: Kind[Any],
         values: dict[str, Any] | None = None,
         limits: dict[str, Any] | None = None,
+        asks_secret: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.kind = kind
+        self.initial.setdefault("trusted", kind.is_trusted)
         if not isinstance(kind, Scheme):
             self.fields["enabled"].help_text = "Turn off to stop reading from it."
         for field in kind.fields:
             self.fields[f"{kind.name}__{field.name}"] = form_field(field, (values or {}).get(field.name))
         for field in self.limits:
             self.fields[f"limits__{field.name}"] = form_field(field, (limits or {}).get(field.name))
+        if asks_secret:
+            sent = ", ".join(field.label for field in kind.fields if field.secret_goes_to)
+            self.fields["secret"] = secret_field(
+                label=f"{kind.secret_label}, again",
+                help_text=f"Only if you change where it is sent: {sent}. It takes the place of the stored one.",
+            )
 
     @property
     def limits(self) -> tuple[Field, ...]:
@@ -74,7 +89,8 @@ class SettingsForm(forms.Form):
         return cleaned
 
     def groups(self) -> list[Group]:
-        return [Group(fields=[self["enabled"]]), *self._settings()]
+        again = [Group(fields=[self["secret"]])] if "secret" in self.fields else []
+        return [Group(fields=[self["enabled"], self["trusted"]]), *self._settings(), *again]
 
     def _settings(self) -> list[Group]:
         kind = self.kind
@@ -100,9 +116,6 @@ class NewSourceForm(SettingsForm):
 
     choice = forms.CharField(widget=forms.HiddenInput)
     slug = forms.SlugField(max_length=100, widget=UnfoldAdminTextInputWidget, label="Name")
-    secret = forms.CharField(
-        required=False, strip=False, widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"})
-    )
 
     class Media:
         js = (forms.Script("console/source_address.js", defer=True),)
@@ -111,16 +124,15 @@ class NewSourceForm(SettingsForm):
         super().__init__(*args, kind=kind, **kwargs)
         self.initial["choice"] = kind.name
         self.fields["slug"].help_text = (
-            "Becomes part of its address: /hooks/<em>name</em>/. It cannot be changed later."
+            f"Becomes part of its address: {kind.address('NAME')}. It cannot be changed later."
             if isinstance(kind, Scheme)
             else "Its permanent identifier, used in the API and logs."
         )
-        secret = self.fields["secret"]
-        secret.label = kind.secret_label
-        secret.help_text = (
-            "The provider makes it: paste it here. You can also enter it later, on the source's page."
+        self.fields["secret"] = secret_field(
+            label=kind.secret_label,
+            help_text="The provider makes it: paste it here. You can also enter it later, on the source's page."
             if kind.is_secret_given
-            else "Paste the provider's, or leave it empty to generate one, which is shown once."
+            else "Paste the provider's, or leave it empty to generate one, which is shown once.",
         )
 
     def clean_slug(self) -> str:
@@ -142,7 +154,17 @@ class NewSourceForm(SettingsForm):
         """In the order of the work: the name makes the address, the steps at the provider need it and give the secret."""
         secret = [self["secret"]] if self.kind.needs_secret else []
         steps = Group(sections=list(setup_steps(self.kind, "")))
-        return [Group(fields=[self["slug"]]), steps, Group(fields=[*secret, self["enabled"]]), *self._settings()]
+        return [
+            Group(fields=[self["slug"]]),
+            steps,
+            Group(fields=[*secret, self["enabled"], self["trusted"]]),
+            *self._settings(),
+        ]
+
+
+def secret_field(*, label: str, help_text: str) -> forms.Field:
+    widget = UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"})
+    return forms.CharField(required=False, strip=False, widget=widget, label=label, help_text=help_text)
 
 
 def form_field(field: Field, value: Any) -> forms.Field:

@@ -6,14 +6,14 @@ from uuid import UUID
 
 from django.db.models import Model
 from django.utils import timezone
-from django.utils.html import format_html
 
 from agents.durations import in_words
-from agents.ids import first_id_at
+from config.console.parts.html import format_html
 from config.console.parts.links import event_link, joined
 from config.console.parts.moments import moment
 from config.console.parts.sections import Cell, Facts
 from runs.db.sql import fetch_as
+from triggers.events.order import seq_before
 from triggers.models import RefusedDelivery, Source
 
 COUNTED = 10_000
@@ -21,19 +21,20 @@ HOUR = timedelta(hours=1)
 # Dispatched events and the others are in indexes of their own; neither part reads more than COUNTED rows.
 HEALTH = """
 WITH waiting AS (
-  SELECT id, received_at, dispatched_at, "time" FROM triggers_event
+  SELECT id, seq, received_at, dispatched_at, "time" FROM triggers_event
   WHERE source_id = %(source)s::uuid AND dispatched_at IS NULL ORDER BY seq LIMIT %(most)s::integer
 ), dispatched AS (
-  SELECT id, received_at, dispatched_at, "time" FROM triggers_event
-  WHERE source_id = %(source)s::uuid AND dispatched_at IS NOT NULL AND id >= %(since)s::uuid ORDER BY id DESC LIMIT %(most)s::integer
+  SELECT received_at, dispatched_at FROM triggers_event
+  WHERE source_id = %(source)s::uuid AND dispatched_at IS NOT NULL AND seq > %(above)s::bigint AND received_at >= %(since)s::timestamptz
+  ORDER BY seq DESC LIMIT %(most)s::integer
 ), last AS (
-  (SELECT id, received_at, dispatched_at, "time" FROM triggers_event
-   WHERE source_id = %(source)s::uuid AND dispatched_at IS NOT NULL ORDER BY id DESC LIMIT 1)
-  UNION ALL SELECT * FROM waiting ORDER BY id DESC LIMIT 1
+  (SELECT id, seq, received_at, dispatched_at, "time" FROM triggers_event
+   WHERE source_id = %(source)s::uuid AND dispatched_at IS NOT NULL ORDER BY seq DESC LIMIT 1)
+  UNION ALL SELECT * FROM waiting ORDER BY seq DESC LIMIT 1
 )
 SELECT last.id AS last_id, last.received_at AS last_at, last."time" AS last_happened_at,
   (SELECT count(*) FROM waiting) AS waiting, (SELECT min(received_at) FROM waiting) AS waiting_since,
-  (SELECT count(*) FROM dispatched) + (SELECT count(*) FROM waiting WHERE id >= %(since)s::uuid) AS lately,
+  (SELECT count(*) FROM dispatched) + (SELECT count(*) FROM waiting WHERE received_at >= %(since)s::timestamptz) AS lately,
   (SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY dispatched_at - received_at) FROM dispatched) AS lag
 FROM (SELECT) one LEFT JOIN last ON true
 """
@@ -53,8 +54,9 @@ class Health:
 
 
 def health_of(source_id: UUID) -> Health:
-    since = first_id_at(timezone.now() - HOUR)
-    [health] = fetch_as(Health, HEALTH, {"source": source_id, "since": since, "most": COUNTED})
+    since = timezone.now() - HOUR
+    names = {"source": source_id, "since": since, "above": seq_before(since), "most": COUNTED}
+    [health] = fetch_as(Health, HEALTH, names)
     return health
 
 

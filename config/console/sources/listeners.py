@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from django.utils.html import format_html
-
+from config.console.parts.html import format_html
 from config.console.parts.links import link, new_trigger_link, page
 from config.console.parts.sections import Cell, Section, Table
 from triggers.models import Event, Source, Trigger
@@ -40,7 +39,7 @@ def listeners(source: Source, *, may_add: bool) -> Section:
 
 
 def _types(source: Source) -> list[str]:
-    newest = Event.objects.filter(source=source, dispatched_at__isnull=False).order_by("-id")[:TYPES_FROM]
+    newest = Event.objects.filter(source=source, dispatched_at__isnull=False).order_by("-seq")[:TYPES_FROM]
     return sorted(set(newest.values_list("type", flat=True)))
 
 

@@ -4,13 +4,13 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.db.models import Max, Q, QuerySet
+from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
-from django.utils import timezone
-from django.utils.html import format_html
+from django.utils import html, timezone
 from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
@@ -20,6 +20,7 @@ from unfold.widgets import UnfoldAdminIntegerFieldWidget, UnfoldAdminTextInputWi
 from config.console.access.audit import entries_of
 from config.console.parts.bulk import carry_out
 from config.console.parts.dialogs import dialog, leave
+from config.console.parts.html import format_html
 from config.console.parts.links import event_link, link, listing, page
 from config.console.parts.moments import distance, moment
 from config.console.parts.pages import form_page, render, reveal, reveal_in_dialog
@@ -34,12 +35,12 @@ from config.console.sources.reading import notice_of, sections_of
 from config.console.sources.setup import address_of, groups, has_secret_address, setup_steps
 from config.console.sources.switches import switch_sections
 from config.console.sources.table import is_by_statement, table_notice, table_sections
-from triggers.dispatch.absence.switch import KINDS as SWITCHES
-from triggers.models import MetricDetector, RefusedDelivery, Secret, Source
+from triggers.exceptions import Invalid
+from triggers.models import MetricDetector, RefusedDelivery, Secret, Source, SwitchTimer
 from triggers.sources.databases.tables.keep import KIND, keep_tables
 from triggers.sources.databases.tables.sweep import sweep_soon
 from triggers.sources.edit import change_source, create_source
-from triggers.sources.kind import kinds
+from triggers.sources.kind import Kind, kinds
 from triggers.sources.metrics.metric import Metric
 from triggers.sources.runner import Runner, runners
 from triggers.sources.secrets import add_secret, rotate
@@ -47,9 +48,12 @@ from triggers.sources.settings import InvalidSettings
 from triggers.sources.webhooks.limits import limit_fields
 from triggers.sources.webhooks.proof import MATCH_NOTED_EVERY
 from triggers.sources.webhooks.scheme import schemes
-from triggers.sources.webhooks.trial import can_be_tried, send_test_event
+from triggers.sources.webhooks.test_event import can_be_tried, send_test_event
+from triggers.switches.switch import KINDS as SWITCHES
 
 REFUSED_SHOWN = 50
+SHORT = 16  # characters of a secret
+STRANGERS = "strangers, perhaps: a run that it wakes is tainted by its first call of a model"
 NOT_YET = "Follow the steps below. “Send a test event” shows beforehand which triggers its events match."
 
 
@@ -104,24 +108,29 @@ class SourcePanel(MetricButtons, Panel):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Source]:
         sources = super().get_queryset(request)
-        return sources.annotate(last_proven=Max("secrets__last_matched_at"))  # type: ignore[no-any-return]
+        down = SwitchTimer.objects.filter(source=OuterRef("pk"), state="open")
+        return sources.annotate(  # type: ignore[no-any-return]
+            last_proven=Max("secrets__last_matched_at"), is_down=Exists(down)
+        )
 
     @column("kind")
     def kind_label(self, source: Source) -> str:
         kind = kind_of(source)
         return kind.label if kind else f"{source.kind} (built in)"
 
-    @column("state", label={"enabled": "success", "disabled": "danger", "unverified": "warning"})
-    def state(self, source: Source) -> str:
+    @column("state", label={"enabled": "success", "disabled": "danger", "unverified": "warning", "down": "danger"})
+    def state(self, source: Any) -> str:
         if not source.enabled:
             return "disabled"
+        if source.is_down:
+            return "down"
         scheme = schemes().get(source.kind)
         return "unverified" if scheme and not scheme.is_verified else "enabled"
 
     @column("address", empty_value="–")
     def address(self, source: Source) -> SafeString | None:
         scheme = schemes().get(source.kind)
-        return format_html("<code>{}</code>", scheme.address(source.slug)) if scheme else None
+        return html.format_html("<code>{}</code>", scheme.address(source.slug)) if scheme else None
 
     proven = time_column("last authenticated delivery", "last_proven")
     created = time_column("created", "created_at")
@@ -134,10 +143,13 @@ class SourcePanel(MetricButtons, Panel):
     def new(self, request: HttpRequest) -> HttpResponse:
         kind = kinds().get(request.POST.get("choice", "") or request.GET.get("choice", ""))
         if kind is None:
-            return render(self, request, "admin/console/kinds.html", title="New source", groups=groups())
+            may_make = partial(_may_have, request)
+            return render(self, request, "admin/console/kinds.html", title="New source", groups=groups(may_make))
+        _check_permission(request, kind)
         form = NewSourceForm(request.POST or None, kind=kind)
         if form.is_valid():
             source, made = _create(form, acting(request))
+            _warn_of_short(request, form.cleaned_data["secret"])
             back = page("triggers_source", source.pk)
             if not made:
                 messages.success(request, f"Source {source.slug} is created.")
@@ -159,16 +171,17 @@ class SourcePanel(MetricButtons, Panel):
     @button("Edit", permissions=["edit"], icon="edit", url_path="edit")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         source = get_object_or_404(Source, pk=object_id, kind__in=kinds())
+        kind = kinds()[source.kind]
+        _check_permission(request, kind)
         form = SettingsForm(
             request.POST or None,
-            kind=kinds()[source.kind],
+            kind=kind,
+            asks_secret=any(field.secret_goes_to for field in kind.fields) and source.secrets.exists(),
             values=source.settings,
             limits=source.limits,
-            initial={"enabled": source.enabled},
+            initial={"enabled": source.enabled, "trusted": source.trusted},
         )
-        if form.is_valid():
-            changes = {name: form.cleaned_data[name] for name in ("enabled", "settings", "limits")}
-            change_source(source, changes, by=acting(request))
+        if form.is_valid() and _change(source, form, acting(request)):
             messages.success(request, "Saved.")
             return leave(request, page("triggers_source", object_id))
         back = page("triggers_source", object_id)
@@ -225,6 +238,7 @@ class SourcePanel(MetricButtons, Panel):
     def enter_secret(self, request: HttpRequest, form: OwnSecretForm, object_id: str) -> HttpResponse:
         source = get_object_or_404(Source, pk=object_id)
         add_secret(source, form.cleaned_data["secret"], grace=form.grace, by=acting(request))
+        _warn_of_short(request, form.cleaned_data["secret"])
         messages.success(request, "The secret is saved, encrypted.")
         return leave(request, page("triggers_source", object_id))
 
@@ -255,6 +269,7 @@ class SourcePanel(MetricButtons, Panel):
         shown = {"send_test": can_be_tried(source), "enter_secret": kind.needs_secret}
         shown["check_table"] = source.kind == KIND and source.enabled
         shown["sweep_table"] = shown["check_table"] and not is_by_statement(source)
+        shown["edit"] = _may_have(request, kind)
         shown["rotate_secret"] = kind.needs_secret and not kind.is_secret_given
         shown["try_detector"] = isinstance(kind, Metric)
         shown["disarm_detector"] = MetricDetector.objects.filter(source=source, disarmed_at=None).exists()
@@ -290,6 +305,7 @@ class SourcePanel(MetricButtons, Panel):
         if kind is None:
             built_in = Notice(text="Built-in source. Nothing to configure.")
             return [built_in, Facts(rows=facts)]
+        facts.append(("Written by", "people or systems that you trust" if obj.trusted else STRANGERS))
         steps = list(setup_steps(kind, obj.slug))
         may_add = request.user.has_perm("triggers.add_trigger")
         about = [Facts(rows=facts), health_line(obj), listeners(obj, may_add=may_add)]
@@ -318,11 +334,41 @@ class SourcePanel(MetricButtons, Panel):
         return [*sections, entries_of("source", obj.pk, parts={"metricdetector": armed})]
 
 
+def _may_have(request: HttpRequest, kind: Kind[Any]) -> bool:
+    return not kind.permission or request.user.has_perm(kind.permission)
+
+
+def _check_permission(request: HttpRequest, kind: Kind[Any]) -> None:
+    if not _may_have(request, kind):
+        raise PermissionDenied(f"{kind.label} needs the permission {kind.permission}")
+
+
+def _warn_of_short(request: HttpRequest, secret: str) -> None:
+    if 0 < len(secret) < SHORT:
+        messages.warning(
+            request,
+            f"The secret has fewer than {SHORT} characters: it can be guessed. Set a longer one there and here.",
+        )
+
+
+def _change(source: Source, form: SettingsForm, by: str) -> bool:
+    """Whether it is changed; if not, the form has the faults."""
+    changes = {name: form.cleaned_data[name] for name in ("enabled", "trusted", "settings", "limits")}
+    try:
+        change_source(source, changes, secret=form.cleaned_data.get("secret", ""), by=by)
+    except Invalid as refused:
+        for problem in refused.problems:
+            field, _, said = problem.partition(": ")
+            form.add_error(field if field in form.fields else None, said if field in form.fields else problem)
+        return False
+    return True
+
+
 def _create(form: NewSourceForm, by: str) -> tuple[Source, str]:
     """The new source, and its generated secret, if any."""
     cleaned = form.cleaned_data
     with transaction.atomic():
-        fields = {name: cleaned[name] for name in ("settings", "limits", "enabled")}
+        fields = {name: cleaned[name] for name in ("settings", "limits", "enabled", "trusted")}
         source = create_source(cleaned["slug"], kind=form.kind.name, **fields, by=by)
         if form.kind.needs_secret and cleaned["secret"]:
             add_secret(source, cleaned["secret"], by=by)

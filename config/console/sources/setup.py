@@ -1,6 +1,6 @@
 """How to set up a source: the choice of its kind, and the steps at its provider."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from config.console.parts.links import link
 from config.console.parts.sections import Cell, Notice, Section, Steps
 from runs.network.site import LOCAL, site
 from triggers.sources.kind import Group, Kind, kinds
+from triggers.sources.runner import Runner
 from triggers.sources.webhooks.scheme import Scheme
 
 NAME = "-name-"  # no slug: it stands for one in an address
@@ -26,9 +27,9 @@ class Card:
     words: str
 
 
-def groups() -> list[tuple[str, list[Card]]]:
-    """Every kind, under the heading of its group."""
-    listed = [(group, [_card(kind) for kind in _sorted(group)]) for group in Group]
+def groups(may_make: Callable[[Kind[Any]], bool]) -> list[tuple[str, list[Card]]]:
+    """Every kind that the user may make, under the heading of its group."""
+    listed = [(group, [_card(kind) for kind in _sorted(group) if may_make(kind)]) for group in Group]
     return [(str(group), cards) for group, cards in listed if cards]
 
 
@@ -60,6 +61,8 @@ def setup_steps(kind: Kind[Any], slug: str) -> Iterator[Section]:
     if kind.docs_url:
         steps.append(format_html("See also {}.", link(kind.docs_url, kind.docs_url)))
     yield Steps(title=f"Set-up: {kind.label}", steps=steps)
+    if isinstance(kind, Runner) and not slug:  # the page of a source has it beside its gaps
+        yield Notice(text=kind.gaps.text, level="info" if kind.gaps.are_seen else "warning")
     if any("{url}" in step for step in kind.setup) and _is_local(address_of(kind, slug)):
         yield Notice(
             text="The address works on this machine only. Set WAKEFUL_URL to the address of this site, as senders reach it.",

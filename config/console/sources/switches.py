@@ -9,29 +9,24 @@ from django.db.models import CharField, Exists, F, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
 
 from agents.durations import in_words
 from config.console.parts.dialogs import attempt, dialog
+from config.console.parts.html import format_html
 from config.console.parts.links import event_link, joined, link, page
 from config.console.parts.moments import distance, moment
 from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
 from config.console.parts.sections import Cell, Facts, Notice, Section, Table
 from runs.db.sql import database_now
-from triggers.dispatch.absence.switch import CLOSED, OPENED, Switch, switch_of
 from triggers.models import Event, Source, SwitchTimer
 from triggers.models import Switch as SwitchRow
 from triggers.sources.edit import change_source
+from triggers.switches.switch import CLOSED, OPENED, REASONS, Switch, switch_of
 
 TIMERS_SHOWN = EPISODES_SHOWN = 50
 UP, LATE, DOWN, NEVER, PAUSED = "up", "late", "down", "never seen", "paused"
-REASONS = {
-    "absent": "it did not come in time",
-    "failed": "a ping said that the job failed",
-    "overran": "a /start had no end within the grace",
-}
 
 
 @admin.register(SwitchRow)

@@ -9,7 +9,7 @@ from django.utils import timezone
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
-from triggers.dispatch.erring import LATELY
+from triggers.dispatch.failing_triggers import LATELY
 from triggers.dispatch.offers import count
 from triggers.models import Decision
 

@@ -1,5 +1,6 @@
 """A form field for CEL: an error names its line and column, and marks the place."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django import forms
@@ -8,12 +9,12 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminExpandableTextareaWidget
 
-from triggers.dispatch.expressions import ExpressionError, check_expression
-from triggers.dispatch.faults import Fault
+from triggers.matching.expressions.cel import ExpressionError, check_condition, check_expression
+from triggers.matching.expressions.faults import Fault
 
 
 class ExpressionField(forms.CharField):
-    """A CEL expression over `event`, checked when it is saved."""
+    """The CEL expression of a filter or a key, checked when it is saved."""
 
     def __init__(self, **options: Any) -> None:
         widget = UnfoldAdminExpandableTextareaWidget(attrs={"spellcheck": "false", "autocomplete": "off"})
@@ -22,14 +23,14 @@ class ExpressionField(forms.CharField):
     def clean(self, value: Any) -> str:
         text: str = super().clean(value)
         if text:
-            check(text)
+            check(text, by=check_condition)
         return text
 
 
-def check(text: str, label: str = "") -> None:
+def check(text: str, label: str = "", by: Callable[[str], None] = check_expression) -> None:
     """Raises ValidationError, with the place of the fault."""
     try:
-        check_expression(text)
+        by(text)
     except ExpressionError as error:
         said = f"{label}{error}"
         raise ValidationError(format_html("{}{}", said, marked(error.fault)) if error.fault else said) from None

@@ -8,9 +8,9 @@ from uuid import uuid4
 from config.console.parts.links import event_link
 from config.console.parts.moments import moment
 from config.console.parts.sections import Section, Table
-from triggers.dispatch.index import Rule
-from triggers.dispatch.recent import LOOKED_AT
-from triggers.dispatch.trial import Line, Trial, try_rule
+from triggers.matching.index import Rule
+from triggers.matching.recent import LOOKED_AT
+from triggers.matching.trial import Line, Trial, try_rule
 
 LEVELS = {"yes": "good", "no": "neutral", "error": "bad", "not tried": "warning"}
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 from django.db.models import Q
 
 from config.console.parts.filters import ConditionFilter
-from triggers.dispatch.erring import erring
+from triggers.dispatch.failing_triggers import erring
 
 # Uses the index on (trigger, id). With “WHERE trigger = … ORDER BY id” PostgreSQL may scan all runs, newest first, for a
 # trigger without runs.

@@ -18,7 +18,7 @@ from config.console.parts.pages import Group
 from config.console.triggers.expression_field import ExpressionField, check
 from config.console.triggers.seen_fields import offered
 from runs.enqueue import EVENTS_PER_RUN
-from triggers.dispatch.trigger_policy import DEFAULTS, MOST_AT_ONCE, check_policy
+from triggers.matching.trigger_policy import DEFAULTS, MOST_AT_ONCE, check_policy
 from triggers.models import Source, Trigger
 
 # Events of these sources always target one trigger; a trigger never needs to listen to them.

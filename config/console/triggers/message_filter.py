@@ -7,7 +7,6 @@ from urllib.parse import urlencode
 from django import forms
 from django.core.exceptions import ValidationError
 from django.urls import reverse
-from django.utils.html import format_html
 from unfold.widgets import (
     UnfoldAdminExpandableTextareaWidget,
     UnfoldAdminSelectWidget,
@@ -15,12 +14,13 @@ from unfold.widgets import (
     UnfoldBooleanSwitchWidget,
 )
 
+from config.console.parts.html import format_html
 from config.console.parts.links import link
 from config.console.parts.pages import Group
 from config.console.parts.sections import Notice, Section, Text
-from triggers.dispatch.evaluator import Evaluator, Subject
-from triggers.dispatch.expressions import ExpressionError, Question, compile_expression
-from triggers.dispatch.message_patterns import (
+from triggers.matching.expressions.cel import ExpressionError, Question, check_condition
+from triggers.matching.expressions.evaluator import Evaluator, Subject
+from triggers.matching.expressions.message_patterns import (
     CHAT,
     SHAPES,
     InvalidPattern,
@@ -75,7 +75,7 @@ class MessageFilterForm(forms.Form):
         max_length=1_000,
         widget=UnfoldAdminTextInputWidget,
         label="Regular expression",
-        help_text="Found anywhere in the text, such as <code>PR-\\d+</code>. In the syntax of Rust: without look-around and "
+        help_text="Found anywhere in the text, such as <code>PR-\\d+</code>. In the syntax of RE2: without look-around and "
         "back-references, so that its time is linear.",
     )
     channels = _words("Channels", "Ids in Slack, such as <code>C024BE91L</code>; the id of a list in mail.")
@@ -102,7 +102,7 @@ class MessageFilterForm(forms.Form):
             with Evaluator() as evaluator:
                 [answer] = evaluator.answers(EMPTY, [Question(filter=f"event.data.matches({literal(text)})")])
             if answer.error:
-                raise ValidationError(f"It is no regular expression of Rust: {answer.error}")
+                raise ValidationError(f"It is no regular expression of RE2: {answer.error}")
         return text
 
     def clean(self) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class MessageFilterForm(forms.Form):
         try:
             cleaned["filter"] = expression(self._shape(), self._pattern())
             if cleaned["filter"]:
-                compile_expression(cleaned["filter"])
+                check_condition(cleaned["filter"])
         except InvalidPattern as error:
             for name, problem in error.errors.items():
                 self.add_error(name if name in self.fields else None, problem)

@@ -10,7 +10,6 @@ from django.shortcuts import get_object_or_404
 from django.template.defaultfilters import pluralize
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
@@ -19,6 +18,7 @@ from config.console.access.audit import entries_of
 from config.console.events.decisions import cells_of
 from config.console.parts.bulk import carry_out
 from config.console.parts.dialogs import attempt, dialog, leave
+from config.console.parts.html import format_html
 from config.console.parts.links import event_link, link, listing, page, run_link
 from config.console.parts.moments import distance, moment
 from config.console.parts.pages import form_page, plain_page
@@ -37,14 +37,14 @@ from config.console.triggers.seen_fields import respond
 from runs.exceptions import RunError
 from runs.models import Run
 from triggers.declarations.overrides import create_trigger, override, reset_overrides
-from triggers.dispatch.absence.switch import KINDS as SWITCHES
-from triggers.dispatch.erring import COUNTED, errors_of
+from triggers.dispatch.failing_triggers import COUNTED, errors_of
 from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.offers import offer_errors
-from triggers.models import Decision, Gate, Schedule, Source, Trigger
+from triggers.models import Decision, Gate, Schedule, Source, Trigger, WatchedTable
 from triggers.schedules.preview import describe
 from triggers.schedules.rows import RELATED, VANISHED
 from triggers.sources.manual import fire
+from triggers.switches.switch import KINDS as SWITCHES
 
 SHOWN = 20
 
@@ -400,6 +400,9 @@ def _notice(trigger: Trigger) -> Notice:
             text=format_html("Paused {}: {}", moment(trigger.paused_at), trigger.paused_reason),
             details=[f"Held events: {held}. Resume to run or drop them."],
         )
+    if unwatched := _unwatched(trigger):
+        text = f"Active, but changes of its table may be no events: {unwatched.error}"
+        return Notice(text=text, level="bad", details=[unwatched.remedy])
     if errors := errors_of(trigger)[:COUNTED].count():
         more = "at least " if errors == COUNTED else ""
         failing = f"{trigger.failures_in_a_row} failed runs in a row." if trigger.failures_in_a_row else ""
@@ -418,6 +421,13 @@ def _notice(trigger: Trigger) -> Notice:
             text=f"Active, but its latest runs failed: {trigger.failures_in_a_row} in a row.", level="warning"
         )
     return Notice(text="Active.", level="good")
+
+
+def _unwatched(trigger: Trigger) -> WatchedTable | None:
+    """The table of its source, if it has not the triggers that it should."""
+    if not trigger.source:
+        return None
+    return WatchedTable.objects.filter(source__slug=trigger.source, source__enabled=True).exclude(error="").first()
 
 
 def _switch(trigger: Trigger) -> list[Section]:

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from config.console.parts.sections import Section
 from config.console.triggers.filter_trial import rule_from
-from triggers.dispatch.seen import Seen, SeenField, seen_fields
+from triggers.matching.field_samples import Seen, SeenField, seen_fields
 
 TYPES = 50  # that are shown
 

@@ -1,4 +1,8 @@
-"""Every service that apprise speaks, by its URLs (`tgram://token/chat`, `ntfys://host/topic`, …). Needs the extra `apprise`.
+"""Services that apprise speaks, by its URLs (`tgram://token/chat`, `ntfys://host/topic`, …). Needs the extra `apprise`.
+
+Not all of them: some write to this machine (syslog, dbus), post a body of any form anywhere (json, form), or speak another protocol
+to any host (amqp, irc). Those at hosts of one's own are checked before a message is sent, and follow no redirect. Unlike those of
+webhooks, their connections are not pinned to the checked address.
 
 Apprise says only whether it worked; what it logs says more. A failure without a word about it may have arrived, and so may one
 that took too long: those are unknown.
@@ -9,10 +13,34 @@ import re
 import threading
 from importlib import import_module
 from typing import Any, ClassVar
+from urllib.parse import parse_qsl
 
+from agents.guards.addresses import Refused as Inside
+from agents.guards.addresses import find_address
 from runs.notifications.channels.channel import WHOLE, NotNow, Outcome, Refused, Sent, Unknown
+from runs.notifications.channels.reach import networks_for, with_hint
 from runs.notifications.message import Message
 
+# Their messages go to the service's own hosts.
+HOSTED = """
+46elks atalk azure bluesky brevo bsky bulksms bulkvs burstsms chanify clickatell clicksend cliq cm d7sms dapnet
+dingtalk discord eight00com elks exotel fcm feishu firehydrant flock freemobile gchat github groupme guilded gupshup
+httpsms ifttt ilert incidentio jira join kakao kakaotalk kaleyra kavenegar klr kook kudosity kumulos lark lfg line
+mailersend mailgun mobilemessage mobilemsg msg91 msgbird nexmo notifiarr notifyre o365 octopush onesignal opsgenie
+pagerduty pagertree pbul pingram plivo postmark pover prowl psafer psafers push pushed pushme pushplus pushward pushy
+qq reddit resend revolt ringc ryver schan sendgrid sendpulse serwersms ses seven sfr signalgrid signl4 simplepush
+sinch slack smsc smsmanager smsmgr smstunnel smtp2go sns sparkpost spike splunk spugpush spush squadcast stackfield
+strmlabs telesign telnyx tgram threema tweet twilio twist twitter viber victorops voipms vonage webex wecom wecombot
+whapi whatsapp wpush wxpusher wxteams x youlmk zalo zcliq zohocliq zoom zulip
+"""
+# At a host that the address names.
+AT_A_HOST = """
+apprise apprises bark barks goalert goalerts gotify gotifys hassio hassios humhub humhubs mastodon mastodons matrix
+matrixs misskey misskeys mmost mmosts nctalk nctalks ntfy ntfys pushdeer pushdeers rocket rockets signal signals
+synology synologys toot toots workflow workflows
+"""
+# Their values are files or addresses that apprise opens.
+OPENS = re.compile(r"template|attach|cert|pgp|(?:^|key|sub)file", re.IGNORECASE)
 ANSWERED = re.compile(r"\berror=(\d{3})\b")
 NOT_REACHED = re.compile(
     r"Connection refused|NewConnectionError|NameResolutionError|ConnectTimeout|No route to host|Network is unreachable"
@@ -30,6 +58,8 @@ class Apprise:
         return "://" in address
 
     def fault(self, address: str) -> str:
+        if barred := _barred(address):
+            return barred
         try:
             service = _service(address)
         except ImportError:
@@ -57,6 +87,12 @@ class Apprise:
             return NotNow(why=NOT_INSTALLED)
         if service is None:
             return Refused(why="apprise knows no such service")
+        if barred := _barred(address):
+            return Refused(why=barred)
+        try:
+            _keep_outside(service, address)
+        except Inside as inside:
+            return NotNow(why=with_hint(str(inside)))
         # Its services have time limits for each wait, and none for the whole.
         sending = threading.Thread(target=notify, daemon=True)
         sending.start()
@@ -103,6 +139,29 @@ def _failed(log: str) -> Outcome:
 
 def _service(address: str) -> Any:
     return import_module("apprise").Apprise.instantiate(address, suppress_exceptions=True)
+
+
+def _barred(address: str) -> str:
+    """Why this address may not be used, whatever its host; empty if it may."""
+    schema = _schema(address).lower()
+    if schema not in {*HOSTED.split(), *AT_A_HOST.split()}:
+        return "apprise knows no such service, or it is none that notifications go to"
+    named = [name for name, _ in parse_qsl(address.partition("?")[2], keep_blank_values=True)]
+    if opened := next((name for name in named if OPENS.search(name)), ""):
+        return f"it has the option {opened[:20]!r}, which opens a file or an address"
+    return ""
+
+
+def _keep_outside(service: Any, address: str) -> None:
+    """Raises Inside."""
+    service.redirects = False
+    networks = networks_for(address)
+    if networks is None or _schema(address).lower() not in AT_A_HOST.split():
+        return
+    if getattr(service, "mode", "") == "cloud":  # of ntfy: its host is a topic
+        return
+    service.discovery = False  # of matrix: the host would name another one
+    find_address(str(service.host or "").strip("[]"), service.port or 443, networks)
 
 
 def _schema(address: str) -> str:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from runs.network.outgoing import what_is_wrong_with
 from runs.notifications.channels.channel import Outcome
+from runs.notifications.channels.reach import networks_for
 from runs.notifications.channels.webhook import post_outcome
 from runs.notifications.message import Message
 
@@ -38,7 +39,8 @@ class Slack:
 
     def send(self, address: str, message: Message) -> Outcome:
         body = json.dumps({"text": _escaped(message.text)}, ensure_ascii=False).encode()
-        return post_outcome(_url(address), body, {"Content-Type": "application/json; charset=utf-8"})
+        headers = {"Content-Type": "application/json; charset=utf-8"}
+        return post_outcome(_url(address), body, headers, networks=networks_for(address))
 
 
 def _url(address: str) -> str:

@@ -7,14 +7,17 @@ arrived is sent again.
 
 import json
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import ClassVar
 from urllib.parse import urldefrag, urlsplit
 
+from agents.guards.addresses import Network
 from runs.network.outgoing import what_is_wrong_with
 from runs.network.posting import Answer, CutOff, NotHandedOver, post
 from runs.network.signing import LARGEST, PREFIX, SMALLEST, key_of, signature
 from runs.notifications.channels.channel import CONNECT, WHOLE, NotNow, Outcome, Refused, Sent, Unknown
+from runs.notifications.channels.reach import networks_for, with_hint
 from runs.notifications.message import Message
 
 TYPE = "wakeful.notification"
@@ -61,15 +64,15 @@ class Webhook:
         }
         if secret:
             headers["webhook-signature"] = signature(_key(secret), f"msg_{message.id}", at, body)
-        return post_outcome(url, body, headers)
+        return post_outcome(url, body, headers, networks=networks_for(address))
 
 
-def post_outcome(url: str, body: bytes, headers: dict[str, str]) -> Outcome:
+def post_outcome(url: str, body: bytes, headers: dict[str, str], *, networks: Sequence[Network] | None) -> Outcome:
     """POST it, and what became of it."""
     try:
-        answer = post(url, body, headers, connect=CONNECT, whole=WHOLE)
+        answer = post(url, body, headers, connect=CONNECT, whole=WHOLE, networks=networks)
     except NotHandedOver as error:
-        return NotNow(why=str(error))
+        return NotNow(why=with_hint(str(error)))
     except CutOff as error:
         return Unknown(why=f"handed over, and then: {error}")
     return _outcome(answer)

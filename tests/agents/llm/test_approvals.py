@@ -1,15 +1,17 @@
 """What a person decides about a call of a tool: it is bound to the arguments, validated, and used once; loops end all the same."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import AfterValidator, BaseModel
 from pydantic_ai import Agent as LlmAgent
+from pydantic_ai.capabilities import Hooks
 
 from agents.agent import Agent
 from agents.journal.protocol import Answer
 from agents.testing import Crashed, Journal, run_agent
 from runs.actions.approve import Choice, decide
-from runs.models import Approval
+from runs.models import Approval, Run
 from tests.support.durable import Lab, lab
 from tests.support.llm import Turns
 
@@ -132,3 +134,155 @@ def test_a_tool_that_is_no_longer_dangerous_does_not_ask_about_its_next_call(lab
     run = lab.go_on(run)
 
     assert (run.status, paid, Approval.objects.count()) == ("succeeded", [2], 1)
+
+
+# What a person is shown is what is done
+
+
+def becomes_much(ctx: Any, *, call: Any, tool_def: Any, args: Any) -> Any:
+    return {"cents": 99999}
+
+
+def grown_by_a_hook(when: str, paid: list[Any]) -> LlmAgent:
+    hooks: Hooks[Any] = Hooks()
+    getattr(hooks.on, when)(becomes_much)
+    llm = LlmAgent(Turns([("pay", {"cents": 500})], "done").model, name="payer", capabilities=[hooks])
+
+    @llm.tool_plain(metadata={"dangerous": True})
+    def pay(cents: int) -> str:
+        paid.append(cents)
+        return "ok"
+
+    return llm
+
+
+def shown_in(run: Run) -> list[Any]:
+    return list(Approval.objects.filter(wait__run=run).order_by("wait__position").values_list("arguments", flat=True))
+
+
+WHEN = ["before_tool_validate", "after_tool_validate", "before_tool_execute"]
+
+
+@pytest.mark.parametrize("when", WHEN)
+def test_a_person_sees_what_a_hook_makes_of_the_arguments(lab: Lab, when: str) -> None:
+    paid: list[Any] = []
+    llm = grown_by_a_hook(when, paid)
+    run = lab.run(lambda run: run.llm(llm, "Pay?", untrusted="x").output)
+
+    assert (shown_in(run), paid) == ([{"cents": 99999}], [])
+    decide(Approval.objects.get(wait__run=run).pk, decision="approve", by="ann")
+    assert (lab.go_on(run).status, paid) == ("succeeded", [99999])
+
+
+@pytest.mark.parametrize(("then", "expected"), [("approve", [99999]), ("deny", []), ("edit", [])])
+@pytest.mark.parametrize("when", WHEN)
+def test_a_person_is_asked_again_about_an_edit_that_a_hook_changes(
+    lab: Lab, when: str, then: Choice, expected: list[int]
+) -> None:
+    paid: list[Any] = []
+    llm = grown_by_a_hook(when, paid)
+
+    def body(run: Any) -> Any:
+        said = run.llm(llm, "Pay?", untrusted="x").output
+        run.sleep("1h")
+        return said
+
+    run = lab.run(body)
+    decide(Approval.objects.get(wait__run=run).pk, decision="edit", by="ann", arguments={"cents": 7})
+    run = lab.go_on(run)
+
+    assert (run.status, shown_in(run), paid) == ("waiting", [{"cents": 99999}, {"cents": 99999}], [])
+    edited = {"cents": 8} if then == "edit" else None
+    decide(Approval.objects.get(wait__run=run, decision="").pk, decision=then, by="ann", arguments=edited)
+    run = lab.later(lab.go_on(run))
+    assert (run.status, run.error, paid) == ("succeeded", "", expected)
+
+
+class Order(BaseModel):
+    to: str
+    cents: int = 5000
+
+
+@pytest.mark.parametrize(
+    ("takes", "shown"),
+    [
+        (Annotated[int, AfterValidator(lambda cents: cents * 1000)], {"what": 5000}),
+        (float, {"what": 5}),
+        (set[int], {"what": [5, 6, 7]}),
+        (Order, {"to": "bob", "cents": 5000}),
+    ],
+    ids=["validator", "number", "set", "model"],
+)
+def test_a_person_sees_validated_arguments_and_defaults(lab: Lab, takes: Any, shown: Any) -> None:
+    paid: list[Any] = []
+    given = {"to": "bob"} if takes is Order else {"what": [7, 5, 6] if takes == set[int] else 5}
+    llm = LlmAgent(Turns([("pay", given)], "done").model, name="payer")
+
+    def pay(what: Any) -> str:
+        paid.append(what)
+        return "ok"
+
+    pay.__annotations__["what"] = takes
+    llm.tool_plain(metadata={"dangerous": True})(pay)
+    run = lab.run(lambda run: run.llm(llm, "Pay?", untrusted="x").output)
+
+    assert shown_in(run) == [shown]
+    decide(Approval.objects.get(wait__run=run).pk, decision="approve", by="ann")
+    run = lab.go_on(run)
+    assert (run.status, run.error, len(paid)) == ("succeeded", "", 1)
+
+
+def test_a_single_object_is_edited_in_the_form_in_which_it_is_shown(lab: Lab) -> None:
+    paid: list[Order] = []
+    llm = LlmAgent(Turns([("pay", {"to": "bob"})], "done").model, name="payer")
+
+    @llm.tool_plain(metadata={"dangerous": True})
+    def pay(order: Order) -> str:
+        paid.append(order)
+        return "ok"
+
+    run = lab.run(lambda run: run.llm(llm, "Pay?", untrusted="x").output)
+    edited = {"to": "eve", "cents": 7}
+    decide(Approval.objects.get(wait__run=run).pk, decision="edit", by="ann", arguments=edited)
+
+    assert (lab.go_on(run).status, paid) == ("succeeded", [Order(to="eve", cents=7)])
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+def test_an_optional_argument_that_a_deploy_adds_fails_only_a_call_that_is_not_made_yet(
+    lab: Lab, is_made: bool
+) -> None:
+    paid: list[int] = []
+
+    def body_of(llm: LlmAgent) -> Any:
+        def body(run: Any) -> Any:
+            said = run.llm(llm, "Pay?", untrusted="x").output
+            run.sleep("1h")
+            return said
+
+        return body
+
+    before, after = (LlmAgent(Turns([("pay", {"cents": 5})], "done").model, name="payer") for _ in range(2))
+
+    @before.tool_plain(metadata={"dangerous": True})
+    def pay(cents: int) -> str:
+        paid.append(cents)
+        return "ok"
+
+    @after.tool_plain(metadata={"dangerous": True}, name="pay")
+    def pay_more(cents: int, tip: int = 100) -> str:
+        paid.append(cents + tip)
+        return "ok"
+
+    run = lab.run(body_of(before))
+    if is_made:
+        decide(Approval.objects.get(wait__run=run).pk, decision="approve", by="ann")
+        run = lab.go_on(run)
+    lab.declare(body_of(after))
+    if not is_made:
+        decide(Approval.objects.get(wait__run=run).pk, decision="approve", by="ann")
+        run = lab.go_on(run)
+        assert (run.status, paid) == ("failed", []) and "with other arguments" in run.error
+        return
+    run = lab.later(run)
+    assert (run.status, run.error, paid) == ("succeeded", "", [5])

@@ -21,7 +21,7 @@ from tests.support.triggers import make_event, make_trigger
 
 __all__ = ["lab"]
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.sampled, pytest.mark.django_db(transaction=True)]
 
 ORDER = 'call tool pay with {"cents": 100}'
 WANTED = re.compile(r"call tool (\w+) with (\{[^{}]*\})")
@@ -82,7 +82,7 @@ class World:
         self.clerk = LlmAgent(FunctionModel(obedient), name="clerk")
         self.clerk.tool_plain(metadata={"effect": "at_most_once", "dangerous": True})(self.pay)
         self.clerk.tool_plain(self.note)
-        self.clerk.tool_plain(metadata={"effect": "read", "untrusted": True})(self.inbox)
+        self.clerk.tool_plain(metadata={"effect": "read"})(self.inbox)
 
     def pay(self, cents: int) -> str:
         self.paid.append(cents)

@@ -6,7 +6,17 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from pydantic_ai.exceptions import FallbackExceptionGroup, ModelAPIError, ModelConnectionError, ModelHTTPError
-from pydantic_ai.messages import ImageUrl, ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
+from pydantic_ai.messages import (
+    BinaryContent,
+    FilePart,
+    ImageUrl,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import FunctionModel
@@ -14,10 +24,10 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import RequestUsage
-from pydantic_core import to_jsonable_python
 
+from agents.exceptions import Permanent
 from agents.journal.budget import Price
-from agents.llm.estimate import worst_case
+from agents.llm.estimate import Counted, counted, worst_case
 from agents.llm.failures import is_uncharged, seconds_until_next
 from agents.llm.prices import Prices
 from agents.llm.usage import usage_of
@@ -129,16 +139,34 @@ def test_input_is_bounded_by_its_bytes(text: str) -> None:
 
 
 def test_what_the_last_answer_counted_is_not_guessed_again() -> None:
-    long = asked("word " * 10_000)
-    counted = answer("gpt-4o", input_tokens=10_010, output_tokens=5)
-    history: list[ModelMessage] = [long, counted, asked("and now?")]
-    other: list[ModelMessage] = [long, answer("gpt-4o-mini", input_tokens=10, output_tokens=5), asked("and now?")]
+    model, long = openai("gpt-4o"), asked("word " * 10_000)
+    said = answer("gpt-4o", input_tokens=10_010, output_tokens=5)
+    known = counted(model, [long], said)
+    assert counted(model, [long], answer("gpt-4o-mini", input_tokens=10)) is None  # another model counts otherwise
 
-    def tokens(messages: list[ModelMessage]) -> int:
-        return worst_case(openai("gpt-4o"), messages, {"max_tokens": 7}, ModelRequestParameters(), Prices()).tokens
+    def tokens(messages: list[ModelMessage], known: Counted | None) -> int:
+        return worst_case(model, messages, {"max_tokens": 7}, ModelRequestParameters(), Prices(), known).tokens
 
-    assert 10_022 < tokens(history) < 15_000
-    assert tokens(other) > 50_000  # another model counts otherwise
+    assert 10_017 < tokens([long, said, asked("and now?")], known) < 15_000
+    assert tokens([long, said, asked("and now?")], None) > 50_000  # who counted it is not known
+    assert tokens([asked("before"), long, said, asked("and now?")], known) > 50_000
+    assert tokens([long, answer("gpt-4o", input_tokens=1), asked("x" * 90_000)], known) > 90_000
+
+
+def test_pictures_that_tools_and_models_give_count_like_those_of_a_prompt() -> None:
+    picture = BinaryContent(b"x", media_type="image/png")
+    given = ModelRequest(parts=[ToolReturnPart("look", ["see", picture, picture], "call-1")])
+    drawn = ModelResponse(parts=[FilePart(picture)])
+
+    cost = worst_case(openai("gpt-4o"), [given, drawn], {"max_tokens": 7}, ModelRequestParameters(), Prices())
+
+    assert 30_000 < cost.tokens < 33_000
+
+
+@pytest.mark.parametrize("bound", [-1, "x", 1.5])
+def test_a_bound_of_the_output_that_is_no_whole_number_is_refused_by_name(bound: Any) -> None:
+    with pytest.raises(Permanent, match="max_tokens of the model settings is"):
+        worst_case(openai("gpt-4o"), [asked("x")], {"max_tokens": bound}, ModelRequestParameters(), Prices())
 
 
 def test_a_picture_counts_more_than_its_address() -> None:
@@ -188,9 +216,8 @@ def test_an_answer_says_whether_a_model_before_it_may_have_charged(error: ModelA
 
     both = FallbackModel(FunctionModel(fail), TestModel())
     response = async_to_sync(both.request)([asked("yes")], None, ModelRequestParameters())
-    recorded = to_jsonable_python(response)
 
-    assert usage_of(recorded, both, Prices()).get("may_be_more", False) is may_be_more
+    assert usage_of(response, both, Prices()).get("may_be_more", False) is may_be_more
 
 
 def test_an_answer_that_was_rejected_may_have_been_charged() -> None:
@@ -200,7 +227,7 @@ def test_an_answer_that_was_rejected_may_have_been_charged() -> None:
     both = FallbackModel(TestModel(model_name="first"), TestModel(), fallback_on=rejects)
     response = async_to_sync(both.request)([asked("yes")], None, ModelRequestParameters())
 
-    assert usage_of(to_jsonable_python(response), both, Prices())["may_be_more"] is True
+    assert usage_of(response, both, Prices())["may_be_more"] is True
 
 
 @pytest.mark.parametrize("retry_after", ["0", "-5", "nan", "Sun, 06 Nov 1994 08:49:37 GMT"])

@@ -15,13 +15,15 @@ from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.durable_exec import (
     JSON_CODEC,
     BaseDurabilityCapability,
+    CallToolResult,
     JournalOperationNamer,
     ModelRequestId,
     ToolsetCallToolId,
     ToolsetGetToolsId,
     ToolsetValidateToolArgumentsId,
 )
-from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai.durable_exec._toolset import unwrap_tool_call_result, wrap_tool_call_result
+from pydantic_ai.exceptions import ModelHTTPError, ModelRetry
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.toolsets import FunctionToolset
@@ -62,6 +64,30 @@ def test_what_a_backend_is_asked_with() -> None:
     execute = inspect.signature(durable_exec.CallableOperationBackend.execute)
 
     assert list(execute.parameters) == ["self", "operation_id", "name", "body", "cache_key", "config"]
+
+
+def test_what_a_call_of_a_tool_gave_is_recorded_with_its_kind() -> None:
+    async def refuses() -> Any:
+        raise ModelRetry("again")
+
+    async def gives() -> Any:
+        return 7
+
+    refused: Any = asyncio.run(wrap_tool_call_result(refuses()))
+    given: Any = asyncio.run(wrap_tool_call_result(gives()))
+
+    assert (refused.kind, given.kind) == ("model_retry", "tool_return")
+    recorded = JSON_CODEC.dump(CallToolResult, given)
+    assert (recorded, unwrap_tool_call_result(JSON_CODEC.load(CallToolResult, recorded))) == (
+        {"result": 7, "kind": "tool_return"},
+        7,
+    )
+
+
+def test_the_toolsets_of_one_call_are_wrapped_when_it_begins() -> None:
+    assert list(inspect.signature(BaseDurabilityCapability.get_wrapper_toolset).parameters) == ["self", "toolset"]
+    assert list(inspect.signature(BaseDurabilityCapability._wrap_and_register_leaf).parameters) == ["self", "ts"]
+    assert list(inspect.signature(BaseDurabilityCapability._register_toolsets).parameters) == ["self", "agent"]
 
 
 def test_the_model_of_a_call_is_bound_by_one_method() -> None:

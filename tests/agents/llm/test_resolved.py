@@ -30,7 +30,7 @@ def with_a_lost_call(lab: Lab, wire: Wire, called: list[int]) -> Run:
     wire.script("pay", [Call("pay", cents=5)], "paid")
     llm = LlmAgent(MODEL, name="payer")
 
-    @llm.tool_plain(metadata={"effect": "at_most_once"})
+    @llm.tool_plain(metadata={"effect": "at_most_once", "trusted": True})
     def pay(cents: int) -> Any:
         called.append(cents)
         if len(called) == 1:

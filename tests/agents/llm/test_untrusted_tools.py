@@ -58,11 +58,13 @@ class Office:
 
         self.llm = LlmAgent(FunctionModel(answer, model_name="scripted"), name="clerk", deps_type=AgentRun)
 
-        @self.llm.tool(name="mail", metadata={"effect": effect, "untrusted": untrusted}, args_validator=args_validator)
+        @self.llm.tool(
+            name="mail", metadata={"effect": effect, "trusted": not untrusted}, args_validator=args_validator
+        )
         def read(ctx: RunContext[AgentRun]) -> Any:
             return mail(ctx.deps) if effect == "transactional" else mail()
 
-        @self.llm.tool_plain(metadata={"effect": "at_most_once", "dangerous": True})
+        @self.llm.tool_plain(metadata={"effect": "at_most_once", "dangerous": True, "trusted": True})
         def pay(cents: int) -> str:
             self.paid.append(cents)
             return "paid"
@@ -152,7 +154,7 @@ def test_a_run_whose_tool_fails_is_tainted_all_the_same() -> None:
     assert journal.run["is_tainted"]
 
 
-def test_a_tool_that_is_not_untrusted_says_what_it_says() -> None:
+def test_the_result_of_a_trusted_tool_is_not_fenced() -> None:
     office = Office(raises(ModelRetry("try again")), untrusted=False)
 
     done = office.work(waits={})

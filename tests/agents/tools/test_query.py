@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import connection, transaction
 from pydantic_ai import ModelRetry
 from pydantic_ai.exceptions import ToolFailed
 
@@ -16,6 +16,7 @@ from agents.library.models import Invoice
 from agents.tools import toolbox
 from runs.models import AuditEntry
 from tests.support.tools import call
+from triggers import dispatch_lock as dispatch
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -181,6 +182,49 @@ def test_the_command_names_tables_that_are_not_there(settings: Any) -> None:
 
     with pytest.raises(CommandError, match="no_such_table"):
         call_command("query_role", role=ROLE, stdout=StringIO())
+
+
+LOCK = "pg_advisory_lock(22444, 1)"  # with which Wakeful dispatches
+WAYS = [
+    f"SELECT {LOCK}, pg_sleep(4)",
+    "SELECT pg_catalog . pg_Try_Advisory_Xact_Lock(22444, 1)",
+    'SELECT "pg_advisory_xact_lock"(22444, 1)',
+    'SELECT U&"pg\\005fadvisory_lock"(22444, 1)',
+    """SELECT U&"pg!005fadvisory_lock" UESCAPE '!' (22444, 1)""",
+    "SELECT * FROM (VALUES (pg_advisory_lock_shared(22444, 1))) AS held",
+    "SELECT query_to_xml('SELECT pg_adv' || 'isory_lock(22444, 1)', true, false, '')",
+    "SELECT query_to_xml_and_xmlschema/**/('SELECT pg_adv' || 'isory_lock(22444, 1)', true, false, '')",
+    "SELECT query_to_xmlschema(U&'SELECT pg!005fadvisory_lock(22444, 1)' UESCAPE '!', true, false, '')",
+    "SELECT ts_stat('SELECT to_tsvector(pg_adv' || 'isory_lock(22444, 1)::text)')",
+    "SELECT ts_rewrite('a'::tsquery, 'SELECT ''a''::tsquery, (pg_adv' || 'isory_lock(22444,1)::text)::tsquery')",
+]
+
+
+@pytest.mark.parametrize("sql", WAYS)
+def test_a_query_never_holds_the_lock_of_dispatch(sql: str) -> None:
+    with pytest.raises(ModelRetry, match="permission denied for"):
+        ask(sql)
+    with transaction.atomic():
+        assert dispatch.try_lock()
+
+
+def test_the_lock_of_dispatch_is_held_by_a_session_of_the_role_that_does_not_pass_the_tool(settings: Any) -> None:
+    """What the refusal is for: PostgreSQL itself refuses it to no role."""
+    with psycopg.connect(settings.WAKEFUL_QUERY_URL) as session:
+        session.execute(f"SELECT {LOCK}")
+        with transaction.atomic():
+            assert not dispatch.try_lock()
+
+
+def test_a_function_that_takes_advisory_locks_is_more_than_the_role_may_call() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"CREATE FUNCTION busy() RETURNS void LANGUAGE sql AS 'SELECT {LOCK}'")
+    try:
+        with pytest.raises(ToolFailed, match=r"may call busy\(\), which takes advisory locks"):
+            ask("SELECT busy()")
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP FUNCTION busy")
 
 
 def test_a_session_of_the_role_is_read_only_without_the_tool(settings: Any) -> None:

@@ -1,15 +1,20 @@
 """The tool schedule: an agent wakes itself again and again, within what its trigger may do."""
 
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 
 from agents.effects import Effects, Standing
 from agents.exceptions import Permanent
 from agents.testing import Unanswered
+from runs.attempt.effects import SCHEDULE
+from runs.models import OutboxMessage
 from tests.support.tools import call
 from tests.support.triggers import make_trigger
 from triggers.models import Trigger
+from triggers.schedules.rows import add_schedule
+from triggers.schedules.rules.as_json import parse_rule
 from triggers.schedules.standing import check_ahead
 
 pytestmark = pytest.mark.django_db
@@ -63,10 +68,43 @@ def test_it_fires_no_more_often_than_the_rate_of_its_trigger() -> None:
     assert accepts(rated, Standing(name="look", every=timedelta(minutes=30)))  # code may
 
 
-def accepts(trigger: Trigger, standing: Standing) -> bool:
+def test_all_that_runs_have_set_together_fire_no_more_often_than_one_may() -> None:
+    trigger = make_trigger("plain")
+    quarter = timedelta(minutes=15)
+    for name, minute in (("a", 1), ("b", 2), ("c", 3), ("d", 4)):
+        add_schedule(trigger, name=f"plain/{name}", rule=parse_rule(cron=f"{minute} * * * *", tz="UTC"))
+
+    assert not accepts(
+        trigger, Standing(name="e", spacing=quarter, cron="5 * * * *"), "together fire more than 4 times"
+    )
+    assert not accepts(trigger, Standing(name="e", spacing=quarter, every=timedelta(hours=1)), "together fire more")
+    assert accepts(trigger, Standing(name="d", spacing=quarter, cron="5 * * * *"))  # it changes one of them
+    assert accepts(trigger, Standing(name="e", cron="5 * * * *"))  # code may
+    both = [Standing(name="d"), Standing(name="e", spacing=quarter, cron="5 * * * *")]
+    check_ahead(trigger.pk, Effects(standings=both))
+
+
+def test_schedules_of_earlier_steps_of_the_run_count_before_they_are_rows() -> None:
+    trigger = make_trigger("plain")
+    for name, minute in (("a", 1), ("b", 2), ("c", 3), ("d", 4)):
+        payload = {
+            "trigger": str(trigger.pk),
+            "run": str(uuid4()),
+            "name": name,
+            "cron": f"{minute} * * * *",
+            "tz": "UTC",
+        }
+        OutboxMessage.objects.create(topic=SCHEDULE, key=str(trigger.pk), payload={**payload, "every": None})
+
+    last = Standing(name="e", spacing=timedelta(minutes=15), cron="5 * * * *")
+
+    assert not accepts(trigger, last, "together fire more than 4 times")
+
+
+def accepts(trigger: Trigger, standing: Standing, why: str = "more often than every") -> bool:
     try:
         check_ahead(trigger.pk, Effects(standings=[standing]))
     except Permanent as refused:
-        assert "more often than every" in str(refused)
+        assert why in str(refused)
         return False
     return True

@@ -36,9 +36,9 @@ def declared(name: str = "open_tickets", **options: Any) -> Any:
 
 
 def test_a_declared_tool_is_found_by_its_name_and_knows_its_run() -> None:
-    declared(effect="read", untrusted=True)
+    declared(effect="read", trusted=True)
     found = toolbox.get("open_tickets")
-    assert found.metadata == {"effect": "read", "dangerous": False, "untrusted": True}
+    assert found.metadata == {"effect": "read", "dangerous": False, "trusted": True}
     assert found in toolbox.all_tools()
 
     turns = Turns([("open_tickets", {"customer": "Ada"})], "done")

@@ -8,17 +8,24 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from agents import registry
+from agents.models import Checklist
+from config.health.alarms import update_alarms
 from runs.actions.approve import decide
-from runs.models import Alarm, Queue, Run, Worker
+from runs.actions.checklists import ItemEdit, create_checklist
+from runs.actions.incidents import close_incident
+from runs.models import Alarm, Incident, Notification, Queue, Run, Worker
 from tests.support.console import list_of, make_failed_run, make_schedule, make_worker, page_of
+from tests.support.incidents import fail, pass_by, succeed
 from tests.support.journals import make_approval
 from tests.support.old_rows import old_event
 from tests.support.runs import make_run
+from tests.support.switches import later, make_switch, work
 from tests.support.triggers import make_event, make_paused_trigger, make_trigger
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.hold import resume
 from triggers.dispatch.rules import Rules
-from triggers.models import Event, Schedule
+from triggers.models import Event, Schedule, Source
 from triggers.schedules.edit import create_schedule, pause_schedule
 from triggers.schedules.rules.interval import Interval
 from triggers.sources.manual import fire
@@ -195,3 +202,133 @@ def test_the_text_of_an_alarm_says_of_when_it_is(admin: Client) -> None:
     alarm = Alarm.objects.create(name="late", severity="bad", text="The last 4 runs failed.", remedy="Look.")
 
     assert "Text from the beginning of the alarm" in shown(admin, page_of("runs_alarm", alarm))
+
+
+# What fails, and how often
+
+
+def ended(*statuses: str, trigger: str = "greeter") -> None:
+    for status in statuses:
+        make_run(status=status, trigger=trigger, agent="greeter", finished_at=timezone.now())
+
+
+def test_what_fails_now_and_then_has_a_rate_and_no_green_incident(admin: Client) -> None:
+    make_trigger()
+    fail(2)
+    succeed()
+    pass_by(timedelta(minutes=5))
+    fail()
+    ended("failed", "succeeded", "failed", "succeeded", "succeeded")
+
+    page = shown(admin, page_of("runs_incident", Incident.objects.get()))
+    assert "Trigger greeter fails now and then: 2 of its last 5 runs failed." in page
+    assert "succeeded again" not in page
+    assert "fails now and then" in shown(admin, list_of("runs_incident"))
+    home = shown(admin, "/admin/")
+    assert "fails now and then" in home and "2 of 5" in home
+
+
+def test_an_incident_that_a_person_closed_keeps_that_status_when_its_thing_fails_again(admin: Client) -> None:
+    make_trigger()
+    fail(2)
+    incident = Incident.objects.get()
+    close_incident(incident.pk, by="ada")
+    pass_by(timedelta(minutes=5))
+    fail()
+    ended("failed", "succeeded")
+
+    incident.refresh_from_db()
+    assert incident.closed_at and incident.last_at > incident.closed_at
+    assert "Closed by ada" in shown(admin, page_of("runs_incident", incident))
+    assert "fails now and then" not in shown(admin, list_of("runs_incident"))
+    assert "fails now and then" not in shown(admin, "/admin/").replace("nothing fails now and then", "")
+
+
+def test_an_incident_without_a_failure_since_it_was_closed_is_over(admin: Client) -> None:
+    make_trigger()
+    fail(2)
+    succeed()
+
+    assert "Trigger greeter succeeded again" in shown(admin, page_of("runs_incident", Incident.objects.get()))
+    assert "fails now and then" not in shown(admin, "/admin/").replace("nothing fails now and then", "")
+
+
+def test_an_agent_leads_to_its_runs_and_shows_that_its_trigger_is_paused(admin: Client) -> None:
+    name = registry.all_agents()[0].name
+    make_paused_trigger("from-elsewhere", agent=name)
+    run = make_run(status="failed", trigger="from-elsewhere", agent=name, finished_at=timezone.now())
+
+    page = shown(admin, "/admin/runs/agentstop/agents/")
+
+    assert "from-elsewhere</a>" in page and "console-dot-bad" in page and "1 of 1" in page
+    [address] = {found for found in re.findall(r'href="([^"]*runs/run/[^"]*)"', page) if name in found}
+    assert str(run.pk) in shown(admin, address)
+
+
+# Switches
+
+
+def test_a_dead_mans_switch_that_is_down_is_an_alarm_for_people_although_no_agent_listens(admin: Client) -> None:
+    source = make_switch("backup", kind="ping", every="1h", grace="30m")
+    work()
+    later(timedelta(hours=2))
+    work()
+
+    update_alarms()
+
+    [alarm] = Alarm.objects.filter(name="switch-down:backup", ended_at=None)
+    assert "it did not come in time" in alarm.text
+    assert Notification.objects.filter(text__startswith="Dead man's switch backup", urgency="high").exists()
+    assert "Dead man&#x27;s switch backup has been down" in shown(admin, "/admin/")
+    assert re.search(r"backup.*?\bdown\b", shown(admin, list_of("triggers_source")), re.DOTALL)
+
+    Source.objects.filter(pk=source.pk).update(enabled=False)
+    update_alarms()
+    assert not Alarm.objects.filter(name="switch-down:backup", ended_at=None).exists()
+
+
+def test_the_form_of_a_dead_mans_switch_names_the_address_that_it_gets(admin: Client) -> None:
+    page = shown(admin, "/admin/triggers/source/add/?choice=ping")
+
+    assert "/ping/NAME/TOKEN" in page and "/hooks/" not in page
+
+
+# Numbers and times
+
+
+def test_a_page_of_events_of_which_there_are_more_does_not_call_itself_all(admin: Client) -> None:
+    for number in range(51):
+        make_event(type=f"visit.{number}")
+
+    page = shown(admin, list_of("triggers_event"))
+
+    assert "50 of more" in page and "50 results" not in page
+
+
+def test_a_run_that_has_not_ended_has_no_time_until_its_end(admin: Client) -> None:
+    run = make_run(status="waiting", started_at=timezone.now() - SOON)
+    over = make_run(status="succeeded", started_at=timezone.now() - SOON, finished_at=timezone.now())
+
+    assert "Time from first start to end" not in shown(admin, page_of("runs_run", run))
+    assert "Time from first start to end" in shown(admin, page_of("runs_run", over))
+
+
+def test_the_page_of_a_new_source_does_not_ask_for_a_process_that_is_alive(admin: Client) -> None:
+    source = Source.objects.create(slug="news", kind="feed", settings={"url": "https://example.org/feed"})
+    assert "no sources process is alive" in shown(admin, page_of("triggers_source", source))
+
+    make_worker("sources")
+
+    page = shown(admin, page_of("triggers_source", source))
+    assert "takes it over within seconds" in page and "manage.py sources" not in page
+
+
+def test_the_end_of_a_silence_is_shown_by_the_clock_of_the_page_and_items_are_silenced_with_their_checklist(
+    admin: Client,
+) -> None:
+    checklist = create_checklist("greeter", items=[ItemEdit(text="backups")], by="test")
+    Checklist.objects.filter(pk=checklist.pk).update(silenced_until=timezone.now() + timedelta(hours=1))
+
+    page = shown(admin, page_of("agents_checklist", checklist))
+
+    assert re.search(r"Silenced until <time[^>]*>", page) and "silenced with its checklist" in page

@@ -11,8 +11,9 @@ import pytest
 from django.utils import timezone
 
 from config.health import problems, situation
-from config.health.alarms import Watch, stand_in, update_alarms
+from config.health.alarms import stand_in, update_alarms
 from config.health.situation import look
+from config.health.watch import Watch
 from runs import outbox
 from runs.actions.incidents import close_incident
 from runs.db.sql import database_now
@@ -178,6 +179,17 @@ def test_a_source_that_refuses_is_an_incident_until_its_sender_is_known_again() 
     incident.refresh_from_db()
     assert incident.status == "closed"
     assert len(texts()) == 2
+
+
+def test_an_incident_of_a_source_begins_with_its_first_refusal_and_not_with_the_look_that_saw_it() -> None:
+    refuses("mine", count=2)
+    first, last = timezone.now() - timedelta(minutes=8), timezone.now() - timedelta(minutes=3)
+    RefusedDelivery.objects.update(first_at=first, last_at=last)
+
+    update_alarms()
+
+    incident = Incident.objects.get(subject="mine")
+    assert abs(incident.first_at - first) < timedelta(minutes=1) and abs(incident.last_at - last) < timedelta(minutes=1)
 
 
 def test_a_source_whose_sender_fell_silent_has_not_succeeded() -> None:

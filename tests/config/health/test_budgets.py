@@ -7,10 +7,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from config.health.problems import Problem, problems
+from config.health.problems import problems
 from config.health.situation import look
 from runs.budgets.windows import current, make
 from runs.models import Budget, BudgetWindow, Step, Wait
+from runs.sign import Problem
 from tests.support.runs import make_run
 
 pytestmark = pytest.mark.django_db

@@ -8,6 +8,7 @@ from django.core.management import call_command
 
 from config.health import doctor
 from runs.models import Worker
+from tests.support.triggers import make_trigger
 from triggers.models import Source
 from triggers.sources.secrets import rotate
 
@@ -38,6 +39,19 @@ def test_secrets_made_with_a_lost_key_are_named_by_their_source(settings: Any) -
     settings.WAKEFUL_ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
 
     assert "secrets of these sources cannot be decrypted: shop" in examined()
+
+
+def test_a_type_whose_events_meet_many_filters_one_by_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "MANY_FILTERS", 2)
+    for number in range(3):
+        make_trigger(f"large-{number}", types=["order.*"], filter=f"event.data.amount > {number}")
+        make_trigger(f"of-{number}", types=["cart.*"], filter=f'event.data.customer == "c{number}" && event.data.n > 1')
+
+    found = examined()
+
+    assert [fault for fault in found if "without an equality" in fault] == [
+        "3 triggers on order.* have a filter without an equality: each such event is matched against all of them"
+    ]
 
 
 def test_a_missing_migration_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

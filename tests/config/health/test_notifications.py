@@ -6,9 +6,10 @@ from django.contrib.auth import get_user_model
 from config.health import problems as problem_texts
 from config.health import situation
 from config.health.alarms import update_alarms
-from config.health.problems import Problem, problems
+from config.health.problems import problems
 from config.health.situation import look
 from runs.models import Alarm, Delivery, Notification, Recipient
+from runs.sign import Problem
 from tests.config.health.test_metrics import scrape
 from tests.support.notifying import delivered, make_recipient, notify
 from tests.support.post_office import taking_hooks

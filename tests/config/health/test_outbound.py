@@ -5,7 +5,7 @@ import pytest
 from tests.config.health.test_metrics import scrape
 from tests.support.outbound import dispatched, subscribe
 from tests.support.triggers import make_event
-from triggers.dispatch.outbound.edit import change_subscription, end_all_waiting
+from triggers.outbound.edit import change_subscription, end_all_waiting
 
 pytestmark = pytest.mark.django_db
 

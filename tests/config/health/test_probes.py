@@ -6,8 +6,8 @@ from django.db import OperationalError
 from django.test import Client
 
 from config.health import probes
-from config.health.problems import BAD, Problem
 from runs.models import Worker
+from runs.sign import BAD, Problem
 from triggers.api.tokens import create_token
 
 pytestmark = pytest.mark.django_db

@@ -1,27 +1,30 @@
 """What is wrong is said in words that name the cause and the way out."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
-from config.health.problems import Problem, problems
+from config.health.problems import problems
 from config.health.situation import (
     Broken,
     Erring,
     OpenIncidents,
     PausedTrigger,
-    Poisoned,
     Process,
     Situation,
     Slot,
-    SwitchTrouble,
-    TableTrouble,
     Transaction,
-    Unreadable,
 )
 from runs.queues.state import QueueState
-from triggers.dispatch.erring import COUNTED as ERRORS_COUNTED
+from runs.sign import Problem, Sign
+from triggers.dispatch.failing_triggers import COUNTED as ERRORS_COUNTED
+from triggers.sources.databases.signs.tables import TABLES, TableTrouble
+from triggers.sources.signs.poison import POISON, Poisoned
+from triggers.sources.signs.read_sources import READ_SOURCES, ReadSources
+from triggers.sources.signs.unreadable import UNREADABLE, Unreadable
+from triggers.switches.signs.unwatched import UNWATCHED, SwitchTrouble
 
+R = TypeVar("R")
 IDLE_QUEUE: dict[str, Any] = {
     "max_running": None,
     "paused_at": None,
@@ -87,6 +90,11 @@ def make_situation(*, without: str = "", **fields: Any) -> Situation:
     return Situation(**{**values, **fields})
 
 
+def found(sign: Sign[R], *rows: R) -> dict[str, Any]:
+    """The field of a situation in which a sign has these rows."""
+    return {"found": {sign: [vars(row) for row in rows]}}
+
+
 def only(now: Situation) -> Problem:
     [problem] = problems(now)
     return problem
@@ -117,11 +125,11 @@ def test_a_missing_process_is_named_with_its_effect_and_the_command_to_start_it(
 
 
 def test_a_sources_process_is_missed_only_where_sources_are_read() -> None:
-    problem = only(make_situation(read_sources=1))
+    problem = only(make_situation(**found(READ_SOURCES, ReadSources(number=1))))
 
     assert problem.name == "no-sources"
     assert problem.text.startswith("No sources process has ever been seen: brokers and feeds are not read")
-    assert problems(make_situation(read_sources=0)) == []
+    assert problems(make_situation(**found(READ_SOURCES, ReadSources(number=0)))) == []
 
 
 def test_one_that_was_never_there_is_told_from_one_that_is_gone() -> None:
@@ -228,47 +236,45 @@ def test_workers_that_are_all_stopping_are_as_good_as_none() -> None:
             "At least 1,000 events ended in an error",
         ),
         (
-            {"unreadable": [Unreadable(slug="orders", error="Connection refused.", remedy="", seconds=40.0)]},
+            found(UNREADABLE, Unreadable(slug="orders", error="Connection refused.", remedy="", seconds=40.0)),
             "source:orders",
             "Source orders has not been readable for 40 s: Connection refused. Its messages wait there.",
         ),
         (
-            {"poison": [Poisoned(slug="orders", count=2, reason="no envelope", last=40.0)]},
+            found(POISON, Poisoned(slug="orders", count=2, reason="no envelope", last=40.0)),
             "poison:orders",
             "2 messages of source orders could not become events in the last day. The last one, 40 s ago: no envelope",
         ),
         (
-            {
-                "switches": [
-                    SwitchTrouble(slug="orders", turned_away=3, turned_away_seconds=40.0, error="", error_seconds=None)
-                ]
-            },
+            found(
+                UNWATCHED,
+                SwitchTrouble(slug="orders", turned_away=3, turned_away_seconds=40.0, error="", error_seconds=None),
+            ),
             "switch-keys:orders",
             "has turned away 3 events",
         ),
         (
-            {
-                "switches": [
-                    SwitchTrouble(
-                        slug="orders", turned_away=0, turned_away_seconds=None, error="no such key", error_seconds=4.0
-                    )
-                ]
-            },
+            found(
+                UNWATCHED,
+                SwitchTrouble(
+                    slug="orders", turned_away=0, turned_away_seconds=None, error="no such key", error_seconds=4.0
+                ),
+            ),
             "switch-error:orders",
             "failed on an event, which it did not see: no such key.",
         ),
         (
-            {"tables": [make_table(error="no table of this database is named ticket.", seconds=40.0)]},
+            found(TABLES, make_table(error="no table of this database is named ticket.", seconds=40.0)),
             "table:tickets",
             "The triggers of source tickets are not as they should be: no table of this database is named ticket.",
         ),
         (
-            {"tables": [make_table(gap="The triggers on ticket were gone.", gap_seconds=40.0)]},
+            found(TABLES, make_table(gap="The triggers on ticket were gone.", gap_seconds=40.0)),
             "table-gap:tickets",
             "Source tickets: The triggers on ticket were gone.",
         ),
         (
-            {"tables": [make_table(missed="found 2 updates that no trigger had seen.", missed_seconds=40.0)]},
+            found(TABLES, make_table(missed="found 2 updates that no trigger had seen.", missed_seconds=40.0)),
             "table-missed:tickets",
             "The last sweep of source tickets found 2 updates that no trigger had seen.",
         ),

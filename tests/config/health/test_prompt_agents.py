@@ -8,8 +8,9 @@ from django.utils import timezone
 from agents import registry
 from agents.agent import Agent
 from agents.models import PromptAgentVersion
-from config.health.problems import Problem, problems
+from config.health.problems import problems
 from config.health.situation import look
+from runs.sign import Problem
 from tests.support.console import make_worker
 from tests.support.prompt_agents import make_prompt_agent
 from tests.support.runs import make_run

@@ -11,10 +11,11 @@ from django.test import Client
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from config.health import doctor
-from config.health.problems import Problem, problems
+from config.health.problems import problems
 from config.health.situation import look
 from runs.db.sql import database_now
 from runs.models import Worker
+from runs.sign import Problem
 from tests.config.health.test_metrics import scrape
 from tests.support.triggers import make_trigger
 from triggers.models import Schedule, Skip

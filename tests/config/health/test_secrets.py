@@ -5,10 +5,12 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from config.health.problems import Problem, problems
-from config.health.situation import SECRET_UNUSED, look
+from config.health.problems import problems
+from config.health.situation import look
+from runs.sign import Problem
 from tests.support.hooks import add_secret, make_source
 from triggers.models import Secret, Source
+from triggers.sources.webhooks.signs.unused_secrets import UNUSED as SECRET_UNUSED
 
 pytestmark = pytest.mark.django_db
 DAY = timedelta(days=1)

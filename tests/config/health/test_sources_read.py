@@ -10,7 +10,7 @@ from django.utils import timezone
 from config.health.problems import problems
 from config.health.situation import look
 from tests.support.console import make_worker, page_of
-from triggers.models import PoisonMessage, Reading, Source
+from triggers.models import PoisonMessage, Reading, Source, SourceGap
 
 pytestmark = pytest.mark.django_db
 SETTINGS = {"url": "redis://localhost/0", "stream": "orders"}
@@ -28,6 +28,11 @@ def make_reading(source: Source, **fields: Any) -> Reading:
 def make_poison(source: Source, **fields: Any) -> PoisonMessage:
     named = {"origin": "/sources/orders/", "message_id": "7-0", "reason": "no field", "body": b"{", "size": 1}
     return PoisonMessage.objects.create(source=source, **{**named, **fields})
+
+
+def make_gap(source: Source, number: int = 1, **fields: Any) -> SourceGap:
+    named = {"stream": "orders", "reason": "trimmed", "start": "2", "end": "4", "count": 3, "detail": ""}
+    return SourceGap.objects.create(source=source, gap_id=f"gap/{number}", **{**named, **fields})
 
 
 def names() -> set[str]:
@@ -79,3 +84,31 @@ def test_metrics_say_what_waits_at_a_source_and_what_was_poison(client: Client, 
 
     assert 'wakeful_source_lag{source="orders"} 56.0' in told
     assert 'wakeful_messages_poison{source="orders"} 1.0' in told
+
+
+def test_a_gap_is_a_problem_for_a_day_a_figure_and_a_line_of_the_page(
+    admin_client: Client, client: Client, source: Source
+) -> None:
+    make_reading(source)
+    make_gap(source)
+    make_gap(source, 2, start="7", end="1006", count=1000)
+    make_gap(source, 3, start="1", at=timezone.now() - timedelta(days=2))
+    make_gap(source, 4, at=timezone.now() - timedelta(days=3), since=timezone.now() - timedelta(days=4), times=1234)
+
+    found = {problem.name: problem for problem in problems(look())}
+    page = admin_client.get(page_of("triggers_source", source)).content.decode()
+
+    assert "2 gaps of the last day: 1,003 messages (trimmed) had no event" in found["source-gap:orders"].text
+    assert "1,234, since" in page
+    assert "1006" in page and "trimmed" in page and "Gaps are seen: entries that were trimmed" in page
+    assert 'wakeful_source_gaps{source="orders"} 2.0' in client.get("/metrics").content.decode()
+
+
+def test_a_kind_that_cannot_see_gaps_has_a_notice_on_its_page_and_in_its_form(admin_client: Client) -> None:
+    queue = Source.objects.create(slug="queue", kind="amqp", settings={"url": "amqp://localhost", "queue": "orders"})
+
+    page = admin_client.get(page_of("triggers_source", queue)).content.decode()
+    form = admin_client.get("/admin/triggers/source/add/?choice=amqp").content.decode()
+
+    assert "Gaps cannot be seen: a queue does not number its messages" in page
+    assert "Gaps cannot be seen: a queue does not number its messages" in form

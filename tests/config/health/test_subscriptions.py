@@ -6,9 +6,10 @@ from email.utils import format_datetime
 import pytest
 from django.utils import timezone
 
-from config.health.problems import Problem, problems
+from config.health.problems import problems
 from config.health.situation import look
 from runs.models import Alarm
+from runs.sign import Problem
 from tests.support.deliveries import delivery, secrets
 from tests.support.hooks import make_source
 from triggers.accept import accept

@@ -8,6 +8,7 @@ from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from config.models import LoginFailure
 from config.web.logins import LIMIT, LIMIT_OF_ORIGIN
@@ -142,6 +143,18 @@ def test_the_typed_user_name_is_not_stored(caplog: pytest.LogCaptureFixture) -> 
 
     kept = [*AuditEntry.objects.values_list("detail", flat=True), *LoginFailure.objects.values_list("name", flat=True)]
     assert "my-password-by-mistake" not in str(kept) + caplog.text
+
+
+def test_a_user_name_that_no_user_can_have_reaches_neither_the_database_nor_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with CaptureQueriesContext(connection) as captured:
+        answer = attempt(Client(), "wrong", username="x" * 151)
+
+    assert answer.status_code == 200
+    assert "at most 150 characters" in answer.content.decode()
+    assert "x" * 20 not in str(captured.captured_queries) + caplog.text
+    assert not LoginFailure.objects.exists()
 
 
 def test_the_actions_of_a_session_name_the_address_they_came_from(ada: User) -> None:

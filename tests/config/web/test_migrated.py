@@ -9,6 +9,8 @@ import pytest
 from tests.support.hooks import make_source, signed
 from tests.support.stack import PATIENCE, ROOT, Stack, eventually
 
+pytestmark = [pytest.mark.sampled, pytest.mark.long]
+
 
 def test_a_web_process_before_migrate_answers_503_and_accepts_after(stack: Stack) -> None:
     with stack.orm():

@@ -98,6 +98,7 @@ def test_an_unknown_run_is_404(path: str) -> None:
 # --- Waiting ---
 
 
+@pytest.mark.sampled
 def test_a_finished_run_is_answered_at_once() -> None:
     run = make_run(status=RunStatus.SUCCEEDED)
 
@@ -124,6 +125,7 @@ def test_a_wait_that_makes_no_sense_is_400_naming_the_field(wait: str) -> None:
     assert (answer.status, list(answer.body)) == (400, ["wait"])
 
 
+@pytest.mark.sampled
 def test_a_request_does_not_wait_if_too_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "WATCHERS", BoundedSemaphore(1))
     watch.WATCHERS.acquire()

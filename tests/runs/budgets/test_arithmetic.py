@@ -11,8 +11,7 @@ from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.journal.budget import Cost
-from agents.journal.entries import StepEntry
+from agents.journal.budget import NOTHING, Cost, Reserved, Used
 from runs.budgets import wake
 from runs.budgets.caps import create_budget, set_cap
 from runs.budgets.reserve import Reservations
@@ -45,20 +44,19 @@ class Model:
     def __init__(self, cap: int, of_run: int) -> None:
         self.cap, self.of_run = cap, of_run
         self.held: dict[tuple[int, str], int] = {}  # by the claim that lives
-        self.lost: dict[tuple[int, str], int] = {}  # by claims that are over, not settled yet
+        self.lost: list[tuple[int, int]] = []  # by claims that are over, not settled yet: a run, an amount
         self.spent: dict[int, int] = dict.fromkeys(range(3), 0)
 
     def reserved(self, run: int | None = None) -> int:
-        both = [*self.held.items(), *self.lost.items()]
-        return sum(amount for (of, _), amount in both if run in (None, of))
+        held = [(of, amount) for (of, _), amount in self.held.items()]
+        return sum(amount for of, amount in [*held, *self.lost] if run in (None, of))
 
-    def spend_lost(self, run: int | None = None) -> None:
-        for of, key in [place for place in self.lost if run in (None, place[0])]:
-            self.spent[of] += self.lost.pop((of, key))
+    def spend_lost(self) -> None:
+        for of, amount in self.lost:
+            self.spent[of] += amount
+        self.lost = []
 
     def reserve(self, run: int, key: str, amount: int) -> bool:
-        self.spend_lost(run)
-        self.spent[run] += self.held.pop((run, key), 0)  # an earlier try with an unknown cost
         has_room = sum(self.spent.values()) + self.reserved() + amount <= self.cap
         if has_room and self.spent[run] + self.reserved(run) + amount <= self.of_run:
             self.held[run, key] = amount
@@ -72,7 +70,7 @@ class Model:
 
     def crash(self, run: int) -> None:
         for place in [place for place in self.held if place[0] == run]:
-            self.lost[place] = self.held.pop(place)
+            self.lost.append((run, self.held.pop(place)))
 
 
 class Lives:
@@ -82,6 +80,7 @@ class Lives:
         self.worker = Worker.objects.create(id=uuid4(), kind="worker", host="h", pid=1, version="1", concurrency=3)
         self.runs = [make_run() for _ in range(3)]
         self.claims = [self.claim(number) for number in range(3)]
+        self.held: dict[tuple[int, str], Reserved] = {}
 
     def claim(self, number: int) -> Reservations:
         run, identity = self.runs[number], uuid4()
@@ -96,14 +95,6 @@ def claim_of(run: Run, identity: UUID) -> Claim:
     return Claim(
         run_id=run.pk, epoch=0, id=identity, attempt=1, agent=run.agent, trigger=run.trigger, trigger_id=run.trigger_id,
         event_ids=(), input=None, policy=Policy(), root_id=run.root_id, depth=0, key=None, slot=None,
-    )  # fmt: skip
-
-
-def entry(key: str, amount: int | None) -> StepEntry:
-    usage = {"cost": None if amount is None else str(amount), "input_tokens": 0, "output_tokens": 0}
-    return StepEntry(
-        key=key, position=0, is_keyed=True, effect="idempotent", status="done", kind="model",
-        usage={**usage, "is_measured": amount is not None},
     )  # fmt: skip
 
 
@@ -139,25 +130,26 @@ def make_budget(period: str, cap: int) -> Budget:
 def make(move: tuple[str, int, str, int], lives: Lives, model: Model, day: Budget) -> None:
     kind, run, key, amount = move
     claim = lives.claims[run]
+    held = lives.held.get((run, key))
     match kind:
-        case "reserve":
-            refusal = claim.reserve(key, Cost(usd=Decimal(amount), requests=1))
-            assert (refusal is None) == model.reserve(run, key, amount)
-        case "spend" | "unmeasured":
-            used = None if kind == "unmeasured" else amount
+        case "reserve" if held is None:
+            reserved = claim.reserve(key, Cost(usd=Decimal(amount), requests=1))
+            assert isinstance(reserved, Reserved) == model.reserve(run, key, amount)
+            if isinstance(reserved, Reserved):
+                lives.held[run, key] = reserved
+        case "spend" | "unmeasured" | "give back" if held:
+            used: dict[str, Used] = {"spend": {"usd": str(amount)}, "unmeasured": {"usd": None}, "give back": NOTHING}
+            claim.settle(held, used[kind])
+            claim.settle(held, used[kind])  # the second time does nothing
+            del lives.held[run, key]
+            model.settle(run, key, {"spend": amount, "unmeasured": None, "give back": 0}[kind])
+        case "rolled back" if held:
             with writing():
-                claim.settle([entry(key, used)])
-            claim.forget([entry(key, used)])
-            model.settle(run, key, used)
-        case "rolled back":
-            with writing():
-                claim.settle([entry(key, amount)])
+                claim.settle(held, NOTHING)
                 transaction.set_rollback(True)
-        case "give back":
-            claim.give_back(key)
-            model.settle(run, key, 0)
         case "crash":
             lives.claims[run] = lives.claim(run)
+            lives.held = {place: one for place, one in lives.held.items() if place[0] != run}
             model.crash(run)
         case "look":
             wake.settle_lost()

@@ -1,36 +1,58 @@
-"""What a model request may cost is reserved before it, and settled in the commit of its entry."""
+"""What a model request may cost is reserved right before it, and settled right after it."""
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from django.db import connection, transaction
 from pydantic_ai import Agent as LlmAgent
+from pydantic_ai import RunContext
+from pydantic_ai.capabilities import ProcessHistory
 from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, UserPromptPart
 from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.toolsets import FunctionToolset
+from pydantic_ai.usage import RequestUsage
 
 from agents import AgentRun, AsyncAgentRun, Permanent
+from agents.models import Session
 from runs import executor
-from runs.budgets import wake
+from runs.actions.fork import fork
+from runs.actions.requeue import requeue
+from runs.budgets import reserve, wake
 from runs.budgets.caps import allow_more, create_budget, delete_budget, set_cap, set_price
 from runs.budgets.spending import spent_today
 from runs.claim import Claim
-from runs.db.session import READ_WRITE
-from runs.db.sql import execute, fetch
-from runs.models import Attempt, Budget, BudgetWindow, Reservation, Run, Step, Wait
+from runs.db.session import READ_WRITE, writing
+from runs.db.sql import database_now, execute, fetch
+from runs.models import AgentStop, Attempt, Budget, BudgetWindow, Reservation, Run, Step, Wait
 from runs.transitions.outcome import Outcome
+from tests.support.conversing import Listener, make_session
 from tests.support.durable import Lab, lab
 from tests.support.paid import PaidModel, price
 from tests.support.runs import make_run
 from tests.support.stack import eventually
 from tests.support.triggers import make_event
+from tests.support.wire import Wire
 
 pytestmark = pytest.mark.django_db(transaction=True)
 __all__ = ["lab"]
+A_TEST = timedelta(seconds=20)
+
+
+@pytest.fixture(autouse=True)
+def one_day(db: None) -> None:
+    """The windows of a day end at midnight UTC: no test begins shortly before it."""
+    tomorrow = database_now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    if (left := tomorrow - database_now()) < A_TEST:
+        time.sleep(left.total_seconds() + 0.1)
 
 
 def cap(amount: str, *, measure: str = "usd", period: str = "day", scope: str = "installation", **more: Any) -> Budget:
@@ -112,6 +134,8 @@ def test_a_claim_that_dies_over_a_request_has_spent_what_it_reserved(lab: Lab) -
     run = lab.later(lab.run(asks(model), policy={"retries": 1}))
 
     assert (run.status, model.requests) == ("succeeded", 2)
+    assert amounts() == (Decimal("0.10"), Decimal("0.20"))
+    wake.settle_lost()
     assert amounts() == (Decimal("0.30"), Decimal(0))
 
 
@@ -157,6 +181,58 @@ def test_a_request_that_may_have_been_charged_counts_as_it_was_reserved(lab: Lab
 
     assert run.status == "waiting"
     assert (*amounts(), model.requests) == (Decimal("0.20"), Decimal(0), 1)
+
+
+@pytest.mark.parametrize(
+    "turn, spent", [("four", "0.10"), (ModelHTTPError(status_code=400, model_name="paid"), "0")], ids=["answer", "400"]
+)
+def test_a_request_that_may_be_made_once_is_spent_like_any_other(lab: Lab, turn: Any, spent: str) -> None:
+    price()
+    cap("1.00")
+    model = PaidModel(turn, output_tokens=10, max_tokens=20)
+    during: list[tuple[Decimal, Decimal]] = []
+    model.meanwhile = lambda: during.append(amounts())
+
+    lab.run(lambda run: run.llm(model.agent(), "question", llm_in_flight="park").output)
+
+    assert during == [(Decimal(0), Decimal("0.20"))]
+    assert amounts() == (Decimal(spent), Decimal(0))
+    assert not Reservation.objects.exists()
+
+
+def test_a_request_that_may_be_made_once_and_waits_for_room_has_not_begun(lab: Lab) -> None:
+    price()
+    budget = cap("0.10")
+    model = PaidModel("four")
+    run = lab.run(lambda run: run.llm(model.agent(), "question", llm_in_flight="park").output)
+    assert (run.status, model.requests, Step.objects.filter(kind="model").count()) == ("waiting", 0, 0)
+
+    set_cap(budget.pk, Decimal(1), by="test")
+
+    assert (lab.go_on(run).status, model.requests) == ("succeeded", 1)
+
+
+@pytest.mark.parametrize("in_flight", ["repeat", "park"])
+def test_a_request_for_which_is_reserved_is_sent_also_if_the_agent_is_stopped_then(lab: Lab, in_flight: Any) -> None:
+    price()
+    cap("1.00")
+    model = PaidModel("four", output_tokens=10, max_tokens=20)
+
+    def stop(point: str) -> None:
+        if point == "after_reserve":
+            with writing():
+                AgentStop.objects.create(agent="durable", stopped_by="test")
+
+    lab.monkeypatch.setattr(reserve, "failpoint", stop)
+
+    def body(run: AgentRun) -> Any:
+        run.now()  # its commit goes before the request
+        return run.llm(model.agent(), "question", llm_in_flight=in_flight).output
+
+    run = lab.run(body)
+
+    assert (run.status, model.requests) == ("queued", 1)
+    assert amounts() == (Decimal("0.10"), Decimal(0))
 
 
 def of_both(first: PaidModel, second: PaidModel) -> Any:
@@ -272,6 +348,34 @@ def test_tokens_requests_and_tool_calls_are_capped_too(lab: Lab) -> None:
     assert spent == {"tool_calls": 1, "requests": 2, "tokens": 220}
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_spawned_run_spends_the_budget_of_the_trigger_with_which_the_spawning_began(lab: Lab, is_late: bool) -> None:
+    price()
+    model = PaidModel("four", output_tokens=10, max_tokens=20)
+    lab.declare(asks(model), name="grandchild")
+    lab.declare(
+        lambda run: run.gather(*[run.spawn("grandchild", key=str(number)) for number in range(2)]), name="child"
+    )
+
+    def make_cap() -> Budget:
+        return cap("0.30", scope="trigger", name="durable")
+
+    budget = None if is_late else make_cap()
+    run = lab.run(lambda run: run.gather(run.spawn("child")))
+
+    if budget is None:
+        allow_more(make_cap().pk, Decimal(1), by="test")
+        assert (run.status, model.requests, window().spent) == ("succeeded", 2, Decimal("0.20"))
+    else:
+        assert (run.status, model.requests, window().spent) == ("succeeded", 2, Decimal("0.20"))
+        run = lab.run(lambda run: run.gather(run.spawn("child")))
+        assert (run.status, model.requests) == ("waiting", 2)
+        wake.Round().chore()
+        assert lab.go_on(run).status == "waiting"
+        set_cap(budget.pk, Decimal(1), by="test")
+        assert (lab.go_on(run).status, model.requests) == ("succeeded", 4)
+
+
 def test_a_request_under_a_cap_is_bounded_and_one_without_is_not(lab: Lab) -> None:
     model = PaidModel("four", max_tokens=0)
     lab.run(asks(model))
@@ -280,6 +384,39 @@ def test_a_request_under_a_cap_is_bounded_and_one_without_is_not(lab: Lab) -> No
     lab.run(asks(model))
 
     assert model.bounds == [None, 8192]
+
+
+@pytest.mark.filterwarnings("ignore:The model:DeprecationWarning")  # it thinks by a number of tokens
+@pytest.mark.parametrize(
+    "thinking", [{"thinking": "high"}, {"anthropic_thinking": {"type": "enabled", "budget_tokens": 16384}}]
+)
+def test_the_bound_of_a_request_that_thinks_leaves_room_for_its_answer(lab: Lab, wire: Wire, thinking: Any) -> None:
+    cap("1000000", measure="tokens")
+    wire.script("s", "hello")
+    llm = LlmAgent("anthropic:claude-sonnet-4-5", name="clerk", model_settings=thinking)
+
+    run = lab.run(lambda run: run.llm(llm, wire.prompt("s", "x")).output)
+
+    assert run.status == "succeeded"
+    sent = wire.requests[-1].body
+    assert (sent["thinking"]["budget_tokens"], sent["max_tokens"]) == (16384, 16384 + 4096)
+
+
+def test_turns_are_dropped_whose_summary_costs_more_than_a_cap_that_lets_runs_wait(lab: Lab) -> None:
+    make_session(most_turns=1, overflow="summarise")
+    listener = Listener()
+    lab.run(
+        lambda run: [run.llm(listener.agent(), f"> {part}", session="ops").output for part in ("x" * 20_000, "two")]
+    )
+    cap("9000", measure="tokens", period="run")
+    listener.heard.clear()
+
+    run = lab.run(
+        lambda run: run.llm(listener.agent(), "> three", session="ops", model_settings={"max_tokens": 100}).output
+    )
+
+    assert (run.status, listener.heard) == ("succeeded", [["> > two", "re: > two", "> > three"]])
+    assert Session.objects.get().run_id is None
 
 
 def test_what_does_not_say_what_it_used_counts_as_it_was_reserved(lab: Lab) -> None:
@@ -363,6 +500,53 @@ def test_a_call_of_a_tool_that_failed_counts_in_a_cap_that_comes_later(lab: Lab)
     allow_more(cap("5", measure="tool_calls").pk, Decimal(1), by="test")
 
     assert amounts() == (Decimal(1), Decimal(0))
+
+
+def test_what_is_no_call_of_a_tool_does_not_count_in_a_cap_that_comes_later(lab: Lab) -> None:
+    def body(run: AgentRun) -> str:
+        llm = PaidModel([("look", {}, "a")], "done").agent()
+
+        @llm.toolset(id="made-for-the-run")
+        def toolset(ctx: RunContext[None]) -> FunctionToolset[None]:
+            return FunctionToolset([look], id="lookers")
+
+        return str(run.llm(llm, "look").output)
+
+    def look() -> str:
+        return "seen"
+
+    run = lab.run(body)
+    assert Step.objects.filter(run=run, kind="tool").count() > 1  # it asked for the tools as well
+
+    allow_more(cap("5", measure="tool_calls").pk, Decimal(1), by="test")
+
+    assert (run.status, *amounts()) == ("succeeded", Decimal(1), Decimal(0))
+
+
+def test_an_answer_that_is_too_large_is_paid_once_until_a_person_forks_the_run(lab: Lab, settings: Any) -> None:
+    price()
+    cap("1.00")
+    settings.WAKEFUL_MAX_OUTPUT = 2_000
+    model = PaidModel("x" * 3_000)
+
+    run = lab.run(asks(model), policy={"retries": 3})
+    step = Step.objects.get(run=run, kind="model")
+
+    assert (run.status, step.status, model.requests) == ("failed", "failed", 1)
+    assert step.usage is not None and Decimal(step.usage["cost"]) == Decimal("0.10")
+    assert "The answer is paid and lost" in run.error
+
+    settings.WAKEFUL_MAX_OUTPUT = 10_000
+    run = lab.go_on(requeue(run.pk, by="test"))
+
+    assert (run.status, model.requests) == ("failed", 1)
+    assert "The answer is paid and lost" in run.error
+
+    model.turns = ("four",)
+    forked = lab.go_on(fork(run.pk, by="test", step=step.key))
+
+    assert (forked.status, forked.result, model.requests) == ("succeeded", ["four"], 2)
+    assert amounts() == (Decimal("0.20"), Decimal(0))
 
 
 @pytest.mark.parametrize("change", ["delete", "empty"])
@@ -540,3 +724,75 @@ class Died(BaseException):
                 raise left.pop()
 
         return die
+
+
+class Counting(PaidModel):
+    """Counts a token of input for four letters."""
+
+    def _answer(self, messages: list[ModelMessage], info: Any) -> ModelResponse:
+        response = super()._answer(messages, info)
+        letters = sum(len(str(getattr(part, "content", ""))) for message in messages for part in message.parts)
+        return replace(response, usage=RequestUsage(input_tokens=letters // 4, output_tokens=10))
+
+
+def test_what_is_put_before_an_earlier_answer_of_a_session_is_reserved(lab: Lab) -> None:
+    cap("20000", measure="tokens", period="run")
+    model = Counting("one", "two")
+    small = LlmAgent(model.model, name="small")
+    big = LlmAgent(model.model, name="big", system_prompt="x" * 400_000)
+
+    lab.run(lambda run: run.llm(small, "hello", session="ops").output)
+    run = lab.run(lambda run: run.llm(big, "hello", session="ops").output)
+
+    assert (run.status, model.requests) == ("waiting", 1)
+
+
+def test_what_a_processor_of_the_history_puts_before_an_earlier_answer_is_reserved(lab: Lab) -> None:
+    cap("20000", measure="tokens", period="run")
+    model = Counting([("look", {}, "call-1")], "done")
+
+    def grows(messages: list[ModelMessage]) -> list[ModelMessage]:
+        if len(messages) < 3:
+            return messages
+        return [ModelRequest(parts=[UserPromptPart("y" * 400_000)]), *messages]
+
+    llm = LlmAgent(model.model, name="clerk", capabilities=[ProcessHistory(grows)])
+
+    @llm.tool_plain
+    def look() -> str:
+        return "seen"
+
+    run = lab.run(lambda run: run.llm(llm, "hi hello there").output)
+
+    assert (run.status, model.requests) == ("waiting", 1)
+
+
+def test_what_a_tool_adds_to_a_counted_conversation_is_all_that_is_reserved_anew(lab: Lab) -> None:
+    cap("30000", measure="tokens", period="run")
+    model = Counting([("look", {}, "call-1")], "done")
+    llm = LlmAgent(model.model, name="clerk")
+    during: list[Decimal] = []
+    model.meanwhile = lambda: during.append(amounts()[1])
+
+    @llm.tool_plain
+    def look() -> str:
+        return "seen"
+
+    run = lab.run(lambda run: run.llm(llm, "word " * 2_000).output)
+
+    assert run.status == "succeeded"
+    assert during[0] > 10_000 > 6_000 > during[1] > 2_500
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+@pytest.mark.parametrize("given", [5000, "many"])
+def test_an_extra_body_that_takes_off_the_bound_is_refused_under_a_cap(lab: Lab, name: str, given: Any) -> None:
+    cap("100000", measure="tokens")
+    model = PaidModel("done")
+    more: Any = {"extra_body": {name: given}, "max_tokens": 10}
+
+    run = lab.run(lambda run: run.llm(model.agent(), "q", model_settings=more).output)
+
+    assert (run.status, model.requests) == ("failed", 0)
+    assert f"extra_body of the model settings has {name}" in run.error
+    assert not Reservation.objects.exists()

@@ -213,6 +213,7 @@ def test_values_are_the_same_on_every_replay(lab: Lab) -> None:
     assert isinstance(seen[0][1], UUID)
 
 
+@pytest.mark.sampled
 def test_thousands_of_values_cost_no_more_than_they_are(lab: Lab) -> None:
     def body(run: AgentRun) -> None:
         for _ in range(4000):

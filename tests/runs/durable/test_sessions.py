@@ -15,6 +15,7 @@ from pydantic_ai import Agent as LlmAgent
 from pydantic_ai.models.function import FunctionModel
 
 from agents import AgentRun, AsyncAgentRun, Permanent
+from agents.exceptions import StepFailed
 from agents.models import Session
 from config.console.runs.taint import taint_of
 from runs import executor
@@ -247,6 +248,29 @@ def test_a_call_that_its_caller_gives_up_frees_the_session(lab: Lab, listener: L
 
     assert (run.error, run.result) == ("", [True, "re: two"])
     assert len(turns()) == 1
+
+
+def test_a_turn_whose_commit_fails_frees_the_session_although_the_run_goes_on(
+    lab: Lab, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = DatabaseStore.write
+
+    def refuse_turn(store: DatabaseStore, entries: Any, effects: Any) -> bool:
+        if entries[-1].key.endswith(":turn"):
+            raise Permanent("no")
+        return write(store, entries, effects)
+
+    monkeypatch.setattr(DatabaseStore, "write", refuse_turn)
+    held: list[Any] = []
+
+    def body(run: AgentRun) -> None:
+        with suppress(StepFailed):
+            run.llm(listener.agent(), "> one", session="ops")
+        held.append(Session.objects.get().run_id)
+
+    run = lab.go_on(start(lab, "first", body))
+
+    assert (run.status, held) == ("succeeded", [None])
 
 
 def test_a_session_that_is_locked_keeps_no_other_waiting(lab: Lab, listener: Listener) -> None:

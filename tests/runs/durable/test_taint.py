@@ -12,7 +12,7 @@ from agents.models import AgentState
 from runs.actions.fork import fork
 from runs.actions.requeue import requeue
 from runs.api.runs_json import RunSerializer
-from runs.models import OutboxMessage, Run
+from runs.models import Notification, OutboxMessage, Run
 from tests.support.durable import Lab, lab
 from tests.support.runs import make_run
 from tests.support.triggers import make_event, make_trigger
@@ -272,3 +272,32 @@ def test_the_api_says_it(lab: Lab) -> None:
 
     assert RunSerializer(run).data["is_tainted"] is True
     assert EventSerializer(Event.objects.get(type="told")).data["is_tainted"] is True
+
+
+def test_three_notifications_of_a_tainted_run_are_urgent_and_later_ones_are_not(lab: Lab) -> None:
+    def page(run: AgentRun) -> None:
+        def several() -> None:
+            for text in ("two", "three", "four"):
+                run.notify(text, urgency="high")
+
+        run.notify("one", urgency="high")
+        run.step("more", several)
+        run.notify("low", urgency="low")
+        run.notify("five", urgency="high")
+
+    assert lab.run(tainting(page)).status == "succeeded"
+
+    urgencies = dict(Notification.objects.values_list("text", "urgency"))
+    assert urgencies == {
+        "one": "high", "two": "high", "three": "high", "four": "normal", "low": "low", "five": "normal"
+    }  # fmt: skip
+
+
+def test_a_run_that_is_not_tainted_may_call_for_people_as_often_as_it_likes(lab: Lab) -> None:
+    def page(run: AgentRun) -> None:
+        for number in range(5):
+            run.notify(str(number), urgency="high")
+
+    lab.run(page)
+
+    assert set(Notification.objects.values_list("urgency", flat=True)) == {"high"}

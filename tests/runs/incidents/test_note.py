@@ -11,7 +11,7 @@ from runs.incidents.note import MOST_CAUSES, Failed, Succeeded, note
 from runs.models import CoveredRun, Incident, Notification
 from tests.support.incidents import HOUR, NO, fail, pass_by, succeed, thing, told
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.sampled, pytest.mark.django_db]
 
 
 def the_incident() -> Incident:

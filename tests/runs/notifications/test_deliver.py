@@ -12,14 +12,16 @@ from django.conf import settings
 from django.db.models import F, Q
 
 from runs.db.sql import database_now, execute
-from runs.models import Delivery, Notification, Recipient
+from runs.models import Delivery, Notification, Recipient, Wait
 from runs.notifications import deliver
 from runs.notifications.channels import mail
 from runs.notifications.channels.channel import NotNow, Refused, Sent, Unknown
 from runs.notifications.deliver import Deliverer, claim_next, expire, fail, record
 from runs.notifications.plan import plan
-from tests.support.notifying import delivered, make_due, make_recipient, notify, statuses
+from tests.support.journals import make_approval
+from tests.support.notifying import delivered, make_due, make_recipient, notify, quiet_now, statuses
 from tests.support.post_office import HookServer, MailServer, taking_hooks, taking_mail, text_of
+from tests.support.runs import make_run
 from tests.support.stack import PATIENCE
 
 pytestmark = pytest.mark.django_db
@@ -217,6 +219,108 @@ def test_the_second_route_is_taken_when_the_first_refuses(hook: HookServer) -> N
     assert statuses(name="day") == ["failed"] and statuses(name="night") == ["sent"]
     assert Delivery.objects.get(name="day").reason == "it answered 410; sent to night instead"
     assert Delivery.objects.get(name="night").reason == "second route of day"
+
+
+def test_what_reached_none_of_those_it_names_goes_to_those_who_get_all(hook: HookServer) -> None:
+    hook.manner = "refuse"
+    make_recipient("night", hook.url, gets_all=False)
+    make_recipient("gone", hook.url + "?gone", gets_all=False)
+    make_recipient("ops", "inbox:ops")
+    notify("late", to=["night", "gone"])
+
+    delivered()
+
+    assert statuses(name="night") == statuses(name="gone") == ["failed"]
+    assert statuses(name="ops") == ["sent"]
+    assert Delivery.objects.filter(reason__endswith="sent to ops instead").count() == 1
+
+
+def test_what_reached_one_of_those_it_names_goes_to_no_other(hook: HookServer) -> None:
+    hook.manner = "refuse"
+    make_recipient("gone", hook.url, gets_all=False)
+    make_recipient("ada", "inbox:ada", gets_all=False)
+    make_recipient("ops", "inbox:ops")
+    notify("late", to=["ada", "gone"])
+
+    delivered()
+
+    assert statuses(name="gone") == ["failed"] and statuses(name="ada") == ["sent"]
+    assert statuses(name="ops") == []
+
+
+def test_what_is_decided_leaves_the_message_that_is_held_and_what_is_not_stands_first(smtp: MailServer) -> None:
+    make_recipient("ops", "mailto:ops@example.com", **quiet_now())
+    asked = [make_approval(make_run(status="waiting"), status="open", question=f"Renew {name}?") for name in "AB"]
+    notify("Disk is full")
+    for approval in asked:
+        notify(approval.question, link=f"approval:{approval.pk}")
+    plan()
+    make_due()
+    Wait.objects.filter(approval=asked[0]).update(status="closed", ended_at=database_now())
+
+    delivered()
+
+    [letter] = smtp.letters
+    text = text_of(letter)
+    assert "Renew A?" not in text and text.index("Renew B?") < text.index("Disk is full")
+
+
+def test_news_behind_many_settled_requests_is_sent(smtp: MailServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deliver, "MOST_ITEMS", 3)
+    make_recipient("ops", "mailto:ops@example.com", **quiet_now())
+    settled = make_approval(make_run(status="waiting"), status="open")
+    for _ in range(5):
+        notify("Renew?", link=f"approval:{settled.pk}")
+    for number in range(4):
+        notify(f"Disk {number} is full")
+    asked = make_approval(make_run(status="waiting"), status="open")
+    notify("Pay?", link=f"approval:{asked.pk}")
+    plan()
+    make_due()
+    Wait.objects.filter(approval=settled).update(status="closed", ended_at=database_now())
+
+    delivered()
+
+    [letter] = smtp.letters
+    text = text_of(letter)
+    assert text.index("Pay?") < text.index("Disk 0 is full") and "2 more had no room" in text and "Renew?" not in text
+
+
+def test_a_link_to_an_approval_that_does_not_exist_settles_nothing(smtp: MailServer) -> None:
+    make_recipient("ops", "mailto:ops@example.com")
+    notify("Look", link=f"approval:{uuid4()}")
+
+    delivered()
+
+    assert len(smtp.letters) == 1
+
+
+def test_a_message_of_many_that_failed_is_one_message_to_those_who_get_all(hook: HookServer) -> None:
+    hook.manner = "refuse"
+    make_recipient("night", hook.url, gets_all=False, **quiet_now())
+    make_recipient("ops", "inbox:ops")
+    for number in range(20):
+        notify(str(number), to=["night"])
+    plan()
+    make_due()
+
+    delivered()
+
+    assert sorted(statuses(name="ops")) == [*["merged"] * 19, "sent"]
+
+
+def test_a_message_whose_only_request_is_decided_is_not_sent(smtp: MailServer) -> None:
+    make_recipient("ops", "mailto:ops@example.com", **quiet_now())
+    approval = make_approval(make_run(status="waiting"), status="open")
+    notify("Renew?", link=f"approval:{approval.pk}")
+    plan()
+    make_due()
+    Wait.objects.filter(approval=approval).update(status="closed", ended_at=database_now())
+
+    delivered()
+
+    assert not smtp.letters
+    assert Delivery.objects.get().reason == "what it asks for is decided"
 
 
 def test_the_second_route_is_taken_after_its_time_and_the_first_is_left_alone(hook: HookServer) -> None:

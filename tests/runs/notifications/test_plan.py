@@ -2,7 +2,6 @@
 
 import json
 import threading
-from datetime import time as clock
 from datetime import timedelta
 from typing import Any
 
@@ -11,9 +10,12 @@ from django.conf import settings
 from django.db import IntegrityError, connection, transaction
 
 from runs.db.sql import database_now, execute, fetch
-from runs.models import Delivery, Notification, Recipient, RecipientGroup
+from runs.models import Approval, Delivery, Notification, Recipient, RecipientGroup
+from runs.notifications.edit import change_recipient
 from runs.notifications.plan import SAID, plan
-from tests.support.notifying import make_recipient, notify, statuses
+from tests.support.journals import make_approval
+from tests.support.notifying import make_recipient, notify, quiet_now, statuses
+from tests.support.runs import make_run
 from tests.support.stack import eventually
 
 pytestmark = pytest.mark.django_db
@@ -51,6 +53,14 @@ def test_an_unknown_name_is_recorded_and_costs_no_message() -> None:
 
     assert planned() == [("opps", "suppressed"), ("ops", "pending")]
     assert Delivery.objects.get(name="opps").reason == "unknown recipient 'opps'; there are: ops"
+
+
+def test_a_group_without_members_costs_no_message() -> None:
+    make_recipient("ops")
+    RecipientGroup.objects.create(name="office")
+    notify(to=["office"])
+
+    assert planned() == [("ops", "pending")]
 
 
 def test_an_unknown_name_beside_a_known_one_reaches_the_known_one_alone() -> None:
@@ -164,41 +174,91 @@ def test_routes_that_go_in_a_circle_end() -> None:
     assert planned() == [("one", "suppressed"), ("two", "suppressed")]
 
 
-def test_the_recipient_of_the_settings_serves_until_there_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_recipient_of_the_settings_stays_until_its_setting_goes_or_an_edit_limits_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(settings, "EMAIL_URL", "smtp://127.0.0.1")
     monkeypatch.setattr(settings, "WAKEFUL_NOTIFY_TO", "mailto:ops@example.com")
     notify("a")
     plan()
-    recipient = Recipient.objects.get()
-    assert (recipient.name, recipient.address, recipient.channel) == (
+    of_settings = Recipient.objects.get()
+    assert (of_settings.name, of_settings.address, of_settings.channel) == (
         "WAKEFUL_NOTIFY_TO",
         "mailto:ops@example.com",
         "mail",
     )
     make_recipient("ada", "https://example.com/")
-    notify("b")
 
-    assert planned() == [("WAKEFUL_NOTIFY_TO", "pending"), ("ada", "pending")]
+    def receivers(text: str) -> list[str]:
+        notify(text)
+        plan()
+        return sorted(Delivery.objects.filter(notification__text=text).values_list("name", flat=True))
 
+    assert receivers("b") == ["WAKEFUL_NOTIFY_TO", "ada"]
+
+    change_recipient(of_settings.pk, by="test", gets_all=False)
+    assert receivers("c") == ["ada"]
+
+    change_recipient(of_settings.pk, by="test", gets_all=True)
     monkeypatch.setattr(settings, "WAKEFUL_NOTIFY_TO", "")
-    Recipient.objects.filter(name="ada").update(active=False)
-    notify("c")
-    plan()
-    assert not Delivery.objects.filter(notification__text="c").exists()
+    assert receivers("d") == ["ada"]
     assert not Recipient.objects.get(is_from_settings=True).active
 
 
-def test_an_inbox_does_not_replace_the_recipient_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "EMAIL_URL", "smtp://127.0.0.1")
-    monkeypatch.setattr(settings, "WAKEFUL_NOTIFY_TO", "mailto:ops@example.com")
-    make_recipient("ada", "inbox:ada")
-    notify()
+def ask() -> tuple[Approval, Notification]:
+    approval = make_approval(make_run(status="waiting"), status="open")
+    return approval, notify("May I?", link=f"approval:{approval.pk}", topic=f"approval:{approval.pk}")
 
-    assert planned() == [("WAKEFUL_NOTIFY_TO", "pending"), ("ada", "pending")]
+
+def test_a_request_for_approval_does_not_wait_for_spacing_nor_for_what_is_held() -> None:
+    make_recipient(spacing=HALF_AN_HOUR)
+    notify("a")
+    plan()
+    Delivery.objects.update(status="sent", due_at=None, sent_at=database_now() - timedelta(minutes=2))
+    notify("b")
+    ask()
+    notify("c")
+
+    planned()
+
+    assert statuses() == ["sent", "held", "pending", "merged"]
+
+
+def test_requests_for_approval_are_one_message_a_minute_however_many_there_are() -> None:
+    make_recipient(spacing=HALF_AN_HOUR)
+    notify("a")
+    notify("b")
+    for _ in range(40):
+        ask()
+
+    planned()
+
+    held = Delivery.objects.get(status="held")
+    assert held.due_at and held.due_at - database_now() <= timedelta(minutes=1)  # what waits goes along
+    assert sorted(set(statuses())) == ["held", "merged", "pending"] and statuses().count("pending") == 1
+
+
+def test_a_request_for_approval_waits_for_the_end_of_quiet_hours() -> None:
+    make_recipient(**quiet_now())
+    ask()
+
+    planned()
+
+    assert statuses() == ["held"]
+
+
+def test_a_link_that_is_no_approval_is_no_request() -> None:
+    make_recipient(spacing=HALF_AN_HOUR)
+    notify("a")
+    notify("b", link="approval:of-the-board")
+
+    planned()
+
+    assert statuses() == ["pending", "held"]
 
 
 def test_a_zone_that_this_machine_does_not_know_stops_nothing() -> None:
-    make_recipient("ops", zone="Mars/Olympus", quiet_from=clock(0), quiet_until=clock(23, 59))
+    make_recipient("ops", zone="Mars/Olympus", **quiet_now())
     make_recipient("ada")
     notify()
 

@@ -6,7 +6,6 @@ import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from datetime import time as clock
 from datetime import timedelta
 from typing import Any
 
@@ -15,18 +14,11 @@ import pytest
 from runs.models import Delivery, Notification, RecipientGroup
 from runs.notifications.deliver import Deliverer
 from runs.notifications.plan import plan
-from tests.support.notifying import delivered, make_due, make_recipient
+from tests.support.notifying import delivered, make_due, make_recipient, quiet_now
 from tests.support.post_office import HookServer, taking_hooks
 
 pytestmark = [pytest.mark.django_db(transaction=True, serialized_rollback=True), pytest.mark.chaos]
 MANY = 10_000
-RULES: list[dict[str, Any]] = [
-    {},
-    {"spacing": timedelta(minutes=30)},
-    {"digest_hour": 8, "zone": "Europe/Vienna"},
-    {"quiet_from": clock(0), "quiet_until": clock(23, 59), "spacing": timedelta(minutes=30)},
-    {"least_urgency": "high"},
-]
 
 
 @pytest.fixture
@@ -37,8 +29,15 @@ def hooks() -> Iterator[list[HookServer]]:
 
 def test_ten_thousand_for_fifty_add_up(hooks: list[HookServer], capsys: pytest.CaptureFixture[str]) -> None:
     chance = random.Random(7)
+    rules: list[dict[str, Any]] = [
+        {},
+        {"spacing": timedelta(minutes=30)},
+        {"digest_hour": 8, "zone": "Europe/Vienna"},
+        {**quiet_now(), "spacing": timedelta(minutes=30)},
+        {"least_urgency": "high"},
+    ]
     people = [
-        make_recipient(f"r{n}", "inbox:a" if n % 2 else f"{hooks[n % 4 // 2].url}/{n}", **RULES[n % 5])
+        make_recipient(f"r{n}", "inbox:a" if n % 2 else f"{hooks[n % 4 // 2].url}/{n}", **rules[n % 5])
         for n in range(50)
     ]
     RecipientGroup.objects.create(name="office").members.set(people[:10])

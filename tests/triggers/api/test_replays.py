@@ -2,6 +2,7 @@
 
 import json
 from io import StringIO
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -66,6 +67,31 @@ def test_a_replay_that_makes_no_sense_is_400_naming_the_field(body: dict[str, ob
     assert not Replay.objects.exists()
 
 
+@pytest.mark.parametrize(
+    "body", [{}, b"", {"rate": 1}, {"triggers": ["greeter"]}, {"end": "2050-01-01"}, {"all": False}]
+)
+def test_no_request_replays_everything_without_saying_so(body: Any) -> None:
+    answer = Api().post("replays/", body)
+
+    assert (answer.status, list(answer.body)) == (400, ["all"])
+    assert not Replay.objects.exists()
+
+
+def test_all_events_are_replayed_if_the_request_has_all() -> None:
+    assert Api().post("replays/", {"all": True}).body["total"] == 2
+
+
+def test_a_replay_does_not_start_if_there_are_more_events_than_the_preview_counted() -> None:
+    api = Api()
+    counted = api.post("replays/preview/", SEARCH).body["events"]
+    make_event(data={"n": 1})
+
+    refused = api.post("replays/", {**SEARCH, "events": counted})
+
+    assert (refused.status, list(refused.body)) == (400, ["events"])
+    assert api.post("replays/", {**SEARCH, "events": counted + 1}).status == 201
+
+
 def test_a_replay_needs_the_permission_to_replay_events() -> None:
     api = Api(["triggers.view_event", "triggers.view_replay"])
 
@@ -87,6 +113,10 @@ def test_the_command_previews_and_starts_a_replay_and_lists_it() -> None:
     assert not Redispatch.objects.exists()
 
 
+def test_a_command_replays_everything_with_all() -> None:
+    assert "2 events at 10 per second" in run_command("replay", "--all")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -95,6 +125,7 @@ def test_the_command_previews_and_starts_a_replay_and_lists_it() -> None:
         (["replay", "--errors", "--type", "x"], "--errors takes"),
         (["replay", "--field", "x"], "path=value"),
         (["replay", "--type", "x"], "no event"),
+        (["replay", "--until", "1h"], "it finds all events"),
         (["replays", "pause"], "Name the replay"),
         (["replays", "pause", "x"], "No such replay"),
     ],

@@ -9,8 +9,8 @@ from runs.db.sql import database_now
 from tests.support.api import Api
 from tests.support.outbound import SECRET, dispatched, subscribe
 from tests.support.triggers import make_event
-from triggers.dispatch.outbound.edit import end_all_waiting
 from triggers.models import EventDelivery, Subscription
+from triggers.outbound.edit import end_all_waiting
 
 pytestmark = pytest.mark.django_db
 

@@ -261,7 +261,7 @@ def test_sources_are_listed_without_their_secrets() -> None:
     sources = Api().get("sources/").body["results"]
 
     assert {"api-ci", "cli", "manual", "run", "schedule", "wakeup"} == {source["slug"] for source in sources}
-    assert set(sources[0]) == {"id", "slug", "kind", "enabled", "limits", "created_at"}
+    assert set(sources[0]) == {"id", "slug", "kind", "enabled", "trusted", "limits", "created_at"}
 
 
 @pytest.mark.parametrize("path", ["events/", "runs/", "triggers/", "schedules/", "sources/"])

@@ -10,9 +10,9 @@ from runs.actions.of_event import runs_of_event
 from runs.models import NIL, Run
 from tests.support.triggers import make_event, make_trigger
 from triggers.dispatch.batch import dispatch
-from triggers.dispatch.replay import replay
 from triggers.dispatch.rules import Rules
 from triggers.models import Decision, Event, Trigger
+from triggers.replays.replay import replay
 from triggers.sources.manual import fire
 
 pytestmark = pytest.mark.django_db

@@ -9,10 +9,11 @@ from psycopg.errors import QueryCanceled
 
 from runs.models import Alarm, Run
 from tests.support.triggers import make_event, make_trigger
-from triggers.dispatch import failures, pending
+from triggers.dispatch import failures
 from triggers.dispatch.batch import MOST, Batch
 from triggers.dispatch.failures import Careful, Work
 from triggers.dispatch.rules import Rules
+from triggers.matching import pending
 from triggers.models import Decision, Event
 
 pytestmark = pytest.mark.django_db

@@ -8,10 +8,10 @@ from tests.support.triggers import hold, make_event, make_paused_trigger, make_t
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.offers import move
-from triggers.dispatch.replay import replay
 from triggers.dispatch.rules import Rules
 from triggers.exceptions import TriggerDisabled
 from triggers.models import Decision, Event, Redispatch
+from triggers.replays.replay import replay
 from triggers.sources.manual import fire
 
 pytestmark = pytest.mark.django_db

@@ -16,8 +16,8 @@ from tests.support.stack import eventually
 from tests.support.triggers import make_event, make_trigger
 from triggers.dispatch import leadership
 from triggers.dispatch.leadership import LEADER, SESSION, Leadership, look_at_holders
-from triggers.dispatch.lock import LOCK
 from triggers.dispatch.loop import Dispatcher
+from triggers.dispatch_lock import LOCK
 from triggers.models import Event
 
 pytestmark = pytest.mark.django_db

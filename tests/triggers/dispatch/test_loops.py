@@ -15,12 +15,13 @@ from runs.db.sql import database_now
 from runs.models import NIL, Run
 from tests.support.triggers import make_event, make_trigger
 from triggers.dispatch import batch as dispatching
-from triggers.dispatch.admission import Ledger, Match, admit
+from triggers.dispatch.admission import Ledger, admit
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.close_windows import close_windows
-from triggers.dispatch.index import Rule
 from triggers.dispatch.rates import Use
 from triggers.dispatch.rules import Rules
+from triggers.matching.index import Rule
+from triggers.matching.matches import Match
 from triggers.models import Decision, Event, Trigger, Window
 from triggers.sources.emitted import record_emitted
 

@@ -23,9 +23,9 @@ from triggers.dispatch.close_windows import close_windows
 from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.loop import seconds_until_next
 from triggers.dispatch.offers import move, offer_errors
-from triggers.dispatch.replay import replay
 from triggers.dispatch.rules import Rules
 from triggers.models import Decision, Event, Offer, Redispatch, Trigger, Window
+from triggers.replays.replay import replay
 
 pytestmark = pytest.mark.django_db
 
@@ -196,7 +196,7 @@ def test_redispatches_take_half_of_a_batch_and_each_trigger_its_turn() -> None:
             Redispatch.objects.create(event=event, trigger=trigger, replay_id=f"{number:032}", by="test")
     fresh = [make_event() for _ in range(10)]
 
-    from triggers.dispatch.pending import read_items
+    from triggers.matching.pending import read_items
 
     items = read_items(8)
 

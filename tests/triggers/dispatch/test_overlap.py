@@ -20,9 +20,9 @@ from runs.transitions.leave import leave
 from runs.transitions.outcome import Outcome
 from tests.support.triggers import make_event, make_trigger
 from triggers.dispatch.batch import dispatch
-from triggers.dispatch.replay import replay
 from triggers.dispatch.rules import Rules
 from triggers.models import Decision, Event, Trigger
+from triggers.replays.replay import replay
 
 pytestmark = pytest.mark.django_db
 

@@ -8,10 +8,11 @@ import pytest
 
 from runs.actions.of_event import runs_of_event
 from tests.support.triggers import make_event, make_trigger
-from triggers.dispatch import failures, match
+from triggers.dispatch import failures
 from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.offers import move
 from triggers.dispatch.rules import Rules
+from triggers.matching import match
 from triggers.models import Decision, Event, Redispatch
 
 pytestmark = pytest.mark.django_db

@@ -7,11 +7,12 @@ from psycopg.conninfo import make_conninfo
 
 from runs.actions.of_event import runs_of_event
 from tests.support.triggers import make_event, make_trigger
-from triggers.dispatch import batch, lock
+from triggers import dispatch_lock
+from triggers.dispatch import batch
 from triggers.dispatch import rules as reading
 from triggers.dispatch.batch import Batch, dispatch
-from triggers.dispatch.index import Rule
 from triggers.dispatch.rules import Rules
+from triggers.matching.index import Rule
 from triggers.models import Trigger
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -109,7 +110,7 @@ def test_an_edit_while_a_batch_is_matched_delays_the_events_of_that_trigger_only
     make_trigger("other", types=["order.*"])
     edited, unrelated = make_event(type="invoice.paid"), make_event(type="order.placed")
     rules = Rules()
-    real = lock.try_lock
+    real = dispatch_lock.try_lock
 
     def edit() -> bool:
         with psycopg.connect(_address(), autocommit=True) as editor:

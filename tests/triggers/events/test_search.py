@@ -110,6 +110,8 @@ def test_fields_are_searched_by_their_index() -> None:
         cursor.execute(
             "UPDATE pg_class SET reltuples = 1e6, relpages = 1 WHERE relname = 'triggers_event'"
         )  # a full page
+        # In a table of one row any index that fits is as good.
+        cursor.execute("DROP INDEX event_by_source_seq, event_dispatched")
         cursor.execute(f"EXPLAIN {sql}", parameters)
 
         assert "event_by_field" in "\n".join(line for (line,) in cursor.fetchall())
@@ -161,7 +163,7 @@ def test_a_page_whose_time_is_up_says_how_far_it_came(monkeypatch: pytest.Monkey
 
     assert (page.ids, page.is_full) == ([], False)
     assert found(Search(type="rar?"), size=5) == [old[1].pk, old[0].pk]
-    assert page.before in {event.pk for event in new}
+    assert page.before in {event.seq for event in new}
 
 
 def test_the_api_searches_and_pages_through_what_it_finds() -> None:

@@ -1,21 +1,31 @@
 """A trial asks the model and shows what would be sent; it sends and keeps nothing, and what it spends counts."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.db.models.functions import Now
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from agents import registry, tool
 from agents.budget import Budget as Caps
+from agents.journal.budget import Cost, Refusal
 from agents.llm.stand_in import StandIn, standing_in
 from agents.models import ChecklistItem, SessionTurn
 from runs.actions.checklists import ItemEdit
+from runs.actions.stop_agents import EVERY
+from runs.budgets import wake
+from runs.db.session import READ_WRITE
+from runs.db.sql import execute
 from runs.exceptions import IllegalState
-from runs.models import AuditEntry, BudgetWindow, Notification, Run
+from runs.models import AgentStop, AuditEntry, BudgetWindow, Notification, Reservation, Run
 from runs.shadow.shadow import Outcome
+from runs.shadow.trial import TrialStore
 from tests.support.prompt_agents import make_prompt_agent
 from tests.support.triggers import make_event
 from triggers.dispatch.shadow import shadow_event
@@ -35,9 +45,11 @@ class Scripted:
     def __init__(self) -> None:
         self.calls: list[Any] = [("final_result", NEWS)]
         self.offered: list[str] = []
+        self.meanwhile: Callable[[], None] = lambda: None
 
     def answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         self.offered = [one.name for one in info.function_tools]
+        self.meanwhile()
         name, given = self.calls[sum(isinstance(message, ModelResponse) for message in messages)]
         return ModelResponse(parts=[ToolCallPart(name, given)])
 
@@ -114,6 +126,85 @@ def test_what_it_spends_counts_and_a_used_up_budget_stops_it(model: Scripted) ->
     assert second.stop is not None
     assert "1 requests spent" in second.stop.said
     assert BudgetWindow.objects.get().spent == 1
+
+
+def test_trials_at_the_same_time_do_not_overspend_together(model: Scripted) -> None:
+    agent = make_prompt_agent(budget=Caps(day_requests=1))
+    others: list[int] = []
+
+    def beside() -> None:
+        claim = trial._claim(agent, None)
+        other = TrialStore(claim)
+        refusal = other.reserve("request 1", Cost(requests=1))
+        other.close()
+        assert isinstance(refusal, Refusal)
+        others.append(wake.settle_lost())
+
+    model.meanwhile = in_another_thread(beside)
+
+    tried = try_prompt_agent(agent, by="bob")
+
+    assert (tried.outcome, others) == (Outcome.SUCCEEDS, [0])
+    window = BudgetWindow.objects.get()
+    assert (window.spent, window.reserved) == (Decimal(1), Decimal(0))
+
+
+def test_a_trial_that_is_killed_has_spent_what_it_reserved_and_stands_in_the_audit_log(model: Scripted) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die() -> None:
+        raise Killed
+
+    model.meanwhile = die
+    try_prompt_agent(make_prompt_agent(budget=Caps(day_requests=5)), by="bob")
+    assert AuditEntry.objects.filter(action="try").exists()
+    assert wake.settle_lost() == 0
+
+    Reservation.objects.update(expires_at=Now())
+
+    assert wake.settle_lost() == 1
+    assert BudgetWindow.objects.get().spent == 1
+
+
+def test_the_audit_entry_is_written_before_the_model_is_asked(model: Scripted) -> None:
+    found: list[bool] = []
+    model.meanwhile = in_another_thread(lambda: found.append(AuditEntry.objects.filter(action="try").exists()))
+
+    try_prompt_agent(make_prompt_agent(), by="bob")
+
+    assert found == [True]
+
+
+@pytest.mark.parametrize("which", ["triage", EVERY])
+def test_a_stopped_agent_is_not_tried_on_its_model(model: Scripted, which: str) -> None:
+    agent = make_prompt_agent()
+    asked: list[int] = []
+    model.meanwhile = lambda: asked.append(1)
+    AgentStop.objects.create(agent=agent.name if which == "triage" else which, stopped_by="test")
+
+    tried = try_prompt_agent(agent, by="bob")
+
+    assert (tried.outcome, asked) == (Outcome.STOPS, [])
+    assert tried.stop is not None
+    assert "is stopped, so no request to a model begins" in tried.stop.said
+
+
+def in_another_thread(act: Callable[[], None]) -> Callable[[], None]:
+    """In a database session that does not belong to the trial."""
+
+    def run() -> None:
+        def there() -> None:
+            try:
+                execute(READ_WRITE)
+                act()
+            finally:
+                connection.close()
+
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(there).result()
+
+    return run
 
 
 def test_a_trial_leaves_the_session_as_it_is(model: Scripted) -> None:

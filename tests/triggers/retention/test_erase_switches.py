@@ -3,7 +3,7 @@
 import pytest
 
 from runs.retention.erasure import ERASED
-from tests.support.absence import make_switch, work
+from tests.support.switches import make_switch, work
 from tests.support.triggers import make_event
 from triggers.models import Switch, SwitchTimer
 from triggers.retention.erasure import Selection, erase

@@ -18,9 +18,9 @@ from tests.support.notifying import make_recipient
 from tests.support.old_rows import old_event, old_run
 from tests.support.triggers import hold, make_paused_trigger, make_trigger
 from triggers.accept import Incoming, accept
-from triggers.dispatch.replay import replay
 from triggers.exceptions import PayloadRemoved
 from triggers.models import Decision, Event
+from triggers.replays.replay import replay
 from triggers.retention.erasure import Erasure, Selection, erase, erase_event, mark_of
 
 pytestmark = pytest.mark.django_db

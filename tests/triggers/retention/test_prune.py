@@ -25,7 +25,6 @@ from runs.states import RunStatus
 from tests.support.old_rows import ago, old_event, old_run
 from tests.support.triggers import hold, make_paused_trigger, make_trigger
 from triggers.accept import Incoming, accept, builtin_source
-from triggers.dispatch.replay import replay
 from triggers.exceptions import PayloadRemoved
 from triggers.models import (
     Decision,
@@ -44,6 +43,7 @@ from triggers.models import (
     Source,
     Window,
 )
+from triggers.replays.replay import replay
 
 pytestmark = pytest.mark.django_db
 

@@ -28,13 +28,13 @@ from tests.support.triggers import make_event, make_trigger
 from tests.triggers.dispatch.test_overlap import claim, end, start
 from triggers.accept import builtin_source
 from triggers.dispatch import batch as dispatching
-from triggers.dispatch.backfill_terms import TERMS, key_of
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.hold import pause, resume
-from triggers.dispatch.replay import replay
 from triggers.dispatch.rules import Rules
 from triggers.exceptions import RuleError, TriggerDisabled
+from triggers.matching.backfill_terms import TERMS, key_of
 from triggers.models import Backfill, BackfillTick, Decision, Event, Redelivery, Schedule, Trigger
+from triggers.replays.replay import replay
 from triggers.retention.prune import steps
 from triggers.schedules.backfill.advance import AHEAD, Progress, advance, cancel_backfill, progress
 from triggers.schedules.backfill.start import start_backfill

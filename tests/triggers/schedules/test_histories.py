@@ -23,7 +23,7 @@ from tests.support.triggers import make_trigger
 from triggers.models import Event, ExclusionCalendar, Schedule, Skip
 from triggers.schedules.firing import due
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.sampled, pytest.mark.long, pytest.mark.django_db]
 
 SEEDS = range(100) if os.environ.get("WAKEFUL_FULL") else range(3)
 SCHEDULES = 6  # of a history

@@ -30,7 +30,7 @@ from triggers.schedules.rules.sun import Solar
 from triggers.schedules.terms.policy import SchedulePolicy
 from triggers.upcoming.by_clock import clocks
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.sampled, pytest.mark.long, pytest.mark.django_db]
 
 BEGIN = datetime(2050, 3, 26, 12, tzinfo=UTC)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)

@@ -26,7 +26,7 @@ from triggers.schedules.firing import due
 from triggers.schedules.heartbeats import set_pace
 from triggers.schedules.plans import Held, history_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.sampled, pytest.mark.long, pytest.mark.django_db]
 
 VIENNA = ZoneInfo("Europe/Vienna")
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

@@ -13,6 +13,8 @@ from triggers.sources import mail
 from triggers.sources.html_text import html_to_text
 from triggers.sources.mail import attachments_in, read_mail
 
+pytestmark = pytest.mark.sampled
+
 HEAD = (
     b'From: =?utf-8?q?J=C3=BCrgen?= <Juergen@Example.com>\r\nTo: bob@example.org, "Doe, Jane" <jane@example.org>\r\n'
     b"Subject: =?iso-8859-1?q?Gr=FC=DFe?=\r\nMessage-ID: <3@x>\r\nIn-Reply-To: <2@x>\r\nReferences: <1@x>\r\n <2@x>\r\n"

@@ -111,6 +111,13 @@ def test_no_sender_may_use_a_reserved_type(door: str) -> None:
     assert not Event.objects.exists()
 
 
+@pytest.mark.parametrize("type", ["Run.Signal", "run.signal ", "\trun.signal", "WAKEFUL.anything"])
+def test_a_type_that_reads_like_a_reserved_one_is_refused(type: str) -> None:
+    for slug in ("cli", "manual"):
+        with pytest.raises(ReservedType):
+            accept([Incoming(source_id=builtin_source(slug), ce_source="x", ce_id=slug, type=type)])
+
+
 @pytest.mark.parametrize("type", TYPES)
 def test_the_command_line_may_not_emit_a_reserved_type(type: str) -> None:
     with pytest.raises(CommandError, match="reserved"):

@@ -12,7 +12,9 @@ from runs.db.encryption import decrypt
 from runs.models import AuditEntry
 from tests.runs.test_commands import run_command
 from triggers.models import Secret, Source
+from triggers.sources.kind import kinds
 from triggers.sources.secrets import add_secret, keys_in_use, reencrypt
+from triggers.sources.settings import InvalidSettings
 
 pytestmark = pytest.mark.django_db
 
@@ -119,3 +121,15 @@ def test_a_secret_changed_meanwhile_is_not_put_back(use_keys: Callable[..., None
 
     assert sum(counts) == len(secrets)
     assert keys_in_use().only_first
+
+
+@pytest.mark.parametrize("secret", ["", " ", "\t\n", "  \u00a0 "])
+def test_no_kind_takes_a_secret_of_blanks(secret: str) -> None:
+    taken = []
+    for name, kind in kinds().items():
+        try:
+            kind.clean_secret(secret)
+        except InvalidSettings:
+            continue
+        taken.append(name)
+    assert taken == []

@@ -4,8 +4,8 @@ from django.urls import path, re_path
 
 from runs.api.resource import Resource
 from triggers.models import Event
-from triggers.sources.absence.views import ADDRESS, PingView
 from triggers.sources.cloudevents.intake import EventIntake
+from triggers.sources.switches.views import ADDRESS, PingView
 from triggers.sources.webhooks.views import HookView
 
 

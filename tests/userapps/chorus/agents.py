@@ -7,7 +7,7 @@ from agents import AgentRun, agent, on
 llm = LlmAgent("openai-chat:gpt-4o", name="voice", defer_model_check=True)
 
 
-@llm.tool_plain(metadata={"effect": "read"})
+@llm.tool_plain(metadata={"effect": "read", "trusted": True})
 def look_up(number: int) -> str:
     return f"line {number}"
 

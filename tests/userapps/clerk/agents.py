@@ -9,7 +9,7 @@ from agents import AgentRun, agent, on
 billing = LlmAgent("openai-chat:gpt-4o", name="billing", instructions="You are a billing clerk.")
 
 
-@billing.tool_plain(metadata={"effect": "read"})
+@billing.tool_plain(metadata={"effect": "read", "trusted": True})
 def look_up(invoice: str) -> dict[str, Any]:
     """Look up an invoice by its number."""
     return {"invoice": invoice, "cents": 12900}

@@ -7,7 +7,7 @@ from agents import AgentRun, agent, on
 llm = LlmAgent("openai-chat:gpt-4o", name="clerk", defer_model_check=True, model_settings={"max_tokens": 40})
 
 
-@llm.tool_plain(metadata={"effect": "read"})
+@llm.tool_plain(metadata={"effect": "read", "trusted": True})
 def look_up(number: int) -> str:
     return f"letter {number}"
 

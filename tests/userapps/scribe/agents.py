@@ -12,17 +12,17 @@ from agents import AgentRun, AsyncAgentRun, agent, on
 llm = LlmAgent(name="scribe", deps_type=AgentRun)
 
 
-@llm.tool(metadata={"effect": "transactional"})
+@llm.tool(metadata={"effect": "transactional", "trusted": True})
 def note(ctx: RunContext[AgentRun], number: int) -> str:
     return write(ctx.deps.id, f"note-{number}")
 
 
-@llm.tool(metadata={"effect": "idempotent"})
+@llm.tool(metadata={"effect": "idempotent", "trusted": True})
 def pay(ctx: RunContext[AgentRun], number: int) -> Any:
     return call("/pay", ctx.deps.idempotency_key, number=number)
 
 
-@llm.tool(metadata={"effect": "at_most_once"})
+@llm.tool(metadata={"effect": "at_most_once", "trusted": True})
 async def ring(ctx: RunContext[AgentRun], number: int) -> Any:
     return await asyncio.to_thread(call, "/ring", ctx.deps.idempotency_key, number=number)
 

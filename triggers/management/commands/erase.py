@@ -8,7 +8,7 @@ from rest_framework.utils.encoders import JSONEncoder
 
 from runs.management.command import BaseCommand
 from runs.management.operator import operator
-from triggers.dispatch.expressions import ExpressionError
+from triggers.matching.expressions.cel import ExpressionError
 from triggers.retention.erasure import Erasure, Selection, erase
 
 

@@ -11,9 +11,10 @@ from django.core.management.base import BaseCommand, CommandError
 
 from runs.management.operator import operator
 from runs.models.audit import record_about
+from triggers.events.order import Horizon
 from triggers.events.search import Search
 from triggers.management.search_arguments import add_search_arguments, search_of
-from triggers.sources.archive.export import export
+from triggers.sources.archive.export import export, last_of
 
 TAIL = 2**20  # bytes read at once to find the last line
 
@@ -39,44 +40,47 @@ class Command(BaseCommand):
         if output is None:
             if resume:
                 raise CommandError("--resume needs --output.")
-            return self._say(_write(sys.stdout.buffer, search, None, raw))
+            return self._write(sys.stdout.buffer, search, 0, raw)
         if output.exists() and not resume:
             raise CommandError(f"{output} exists; add --resume, or choose another file.")
         # A new file holds payloads: it is its owner's alone.
         with os.fdopen(os.open(output, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
-            after = _last_id(file)
-            self._say(_write(file, search, after, raw))
+            self._write(file, search, _last_seq(file), raw)
             file.flush()
             os.fsync(file.fileno())
         return None
 
-    def _say(self, count: int) -> None:
+    def _write(self, file: IO[bytes], search: Search, after: int, raw: bool) -> None:
+        record_about(operator(), "export", "event", "*", conditions=sorted(search.dump()), resumed=after > 0)
+        horizon, goal, count = Horizon(), last_of(search), 0
+        for count, exported in enumerate(export(search, after=after, raw=raw, horizon=horizon), 1):  # noqa: B007
+            file.write(exported.text)
         self.stderr.write(f"{count:,} events exported")
+        if max(horizon.reached, after, search.above) < goal:
+            self.stderr.write(
+                "Newer ones are left out: a transaction is open that may have recorded an event before them. "
+                "Go on with --resume when it has ended."
+            )
 
 
-def _write(file: IO[bytes], search: Search, after: UUID | None, raw: bool) -> int:
-    record_about(operator(), "export", "event", "*", conditions=sorted(search.dump()), resumed=after is not None)
-    count = 0
-    for count, exported in enumerate(export(search, after=after, raw=raw), 1):  # noqa: B007
-        file.write(exported.text)
-    return count
-
-
-def _last_id(file: IO[bytes]) -> UUID | None:
-    """The id of the last whole line; a line that was cut off is removed."""
+def _last_seq(file: IO[bytes]) -> int:
+    """The `seq` of the last whole line, or 0; a line that was cut off is removed."""
     end = _last_newline(file, file.seek(0, os.SEEK_END))
     file.truncate(end)
     file.seek(end)
     if not end:
-        return None
+        return 0
     begin = _last_newline(file, end - 1)
     file.seek(begin)
     try:
-        id = UUID(json.loads(file.read(end - begin))["wakefulid"])
+        line = json.loads(file.read(end - begin))
+        UUID(line["wakefulid"])
     except (ValueError, KeyError, TypeError):
         raise CommandError("The last line of the file is not one of an export.") from None
+    if not isinstance(line.get("wakefulseq"), int):
+        raise CommandError("An earlier version wrote the file, in another order. Export to a new one.")
     file.seek(end)
-    return id
+    return int(line["wakefulseq"])
 
 
 def _last_newline(file: IO[bytes], end: int) -> int:

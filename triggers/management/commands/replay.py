@@ -11,15 +11,15 @@ from runs.exceptions import IllegalState
 from runs.management.each import EachCommand
 from runs.management.operator import operator
 from triggers.api.replays import ReplayDetailSerializer
-from triggers.dispatch.bulk_replay.preview import MOST, preview, sample
-from triggers.dispatch.bulk_replay.start import LEAST_URGENT, USUAL_RATE, start_replay, within
 from triggers.dispatch.offers import offer_errors
-from triggers.dispatch.replay import replay
 from triggers.events.search import Search
 from triggers.exceptions import RuleError
 from triggers.management.named import event_named, trigger_named
 from triggers.management.search_arguments import add_search_arguments, search_of
 from triggers.models import Trigger
+from triggers.replays.preview import MOST, preview, sample
+from triggers.replays.replay import replay
+from triggers.replays.start import LEAST_URGENT, USUAL_RATE, start_replay, within
 
 
 class Command(EachCommand):
@@ -37,6 +37,7 @@ class Command(EachCommand):
             "--trigger", metavar="SLUG", action="append", default=[],
             help="only to this trigger, instead of all that match; repeat it for several",
         )  # fmt: skip
+        parser.add_argument("--all", action="store_true", help="a search without a condition: all events, of all time")
         parser.add_argument("--errors", action="store_true", help="all events whose dispatch ended in an error")
         add_search_arguments(parser)
         parser.add_argument(
@@ -52,13 +53,13 @@ class Command(EachCommand):
         self, *, ids: Sequence[str], as_json: bool, errors: bool = False, since: datetime | None = None, **options: Any
     ) -> None:
         search = search_of(start=since, **options)
-        if not errors and search == Search():
+        if not errors and search == Search() and not options["all"]:
             if not ids:
-                raise CommandError("Name events, search for them (e.g. --since 24h), or give --errors.")
+                raise CommandError("Name events, search for them (e.g. --since 24h), or give --errors or --all.")
             return super().handle(ids=ids, as_json=as_json, **options)
         triggers = [trigger_named(slug) for slug in options["trigger"]]
         if errors:
-            if ids or search != Search(start=since) or len(triggers) > 1:
+            if ids or search != Search(start=since) or len(triggers) > 1 or options["all"]:
                 raise CommandError("--errors takes --since and one --trigger only.")
             return self._errors(triggers[0] if triggers else None, since, as_json)
         if ids:
@@ -66,7 +67,8 @@ class Command(EachCommand):
         try:
             if options["preview"]:
                 return self._preview(within(search), triggers, as_json)
-            return self._start(search, triggers, as_json, rate=options["rate"], priority=options["priority"])
+            chosen = {name: options[name] for name in ("rate", "priority")}
+            return self._start(search, triggers, as_json, **chosen, everything=options["all"])
         except (RuleError, IllegalState) as error:
             raise CommandError(str(error)) from None
 
@@ -76,10 +78,10 @@ class Command(EachCommand):
         self.stdout.write(json.dumps(done) if as_json else f"{count} events are dispatched again, in batches")
 
     def _start(
-        self, search: Search, triggers: Sequence[Trigger], as_json: bool, *, rate: float | None, priority: int | None
+        self, search: Search, triggers: Sequence[Trigger], as_json: bool, *, rate: float | None, **chosen: Any
     ) -> None:
         rate = USUAL_RATE if rate is None else rate
-        started = start_replay(search, triggers=triggers, rate=rate, priority=priority, by=operator())
+        started = start_replay(search, triggers=triggers, rate=rate, **chosen, by=operator())
         if as_json:
             self.stdout.write(json.dumps(ReplayDetailSerializer(started).data, cls=JSONEncoder, indent=2))
         else:

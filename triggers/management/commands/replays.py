@@ -9,9 +9,9 @@ from rest_framework.utils.encoders import JSONEncoder
 from runs.exceptions import IllegalState
 from runs.management.operator import operator
 from triggers.api.replays import ReplayDetailSerializer
-from triggers.dispatch.bulk_replay.control import cancel_replay, pause_replay, resume_replay
 from triggers.events.search import Search
 from triggers.models import Replay
+from triggers.replays.control import cancel_replay, pause_replay, resume_replay
 
 ACTIONS = {"pause": pause_replay, "resume": resume_replay, "cancel": cancel_replay}
 SHOWN = 20

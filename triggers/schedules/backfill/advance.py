@@ -4,7 +4,7 @@
    `again`, the identity has the backfill's id in it.
 2. Events are made as their runs end, so that never many wait. A batch is one transaction, under the lock of the
    backfill's row; what is locked is skipped, so any number of Beats may do this.
-3. Its runs have a key and a priority of their own (see `triggers.dispatch.backfill_terms`).
+3. Its runs have a key and a priority of their own (see `triggers.matching.backfill_terms`).
 4. A cancelled backfill makes no further run: that is decided under the dispatch lock. Runs that have begun finish.
 """
 
@@ -23,7 +23,7 @@ from agents.guards.atomic import not_in_atomic_body
 from runs.db.sql import fetch
 from runs.exceptions import IllegalState
 from runs.models.audit import record
-from triggers.dispatch.lock import wait_for_dispatch
+from triggers.dispatch_lock import wait_for_dispatch
 from triggers.exceptions import RuleError
 from triggers.models import Backfill, BackfillTick
 from triggers.schedules.backfill.outcomes import cancel_queued, drop_waiting, held, open_ticks, settle

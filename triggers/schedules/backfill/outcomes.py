@@ -11,7 +11,7 @@ from runs.models import NIL, Run
 from runs.states import RunStatus
 from runs.transitions.leave import take_blocked_away
 from runs.transitions.stop import stop
-from triggers.dispatch.backfill_terms import key_of
+from triggers.matching.backfill_terms import key_of
 from triggers.models import Backfill
 
 OPEN = """

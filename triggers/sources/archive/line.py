@@ -31,9 +31,10 @@ class InvalidLine(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """An archived event. `id` None: it comes from elsewhere, and gets an id and a source here."""
+    """An archived event. `id` None: it comes from elsewhere, and gets an id and a source here. `seq` is its place in the export."""
 
     id: UUID | None
+    seq: int | None = None
     source: str
     ce_source: str
     ce_id: str
@@ -60,6 +61,7 @@ def write(line: Line, data: str | None) -> bytes:
     """With `data` as its JSON text, so that no number changes."""
     own = {
         "id": line.id and str(line.id),
+        "seq": line.seq,
         "source": line.source,
         "received": _instant(line.received_at),
         "removed": _instant(line.payload_removed_at),
@@ -195,10 +197,12 @@ def _number(value: Any) -> int:
 
 def _headers(text: Any) -> dict[str, str]:
     found = parse_json(text.encode()) if isinstance(text, str) else None
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+    if not isinstance(found, dict) or not all(isinstance(value, str | bool | int | float) for value in found.values()):
         raise InvalidLine("wakefulheaders is not a JSON object of texts")
-    require_storable(found)
-    return found
+    # Archives of earlier versions have `true` in those of changes of rows.
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
+    require_storable(texts)
+    return texts
 
 
 def _bytes(encoded: Any) -> bytes:

@@ -15,10 +15,11 @@ import amqp
 
 from triggers.sources.brokers.cloud_event import cloud_event_of
 from triggers.sources.brokers.message import UNREACHABLE, MessageSettings, event_of, required
+from triggers.sources.continuity import Gaps
 from triggers.sources.http.headers import as_text
 from triggers.sources.kind import Group, register
 from triggers.sources.runner import BATCH, BATCH_BYTES, Assignment, Batch, Broker, Poison, Reader, Received, SourceError
-from triggers.sources.settings import setting
+from triggers.sources.settings import server_of, setting
 
 PORTS = {"amqp": 5672, "amqps": 5671}
 CONNECT_TIMEOUT, ANSWER_TIMEOUT = 5.0, 8.0  # seconds
@@ -53,6 +54,7 @@ class AmqpSettings(MessageSettings):
         "Server",
         "Such as amqps://user@rabbitmq.example.org/vhost; the virtual host is / if there is none.",
         check=amqp_url,
+        secret_goes_to=server_of,
     )
     queue: str = setting("", "Queue", "A durable queue that exists, of the type classic or quorum.", check=required)
     subject_header: str = setting("", "Subject header", "Header with the event's subject, such as JMSXGroupID.")
@@ -82,6 +84,12 @@ class Amqp(Broker[AmqpSettings]):
         "Let the publisher set message-id: it identifies a message that is delivered again.",
     )
     docs_url = "https://www.rabbitmq.com/docs/queues"
+
+    gaps = Gaps(
+        are_seen=False,
+        how="a queue does not number its messages. What it drops or expires before it is read (max-length, TTL, a delivery limit, a purge) "
+        "leaves no trace; let it dead-letter them.",
+    )
 
     def connect(self, assignment: Assignment[AmqpSettings]) -> Reader:
         return AmqpReader(assignment)

@@ -7,11 +7,12 @@ from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
-from triggers.sources.access_key import LABEL, clean_access_key, parts_of
+from triggers.sources.access_key import LABEL, clean_access_key, keep_ours_at_amazon, parts_of
 from triggers.sources.brokers.message import MessageSettings, event_of
+from triggers.sources.continuity import Gaps
 from triggers.sources.kind import Group, register
 from triggers.sources.runner import BATCH_BYTES, Assignment, Batch, Broker, Reader, Received, SourceError
-from triggers.sources.settings import setting
+from triggers.sources.settings import server_of, setting
 
 AT_ONCE = 10  # messages of one request, at most
 # A batch must be confirmed within the visibility timeout of the queue.
@@ -41,6 +42,7 @@ class SqsSettings(MessageSettings):
         "Queue",
         "Its URL, such as https://sqs.eu-central-1.amazonaws.com/123456789012/orders.fifo.",
         check=queue_url,
+        secret_goes_to=server_of,
     )
     region: str = setting("", "Region", "Such as eu-central-1. Empty: the one in the queue's URL.")
 
@@ -56,6 +58,11 @@ class Sqs(Broker[SqsSettings]):
     group = Group.BROKERS
     settings_class = SqsSettings
     secret_label = LABEL
+    gaps = Gaps(
+        are_seen=False,
+        how="a queue does not number its messages. What its retention deletes before it is read leaves no trace; give it a dead-letter "
+        "queue and an alarm on the age of its oldest message.",
+    )
     extra = "sqs"
     setup = (
         "Let an IAM user or role use sqs:ReceiveMessage, sqs:DeleteMessage, sqs:ChangeMessageVisibility and sqs:GetQueueAttributes "
@@ -76,6 +83,7 @@ class SqsReader(Reader):
     def __init__(self, assignment: Assignment[SqsSettings], *, boto3: Any, config: Any) -> None:
         self.settings = assignment.settings
         parts = urlsplit(self.settings.queue_url)
+        keep_ours_at_amazon(assignment.secret, parts.hostname or "")
         key_id, key = parts_of(assignment.secret)
         self.client = boto3.session.Session().client(
             "sqs",
@@ -94,6 +102,7 @@ class SqsReader(Reader):
         self.look_at = 0.0
 
     def read(self, wait: float) -> Batch:
+        self.unconfirmed = []
         found = self._receive(wait)
         until = time.monotonic() + COLLECT_FOR
         # While messages of a group are not deleted, no other reader gets later ones of it, and we get them in order.
@@ -101,7 +110,6 @@ class SqsReader(Reader):
             if not (more := self._receive(0) if found else []):
                 break
             found += more
-        self.unconfirmed = [message["ReceiptHandle"] for message in found]
         return Batch(messages=[self._event(message) for message in found], lag=self._lag())
 
     def confirm(self, batch: Batch) -> None:
@@ -135,6 +143,7 @@ class SqsReader(Reader):
             MessageSystemAttributeNames=["All"],
         )
         found: list[dict[str, Any]] = answer.get("Messages", [])
+        self.unconfirmed += [message["ReceiptHandle"] for message in found]  # also if a later request of the read fails
         return found
 
     def _lag(self) -> int | None:

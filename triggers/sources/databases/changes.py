@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from triggers.sources.databases.pgoutput import FULL, UNCHANGED, Relation, Row, RowChange
+from triggers.sources.databases.pgoutput import DEFAULT, FULL, UNCHANGED, Relation, Row, RowChange
 from triggers.sources.databases.values import value_of
 
 MOST_BYTES = 2**20  # of the values of an event
@@ -24,13 +24,17 @@ class Table:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns that identify a row."""
+        """The columns that identify a row. The log names the primary key of the time of a change; the catalog has the one of now, and
+        its order."""
+        logged = tuple(column.name for column in self.relation.columns if column.is_key)
+        if self.relation.identity == DEFAULT and logged and {*logged} != {*self.primary_key}:
+            return logged
         names = {column.name for column in self.relation.columns}
         if self.primary_key and names.issuperset(self.primary_key):
             return self.primary_key
         if self.relation.identity == FULL:
             return ()
-        return tuple(column.name for column in self.relation.columns if column.is_key)
+        return logged
 
     def name_of(self, alias: str) -> str:
         return f"{alias or self.relation.schema}.{self.relation.table}"

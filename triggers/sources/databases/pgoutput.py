@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+DEFAULT = "d"  # REPLICA IDENTITY DEFAULT: the primary key
 FULL = "f"  # REPLICA IDENTITY FULL: every column counts as part of the key
+CODEC = "utf-8"  # of values
 IS_KEY = 1
 IS_TRANSACTIONAL = 1
 
@@ -17,7 +19,7 @@ class Unchanged:
 
 
 UNCHANGED: Final = Unchanged()
-Row = Sequence[bytes | None | Unchanged]  # values as text, in the order of the relation's columns
+Row = Sequence[bytes | None | Unchanged]  # values as text in UTF-8, in the order of the relation's columns
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,9 @@ class Undecodable(ValueError):
     """A message that this version of the protocol does not have."""
 
 
-def decode(data: bytes) -> Decoded:
-    tag, body = data[:1], _Body(data)
+def decode(data: bytes, codec: str = CODEC) -> Decoded:
+    """`codec` is that of its texts."""
+    tag, body = data[:1], _Body(data, codec)
     match tag:
         case b"I":
             oid, _ = body.number("I"), body.tag()
@@ -128,6 +131,11 @@ def decode(data: bytes) -> Decoded:
     raise Undecodable(f"pgoutput sent a message of the unknown kind {tag!r}")
 
 
+def in_utf8(text: bytes, codec: str) -> bytes:
+    """Bytes that are none of its codec become U+FFFD."""
+    return text if codec == CODEC else text.decode(codec, errors="replace").encode()
+
+
 _PART = {"K": "key", "O": "old"}
 
 
@@ -153,8 +161,8 @@ def _relation(body: "_Body") -> Relation:
 class _Body:
     """A cursor in the bytes of a message, behind its tag."""
 
-    def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 1
+    def __init__(self, data: bytes, codec: str) -> None:
+        self.data, self.codec, self.at = data, codec, 1
 
     def number(self, code: str) -> int:
         number: int = struct.unpack_from(f">{code}", self.data, self.at)[0]
@@ -167,7 +175,7 @@ class _Body:
 
     def text(self) -> str:
         end = self.data.index(0, self.at)
-        text = self.data[self.at : end].decode(errors="replace")
+        text = self.data[self.at : end].decode(self.codec, errors="replace")
         self.at = end + 1
         return text
 
@@ -189,5 +197,5 @@ class _Body:
             case "u":
                 return UNCHANGED
             case "t":
-                return self.counted()
+                return in_utf8(self.counted(), self.codec)
         raise Undecodable("pgoutput sent a value that is not text")

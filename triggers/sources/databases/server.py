@@ -2,6 +2,7 @@
 
 import os
 import re
+import select
 import socket
 import threading
 from collections.abc import Iterable, Iterator
@@ -10,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from psycopg import pq
 from psycopg.rows import class_row
 
-from triggers.sources.databases.wire import OPTIONS, with_options
+from triggers.sources.databases.wire import OPTIONS, use_own_encoding, use_utf8, with_options
 
 PLUGIN = "pgoutput"
 OLDEST = 140_000
@@ -121,6 +123,28 @@ class Server:
     def rows(self, query: Any, parameters: Any = None) -> list[tuple[Any, ...]]:
         with self._within(ANSWERS_WITHIN):
             return self.connection.execute(query, parameters).fetchall()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the server has ended this connection, which has no statement under way: it is the first that a server does when it
+        stops."""
+        if self.connection.closed:
+            return True
+        # Whatever comes between two statements, such as a changed setting, is read until the end of the stream shows.
+        with suppress(psycopg.Error):
+            while select.select([self.connection.fileno()], [], [], 0)[0]:
+                self.connection.pgconn.consume_input()
+        return self.connection.pgconn.status == pq.ConnStatus.BAD
+
+    @contextmanager
+    def as_stored(self) -> Iterator[str]:
+        """Read texts as they are stored, in this codec."""
+        codec = use_own_encoding(self.connection)
+        try:
+            yield codec
+        finally:
+            with suppress(psycopg.Error):  # it may be broken
+                use_utf8(self.connection)
 
     def close(self) -> None:
         self.connection.close()

@@ -8,10 +8,21 @@ from typing import Any
 import psycopg
 
 from agents.redaction import SECRET_FIELD
+from triggers.sources.continuity import Gap, Gaps, Reason
 from triggers.sources.databases import snapshot
 from triggers.sources.databases.changes import TRUNCATE, Table, data_of, subject_of
 from triggers.sources.databases.connection import FORM, address, conninfo, in_words, source_error
-from triggers.sources.databases.pgoutput import Begin, Commit, Message, Origin, Relation, RowChange, Truncate, decode
+from triggers.sources.databases.pgoutput import (
+    Begin,
+    Commit,
+    Message,
+    Origin,
+    Relation,
+    RowChange,
+    Truncate,
+    Undecodable,
+    decode,
+)
 from triggers.sources.databases.place import Place, resume, timeline_at
 from triggers.sources.databases.server import OLDEST, PLUGIN, Look, Server
 from triggers.sources.databases.wire import Frame, Wire, lsn_of, lsn_text
@@ -33,6 +44,7 @@ from triggers.sources.settings import InvalidSettings, setting, whole_number
 NAME = re.compile(r"[a-z0-9_]{0,63}", re.ASCII)
 ALIAS = re.compile(r"[A-Za-z0-9_]{0,63}", re.ASCII)
 TELL_EVERY = 10.0  # seconds between two signs of life, and between two positions where nothing changes
+HELD = 10.0  # seconds in which nothing may be read, after which the server is let go until something may
 SILENT = 60.0  # seconds without a sign of life of the server, after which it is asked by another connection
 MESSAGE = "db.message"
 
@@ -53,7 +65,9 @@ def _named(value: str) -> set[str]:
 class SlotSettings:
     """The database, and the slot and the publication in it."""
 
-    url: str = setting("", "Database", f"{FORM}. The password is the source's secret.", check=address)
+    url: str = setting(
+        "", "Database", f"{FORM}. The password is the source's secret.", check=address, secret_goes_to=str
+    )
     slot: str = setting("", "Slot", "Empty: wakeful_<slug>. `manage.py slot create` makes it.", check=identifier)
     publication: str = setting("", "Publication", "The tables to read. Empty: the name of the slot.", check=identifier)
     alias: str = setting("", "Name in types", "In place of the schema: db.<name>.<table>.insert.", check=word)
@@ -129,8 +143,14 @@ class ReplicationSlot(Runner[SlotSettings]):
     )
     docs_url = "https://www.postgresql.org/docs/current/logicaldecoding-explanation.html"
 
+    gaps = Gaps(
+        are_seen=True,
+        how="a slot that was lost, made again or read by another program, a failover and a restored server are noticed; how many changes "
+        "are missing is not known.",
+    )
+
     def clean_secret(self, secret: str) -> str:
-        if not secret:
+        if not secret.strip():
             raise InvalidSettings({"secret": "must not be empty"})
         return secret
 
@@ -145,12 +165,17 @@ class ReplicationSlot(Runner[SlotSettings]):
 
 
 class SlotReader(Reader):
+    """A server that shuts down waits until the reader of each slot has confirmed all changes, for as long as it gets signs of life. So a
+    reader that cannot confirm must not stay: it closes its connections when the server begins to stop, which ends the ordinary one
+    first, and when nothing may be read for a while. The server keeps the changes, and the next read connects again."""
+
     def __init__(self, assignment: Assignment[SlotSettings]) -> None:
         self.settings = settings = assignment.settings
         self.slug = assignment.slug
         self.slot, self.publication = settings.slot_of(self.slug), settings.publication_of(self.slug)
         self.conninfo = conninfo(settings.url, assignment.secret)
         self.wire: Wire | None = None
+        self.server: Server | None = None
         self.first: Batch | None = None
         self.tables: dict[int, Table] = {}
         self.own: set[int] = set()  # those of a Wakeful
@@ -158,7 +183,7 @@ class SlotReader(Reader):
         self.index = self.skip = 0
         self.origin = ""
         self.tell_at = self.idle_at = 0.0
-        self.server = Server(self.conninfo, f"wakeful-{self.slug}")
+        self.held_at: float | None = None  # since when nothing may be read
         try:
             self._begin(Place.load(assignment.position))
         except BaseException:
@@ -166,33 +191,49 @@ class SlotReader(Reader):
             raise
 
     def read(self, wait: float) -> Batch:
+        self.held_at = None
         try:
+            if self.wire is None:
+                self._begin(self.place)
+            elif self._open_server().has_ended:
+                self.close()
+                raise SourceError("The server ends its connections, such as when it stops.")
             if self.first:
                 first, self.first = self.first, None
                 return first
             return self._changes(wait) if self.place.snapshot is None else self._snapshot(self.place.snapshot)
-        except psycopg.errors.UndefinedObject as error:
-            raise SourceError(
-                f"PostgreSQL says: {in_words(error)}.",
-                remedy="The log is decoded with the publication as it was when a change was made, and for some change there was none, "
-                f"also if there is one now. manage.py slot drop {self.slug} --keep-publication, then manage.py slot create {self.slug}.",
-            ) from None
         except psycopg.Error as error:
-            raise source_error(error) from None
+            raise self._as_source_error(error) from None
 
     def confirm(self, batch: Batch) -> None:
         self.recorded = lsn_of(batch.position["lsn"])
         self._tell()
 
     def stay(self) -> None:
-        self._tell()
+        now = time.monotonic()
+        self.held_at = self.held_at or now
+        if now - self.held_at >= HELD or (self.server and self.server.has_ended):
+            self.close()
+        else:
+            self._tell()
 
     def close(self) -> None:
         for connection in (self.wire, self.server):
             if connection:
                 connection.close()
+        self.wire = self.server = None
+
+    def _as_source_error(self, error: psycopg.Error) -> SourceError:
+        if not isinstance(error, psycopg.errors.UndefinedObject):
+            return source_error(error)
+        return SourceError(
+            f"PostgreSQL says: {in_words(error)}.",
+            remedy="The log is decoded with the publication as it was when a change was made, and for some change there was none, "
+            f"also if there is one now. manage.py slot drop {self.slug} --keep-publication, then manage.py slot create {self.slug}.",
+        )
 
     def _begin(self, stored: Place | None) -> None:
+        self.server, self.begun = Server(self.conninfo, f"wakeful-{self.slug}"), None
         look = self.server.look(self.slot, self.publication)
         if reason := refusal(look, self.slot, self.publication, self.slug, stored):
             raise reason
@@ -207,12 +248,14 @@ class SlotReader(Reader):
         self.wire.start(self.slot, self.publication, self.place.lsn)
         self.source = f"postgresql:{now.id}/{now.database}"
         if self.place != stored:
-            lost = Poison(id=f"gap/{lsn_text(self.place.lsn)}/{self.timeline}", reason=f"Gap: {gap}") if gap else None
-            self.first = Batch(messages=[lost] if lost else [], position=self.place.dump())
+            why = Reason.UNKNOWN if stored and stored.timeline == now.timeline else Reason.RESTORED
+            start = lsn_text(stored.lsn) if stored else ""
+            lost = Gap(stream=self.slot, reason=why, start=start, end=lsn_text(self.place.lsn), detail=gap)
+            self.first = Batch(gaps=[lost] if gap else [], position=self.place.dump())
 
     def _snapshot(self, state: dict[str, Any]) -> Batch:
         try:
-            part = snapshot.read_part(self.server, self.publication, state, self._excluded)
+            part = snapshot.read_part(self._open_server(), self.publication, state, self._excluded)
         except psycopg.errors.InsufficientPrivilege as error:
             raise SourceError(
                 f"The snapshot cannot be read: {in_words(error)}.",
@@ -221,7 +264,7 @@ class SlotReader(Reader):
             ) from None
         messages = []
         if part.table:
-            began = f"snapshot/{lsn_text(self.place.lsn)}/{part.table.relation.oid}"
+            began = f"snapshot/{lsn_text(self.place.lsn)}/{part.table.relation.oid}/{part.file}"
             messages = [self._event(part.table, change, id=f"{began}/{place}") for place, change in part.rows]
         self.place = replace(self.place, snapshot=part.state)
         self._tell()
@@ -232,21 +275,29 @@ class SlotReader(Reader):
         wire = self._open_wire()
         messages: list[Received | Poison] = []
         until, size = time.monotonic() + wait, 0
-        frame = wire.receive(wait)
-        while frame:
-            found = self._take(frame)
-            messages += found
-            size += len(frame.data) if found else 0
-            if len(messages) >= BATCH or size >= BATCH_BYTES or time.monotonic() > until:
-                break
-            frame = wire.receive(0)
-        while wire.skipped:
-            reason = f"Gap: PostgreSQL says: {wire.skipped.pop()}. Changes of that time have no events."
-            messages.insert(0, Poison(id=f"skipped/{lsn_text(self.place.lsn)}/{self.timeline}", reason=reason))
+        failure: SourceError | None = None
+        try:
+            frame = wire.receive(wait)
+            while frame:
+                found = self._take(frame, wire.codec)
+                messages += found
+                size += len(frame.data) if found else 0
+                if len(messages) >= BATCH or size >= BATCH_BYTES or time.monotonic() > until:
+                    break
+                frame = wire.receive(0)
+        except (psycopg.Error, Undecodable) as error:  # what came before it is recorded all the same
+            if not messages:
+                raise
+            failure = self._as_source_error(error) if isinstance(error, psycopg.Error) else SourceError(f"{error}.")
+        said = [f"PostgreSQL says: {skipped}. Changes of that time have no events." for skipped in wire.skipped]
+        gaps = [Gap(stream=self.slot, reason=Reason.UNKNOWN, detail=detail) for detail in said]
+        wire.skipped.clear()
+        if failure:
+            return Batch(messages=messages, gaps=gaps, position=self.place.dump(), failure=failure)
         if wire.reply_wanted or time.monotonic() >= self.tell_at:
             self._tell(ask=True)
-        if messages:
-            return Batch(messages=messages, position=self.place.dump())
+        if messages or gaps:
+            return Batch(messages=messages, gaps=gaps, position=self.place.dump())
         self._require_alive(wire)
         return self._idle(wire)
 
@@ -264,9 +315,16 @@ class SlotReader(Reader):
             raise RuntimeError("the reader is closed")
         return self.wire
 
+    def _open_server(self) -> Server:
+        if self.server is None:
+            raise RuntimeError("the reader is closed")
+        return self.server
+
     def _tell(self, *, ask: bool = False) -> None:
+        if self.wire is None:  # let go; the next read begins where it goes on
+            return
         try:
-            self._open_wire().tell(self.recorded, ask=ask)
+            self.wire.tell(self.recorded, ask=ask)
         except psycopg.Error as error:
             raise source_error(error) from None
         self.tell_at = time.monotonic() + TELL_EVERY
@@ -277,8 +335,8 @@ class SlotReader(Reader):
             Server(self.conninfo, f"wakeful-{self.slug}").close()
             wire.heard_at = time.monotonic()
 
-    def _take(self, frame: Frame) -> Sequence[Received]:
-        found = decode(frame.data)
+    def _take(self, frame: Frame, codec: str) -> Sequence[Received]:
+        found = decode(frame.data, codec)
         match found:
             case Begin():
                 self.begun, self.index, self.origin = found, 0, ""
@@ -287,10 +345,11 @@ class SlotReader(Reader):
                 self.begun = None
                 self.place = replace(self.place, lsn=found.end, commit=0, done=0)
             case Relation():
-                types = self.server.built_in(column.type for column in found.columns)
-                self.tables[found.oid] = Table(found, self.server.primary_key(found.oid), types, self._excluded(found))
+                server = self._open_server()
+                types = server.built_in(column.type for column in found.columns)
+                self.tables[found.oid] = Table(found, server.primary_key(found.oid), types, self._excluded(found))
                 self.own.discard(found.oid)
-                if self.server.is_own(found.schema, found.table):  # it has come to the publication since the beginning
+                if server.is_own(found.schema, found.table):  # it has come to the publication since the beginning
                     self.own.add(found.oid)
             case Origin():
                 self.origin = found.name
@@ -321,7 +380,7 @@ class SlotReader(Reader):
         return [event] if event else []
 
     def _excluded(self, relation: Relation) -> frozenset[str]:
-        return self.settings.excluded_of(relation, self.server.parents(relation.oid))
+        return self.settings.excluded_of(relation, self._open_server().parents(relation.oid))
 
     def _change(self, change: RowChange, id: str) -> Received | None:
         return None if change.oid in self.own else self._event(self.tables[change.oid], change, id=id)

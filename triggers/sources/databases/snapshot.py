@@ -12,7 +12,7 @@ from psycopg import sql
 from psycopg.adapt import Loader
 
 from triggers.sources.databases.changes import SNAPSHOT, Table
-from triggers.sources.databases.pgoutput import Column, Relation, RowChange
+from triggers.sources.databases.pgoutput import DEFAULT, Column, Relation, RowChange, in_utf8
 from triggers.sources.databases.server import Server
 from triggers.sources.runner import BATCH, BATCH_BYTES
 
@@ -51,11 +51,13 @@ class Raw(Loader):
 
 @dataclass(frozen=True)
 class Part:
-    """Rows, each with its place in the table, and how far the snapshot is read; None at its end."""
+    """Rows, each with its place in the file of the table, and how far the snapshot is read; None at its end. A table that is
+    rewritten (VACUUM FULL, CLUSTER) has another file, in which other rows may stand at the same places."""
 
     table: Table | None
     rows: list[tuple[str, RowChange]]
     state: dict[str, Any] | None
+    file: int = 0
 
 
 def read_part(
@@ -71,7 +73,7 @@ def read_part(
     columns = [one for one in server.rows(COLUMNS, [oid]) if only is None or one[0] in only]
     key = set(server.primary_key(root) or server.primary_key(oid))
     relation = Relation(
-        oid, schema, table, "d", tuple(Column(column, type_oid, column in key) for column, type_oid in columns)
+        oid, schema, table, DEFAULT, tuple(Column(column, type_oid, column in key) for column, type_oid in columns)
     )
     known = Table(
         relation, server.primary_key(root), server.built_in(type_oid for _, type_oid in columns), excluded_of(relation)
@@ -85,8 +87,8 @@ def read_part(
         rows, is_whole = _rows(server, name, relation, after, end, row_filter or "true")
         after = end if is_whole else rows[-1][0]
     if _block(after) >= state["blocks"]:
-        return Part(known, rows, {"oid": oid + 1})
-    return Part(known, rows, {**state, "after": after})
+        return Part(known, rows, {"oid": oid + 1}, file)
+    return Part(known, rows, {**state, "after": after}, file)
 
 
 def _rows(
@@ -105,13 +107,15 @@ def _rows(
     cursor = server.connection.cursor()
     for type_oid in {0, *(column.type for column in relation.columns), TID}:
         cursor.adapters.register_loader(type_oid, Raw)
-    stream: Any = cursor.stream(query)
-    with closing(stream):  # it may end early
-        for ctid, *values in stream:
-            rows.append((ctid.decode(), RowChange(SNAPSHOT, relation.oid, new=values)))
-            size += sum(len(value) for value in values if value is not None)
-            if size >= BATCH_BYTES:
-                return rows, False
+    with server.as_stored() as codec:
+        stream: Any = cursor.stream(query.as_string(None).encode(codec))
+        with closing(stream):  # it may end early
+            for ctid, *stored in stream:
+                values = [value if value is None else in_utf8(value, codec) for value in stored]
+                rows.append((ctid.decode(), RowChange(SNAPSHOT, relation.oid, new=values)))
+                size += sum(len(value) for value in values if value is not None)
+                if size >= BATCH_BYTES:
+                    return rows, False
     return rows, len(rows) < BATCH
 
 

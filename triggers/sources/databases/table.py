@@ -18,6 +18,7 @@ class Table(Kind[TableSettings]):
     group = Group.DATABASES
     settings_class = TableSettings
     needs_secret = False
+    permission = "triggers.watch_table"  # it reads what its maker may have no right to see
     setup = (
         "Name a model, such as helpdesk.Ticket, or a table, and choose which changes count.",
         "Wakeful makes triggers on the table when you save: they write the events in the transaction of the change.",

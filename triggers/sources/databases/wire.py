@@ -9,12 +9,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import psycopg
 from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
-from triggers.sources.databases.pgoutput import EPOCH
+from triggers.sources.databases.pgoutput import CODEC, EPOCH
 from triggers.sources.databases.values import STYLE
 
 SELECT_AT_MOST = 0.2  # seconds: TLS may hold bytes that the socket no longer announces
@@ -32,6 +33,7 @@ KEEPALIVE = {
     "keepalives_count": 4,
     "tcp_user_timeout": 30_000,
 }
+UTF8 = "UTF8"  # as PostgreSQL names it
 DATA, ALIVE, STATUS = b"w", b"k", b"r"
 NOTHING_YET, ENDED = 0, -1
 NOT_IN_PREREQUISITE_STATE = "55000"
@@ -69,6 +71,26 @@ def with_options(conninfo: str, name: str, options: Mapping[str, str]) -> str:
     return make_conninfo(conninfo, application_name=name, client_encoding="utf8", options=said, **KEEPALIVE)
 
 
+def use_own_encoding(connection: psycopg.Connection[Any]) -> str:
+    """Let the server send texts as they are stored, and return the codec of them. It converts none, so that it does not fail at a
+    byte that has no equivalent in UTF-8."""
+    own = connection.info.parameter_status("server_encoding") or UTF8
+    if own == UTF8:
+        return CODEC
+    connection.pgconn.exec_(f"SET client_encoding TO {own}".encode())
+    try:
+        codec = connection.info.encoding
+    except psycopg.NotSupportedError:  # Python has no codec of it
+        use_utf8(connection)
+        return CODEC
+    return CODEC if own == "SQL_ASCII" else codec  # bytes of any kind
+
+
+def use_utf8(connection: psycopg.Connection[Any]) -> None:
+    if connection.info.parameter_status("client_encoding") != UTF8:
+        connection.pgconn.exec_(b"SET client_encoding TO UTF8")
+
+
 class Wire:
     """psycopg.Error if the connection breaks."""
 
@@ -76,6 +98,7 @@ class Wire:
         chosen = with_options(conninfo, name, OPTIONS)
         self.connection = psycopg.connect(make_conninfo(chosen, replication="database"), autocommit=True)
         self.heard_at = time.monotonic()
+        self.codec = CODEC  # of the texts in frames
         self.seen = 0  # the server has nothing for us before this place
         self.reply_wanted = False
         self.skipped: list[
@@ -102,6 +125,7 @@ class Wire:
 
     def start(self, slot: str, publication: str, lsn: int) -> None:
         """Both names have letters, digits and underscores alone."""
+        self.codec = use_own_encoding(self.connection)
         options = f"proto_version '1', publication_names '{publication}', messages 'true'"
         command = f"START_REPLICATION SLOT {slot} LOGICAL {lsn_text(lsn)} ({options})"
         result = self.pgconn.exec_(command.encode())

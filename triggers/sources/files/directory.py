@@ -6,6 +6,7 @@ from typing import NoReturn
 
 from agents.durations import parse_duration
 from agents.files import is_beneath, roots
+from triggers.sources.continuity import Gaps
 from triggers.sources.files.directory_reader import DirectoryReader
 from triggers.sources.files.selection import Selection, patterns_in
 from triggers.sources.kind import Group, register
@@ -143,6 +144,10 @@ class Directory(Runner[DirectorySettings]):
     group = Group.FILES
     settings_class = DirectorySettings
     needs_secret = False
+    gaps = Gaps(
+        are_seen=False,
+        how="a file that is made and removed again between two looks leaves no trace.",
+    )
     setup = (
         "Set WAKEFUL_FILE_ROOTS to the directories that may be watched, for the web, sources and worker processes.",
         "Mount the directory at the same path on every host that runs sources or worker processes, and let their user read it.",

@@ -6,24 +6,26 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import structlog
 from django.conf import settings
 from django.db import connection
 
 from agents.files import Look, fingerprint_of, is_beneath
-from triggers.sources.files.beginning import beginning
+from triggers.sources.files.beginning import Beginning
 from triggers.sources.files.candidates import Candidates
 from triggers.sources.files.hints import Hints
 from triggers.sources.files.ledger import Changes, Known, Ledger, Path
 from triggers.sources.files.report import CHANGED, CREATED, RENAMED, VANISHED, event_of
-from triggers.sources.files.tree import Part, Tree, Unread
-from triggers.sources.polling.poller import ALL
+from triggers.sources.files.tree import Part, Tree, Unread, changed_at
 from triggers.sources.runner import BATCH, Assignment, Batch, Poison, Reader, Received, SourceError
 
 if TYPE_CHECKING:
     from triggers.sources.files.directory import DirectorySettings
+
+log = structlog.get_logger(__name__)
 
 WORK_SECONDS = 5.0  # of one read
 HASH_SECONDS = 30.0  # for the content of one file
@@ -62,7 +64,10 @@ class DirectoryReader(Reader):
         self.folders: deque[bytes] = deque()  # to be looked through, such as new ones
         self.told: set[bytes] = set()
         self.lag: int | None = None
-        self.position, self.is_of_other = beginning(assignment, assignment.settings.directory, self.selection)
+        self.beginning = Beginning(
+            assignment, self.settings.directory, self.selection, begin_with=self.settings.begin_with
+        )
+        self.position, self.is_of_other = self.beginning.position, self.beginning.is_of_other
         self.stored = assignment.position
         self.hints = Hints.begin() if self.settings.has_hints else None
         try:
@@ -82,9 +87,11 @@ class DirectoryReader(Reader):
         with self._tree() as tree:
             self._take_hints(0)
             self._judge(tree, until)
+            has_scanned = self._may_scan()
             while not self.found.is_full and time.monotonic() < until and self._may_scan():
                 self._scan_on()
-            if not self.found.messages and not self.found.changes and not self._may_scan():
+            # After a scan it returns at once: while it waits, it holds no connection to the database.
+            if not (has_scanned or self.found.messages or self.found.changes or self._may_scan()):
                 self._take_hints(self._until_next(wait))
         return self._batch()
 
@@ -100,7 +107,8 @@ class DirectoryReader(Reader):
 
     def _batch(self) -> Batch:
         found, self.found, ledger = self.found, Found(), self.ledger
-        is_moved = self.position != self.stored and not self.is_of_other
+        has_begun = not self.is_of_other and self.beginning.began_at is not None
+        is_moved = has_begun and self.position != self.stored
         lag = len(self.candidates) if len(self.candidates) != self.lag else None
         # The batch is recorded before the next read, or this reader is closed.
         self.lag = len(self.candidates)
@@ -232,11 +240,32 @@ class DirectoryReader(Reader):
         began, is_first = time.monotonic(), not self.position["is_complete"]
         self.folders.clear()
         self.candidates.was_full = False
+        if self.beginning.began_at is None:
+            yield from self._begin()
         yield from self._look_through(b"")
-        self.position = {**self.position, "is_complete": True}
+        if is_first:
+            self.position = self.beginning.complete(self.position)
         took = 0.0 if is_first else time.monotonic() - began  # the first one has written them all
         pause = max(self.settings.every_seconds, took * SCAN_SHARE)
         self.scan_at = time.monotonic() + (self.settings.settle_seconds if self.candidates.was_full else pause)
+
+    def _begin(self) -> Iterator[None]:
+        """Ask the file system what time it is. A file server does not say it, but the last change of a folder has passed there: what came
+        after the source was made has changed its folder, so that it is not older than that change by more than the age of the source."""
+        with self._tree() as tree:
+            now = tree.now()
+            if now is None:
+                last = datetime.min.replace(tzinfo=UTC)
+
+                def opened(_: bytes, fd: int) -> None:
+                    nonlocal last
+                    last = max(last, changed_at(fd))
+
+                for _ in tree.walk(b"", self._enters, opened):
+                    yield
+                now = min(last, datetime.now(UTC))  # a stamp may be of the future
+                log.warning("source.clock_unknown", directory=self.settings.directory, last_change=now.isoformat())
+        self.position = self.beginning.begin(self.position, now)
 
     def _look_through(self, folder: bytes) -> Iterator[None]:
         """New files of the folder first: a file that was moved is there before it counts as gone."""
@@ -258,22 +287,23 @@ class DirectoryReader(Reader):
         for path in wanted:
             if path in known or path in self.candidates or path in self.found.changes.put:
                 continue
-            if self._is_passed_over(look := _look(tree, path)) and look:
+            if (look := _look(tree, path)) and self._is_passed_over(path, look):
                 self.found.changes.put[path] = Known(path=path, look=look)
             else:
                 self.candidates.add(path, now)
 
-    def _is_passed_over(self, look: Look | None) -> bool:
+    def _is_passed_over(self, path: Path, look: Look) -> bool:
         """Whether it was there before the source."""
-        if self.position["is_complete"] or self.settings.begin_with == ALL or look is None:
+        if self.position["is_complete"]:
             return False
-        return look.ctime_ns < datetime.fromisoformat(self.position["began_at"]).timestamp() * 1e9
+        return self.beginning.passes_over(path.relative, lambda time: look.ctime_ns >= time.timestamp() * 1e9)
 
     def _find_changed(self, tree: Tree, page: Sequence[Known]) -> None:
         now = time.monotonic()
         for known in page:
             if not self._wants(known.path.relative):
-                self.found.changes.gone.add(known.path)
+                if self.beginning.may_forget(known.path.relative):
+                    self.found.changes.gone.add(known.path)
                 continue
             try:
                 look = tree.look(*known.path)

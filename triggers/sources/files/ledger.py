@@ -6,13 +6,15 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from agents.files import Look
-from runs.db.sql import execute, fetch, fetch_together
+from runs.db.sql import execute, fetch_together
 
 PAGE = 1000  # rows
 
 COLUMNS = "folder, name, size, mtime_ns, ctime_ns, inode, fingerprint, is_reported"
 # A ledger grows by thousands of rows before PostgreSQL has statistics of it, and a plan for a small one would read all of it for
-# each page. So each row is looked up by itself (LATERAL), and pages are read in the order of the index.
+# each page, or for each row. So each row is looked up by itself (LATERAL), and statements use the indexes
+# whatever the statistics say; a range in the order of an index leaves no other one.
+BY_INDEX = "SELECT set_config('enable_sort', 'off', true), set_config('enable_seqscan', 'off', true)"
 AT = f"""
 SELECT file.* FROM unnest(%s::bytea[], %s::bytea[]) AS wanted(folder, name), LATERAL (
   SELECT {COLUMNS} FROM triggers_watchedfile file
@@ -21,10 +23,9 @@ SELECT file.* FROM unnest(%s::bytea[], %s::bytea[]) AS wanted(folder, name), LAT
 WITH_INODES = f"""
 SELECT file.* FROM unnest(%s::bigint[]) AS wanted(inode), LATERAL (
   SELECT {COLUMNS} FROM triggers_watchedfile file
-  WHERE file.source_id = %s::uuid AND file.inode = wanted.inode LIMIT {PAGE}) file
+  WHERE file.source_id = %s::uuid AND file.inode BETWEEN wanted.inode AND wanted.inode ORDER BY file.inode LIMIT {PAGE}) file
 LIMIT {PAGE}
 """  # noqa: S608  (our own parts)
-IN_ORDER_OF_INDEX = "SELECT set_config('enable_sort', 'off', true)"
 AFTER = f"""
 SELECT {COLUMNS} FROM triggers_watchedfile
 WHERE source_id = %s::uuid AND (folder, name) > (%s::bytea, %s::bytea) ORDER BY folder, name LIMIT {PAGE}
@@ -88,14 +89,18 @@ class Ledger:
         if not paths:
             return {}
         folders, names = zip(*paths, strict=True)
-        return {known.path: known for known in map(_known, fetch(AT, [list(folders), list(names), self.source_id]))}
+        _, rows = fetch_together((BY_INDEX, ()), (AT, [list(folders), list(names), self.source_id]))
+        return {known.path: known for known in map(_known, rows)}
 
     def with_inodes(self, inodes: Sequence[int]) -> list[Known]:
-        return [_known(row) for row in fetch(WITH_INODES, [list(inodes), self.source_id])] if inodes else []
+        if not inodes:
+            return []
+        _, rows = fetch_together((BY_INDEX, ()), (WITH_INODES, [list(inodes), self.source_id]))
+        return [_known(row) for row in rows]
 
     def after(self, path: Path) -> list[Known]:
         """The next PAGE files behind a path."""
-        _, rows = fetch_together((IN_ORDER_OF_INDEX, ()), (AFTER, [self.source_id, *path]))
+        _, rows = fetch_together((BY_INDEX, ()), (AFTER, [self.source_id, *path]))
         return [_known(row) for row in rows]
 
     def pages(self, *, below: bytes = b"") -> Iterator[list[Known]]:
@@ -112,6 +117,7 @@ class Ledger:
         """In the caller's transaction."""
         if changes.gone:
             folders, names = zip(*changes.gone, strict=True)
+            execute(BY_INDEX)
             execute(DROP, [list(folders), list(names), self.source_id])
         if changes.put:
             rows = [(*known.path, *known.look, known.fingerprint, known.is_reported) for known in changes.put.values()]

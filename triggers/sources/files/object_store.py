@@ -1,8 +1,9 @@
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,18 +11,20 @@ from urllib.parse import urlsplit
 from django.db import connection
 
 from agents.files import Look
-from triggers.sources.access_key import LABEL, clean_access_key, parts_of
-from triggers.sources.files.beginning import beginning
+from triggers.sources.access_key import LABEL, clean_access_key, keep_ours_at_amazon, parts_of
+from triggers.sources.continuity import Gaps
+from triggers.sources.files.beginning import Beginning
 from triggers.sources.files.ledger import PAGE, Changes, Known, Ledger, Path
 from triggers.sources.files.report import CHANGED, CREATED, VANISHED, event_of
 from triggers.sources.files.selection import Selection, patterns_in
 from triggers.sources.kind import Group, register
-from triggers.sources.polling.poller import ALL, PollSettings
+from triggers.sources.polling.poller import PollSettings
 from triggers.sources.runner import BATCH, Assignment, Batch, Broker, Reader, Received, SourceError
-from triggers.sources.settings import InvalidSettings, setting
+from triggers.sources.settings import InvalidSettings, server_of, setting
 
 MOST_MESSAGES = BATCH  # of a part
 CONNECT_TIMEOUT, ANSWER_TIMEOUT = 5, 25  # seconds
+MOST_SKEW = timedelta(minutes=15)  # S3 refuses requests whose clock is further from its own
 LISTING_SECONDS = 30.0  # for parts without a key
 UNUSABLE = "It must list keys in the order of their bytes, as S3 does (ListObjectsV2 with StartAfter)."
 REMEDIES = {
@@ -55,7 +58,13 @@ class ObjectStoreSettings(PollSettings):
     bucket: str = setting("", "Bucket", check=bucket)
     prefix: str = setting("", "Prefix", "The beginning of the keys, such as incoming/. Only these are listed.")
     patterns: str = setting("*", "Objects", "Patterns of keys, separated by commas, such as *.csv.")
-    server: str = setting("", "Server", "Such as https://minio.example.com:9000. Empty: Amazon S3.", check=server)
+    server: str = setting(
+        "",
+        "Server",
+        "Such as https://minio.example.com:9000. Empty: Amazon S3.",
+        check=server,
+        secret_goes_to=server_of,
+    )
     region: str = setting("", "Region", "Such as eu-central-1. Empty: that of the sources process's environment.")
 
     def __post_init__(self) -> None:
@@ -81,6 +90,10 @@ class ObjectStore(Broker[ObjectStoreSettings]):
     group = Group.FILES
     settings_class = ObjectStoreSettings
     secret_label = LABEL
+    gaps = Gaps(
+        are_seen=False,
+        how="an object that is made and deleted again between two listings leaves no trace.",
+    )
     extra = "s3"
     setup = (
         "Let an IAM user or role use s3:ListBucket on the bucket.",
@@ -103,9 +116,12 @@ class ObjectReader(Reader):
         self.settings = assignment.settings
         self.selection = assignment.settings.selection
         self.ledger = Ledger(assignment.source_id)
-        self.position, self.is_of_other = beginning(assignment, self.settings.place, self.selection)
+        self.beginning = Beginning(assignment, self.settings.place, self.selection, begin_with=self.settings.begin_with)
+        self.position, self.is_of_other = self.beginning.position, self.beginning.is_of_other
         self.scan_at = 0.0
         self.botocore = botocore
+        if self.settings.server:
+            keep_ours_at_amazon(assignment.secret, urlsplit(self.settings.server).hostname or "")
         key_id, key = parts_of(assignment.secret)
         with self._errors():
             self.client = boto3.session.Session().client(
@@ -137,7 +153,7 @@ class ObjectReader(Reader):
         if end:
             self.position = {**self.position, "after": end.name.decode()}
         else:
-            self.position = {**self.position, "after": "", "is_complete": True}
+            self.position = {**self.beginning.complete(self.position), "after": ""}
             self.scan_at = time.monotonic() + self.settings.pause.total_seconds()
         return replace(batch, position=self.position)
 
@@ -154,6 +170,8 @@ class ObjectReader(Reader):
                 answer = self.client.list_objects_v2(
                     Bucket=self.settings.bucket, Prefix=self.settings.prefix, MaxKeys=PAGE, **place
                 )
+            if self.beginning.began_at is None:
+                self.position = self.beginning.begin(self.position, _time_of(answer))
             found, has_more = [_object(one) for one in answer.get("Contents", [])], bool(answer.get("IsTruncated"))
             if found or not has_more:
                 break
@@ -196,7 +214,8 @@ class ObjectReader(Reader):
             elif not self._is_passed_over(now):
                 yield event_of(CREATED, place, now)
         elif was:
-            changes.gone.add(path)
+            if is_wanted or self.beginning.may_forget(path.name):
+                changes.gone.add(path)
             if is_wanted:
                 yield event_of(VANISHED, place, was)
 
@@ -204,16 +223,18 @@ class ObjectReader(Reader):
         return not key.endswith(b"/") and self.selection.wants(key)  # consoles make folders of empty objects
 
     def _is_passed_over(self, found: Known) -> bool:
-        """Whether it was there before the source."""
-        if self.position["is_complete"] or self.settings.begin_with == ALL:
+        """Whether it was there before the source. Stores give times in whole seconds: one of the same second is new."""
+        if self.position["is_complete"]:
             return False
-        return found.look.mtime_ns < datetime.fromisoformat(self.position["began_at"]).timestamp() * 1e9
+        return self.beginning.passes_over(
+            found.path.name, lambda time: found.look.mtime_ns >= int(time.timestamp()) * 1e9
+        )
 
     def _forget_other(self) -> Batch:
         """The ledger is that of the bucket that the source had before."""
         changes = Changes(gone={one.path for one in self.ledger.after(Path(b"", b""))})
         self.is_of_other = len(changes) > 0
-        return Batch(keep=lambda: self.ledger.write(changes)) if self.is_of_other else Batch(position=self.position)
+        return Batch(keep=lambda: self.ledger.write(changes)) if self.is_of_other else Batch()
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -229,6 +250,12 @@ class ObjectReader(Reader):
             ) from None
         except self.botocore.exceptions.BotoCoreError as error:
             raise SourceError(f"The object store cannot be asked: {error}") from None
+
+
+def _time_of(answer: Mapping[str, Any]) -> datetime:
+    """What time it is by the clock of the store."""
+    said = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+    return parsedate_to_datetime(said) if said else datetime.now(UTC) - MOST_SKEW
 
 
 def _is_in_order(found: Sequence[Known], after: str) -> bool:

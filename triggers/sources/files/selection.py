@@ -5,6 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import cached_property
+from typing import Any
+
+from triggers.sources.polling.novelty import digest
 
 
 def patterns_in(text: str) -> list[str]:
@@ -21,6 +24,18 @@ class Selection:
     ignored: str
     marker: str = ""
     is_deep: bool = True
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What `Selection(**fields)` makes again."""
+        return {"patterns": self.patterns, "ignored": self.ignored, "marker": self.marker, "is_deep": self.is_deep}
+
+    @property
+    def digest(self) -> str:
+        """It is stored: of a field that is added, only another value than its default may change it, or each source begins again."""
+        return digest(
+            f"Selection(patterns={self.patterns!r}, ignored={self.ignored!r}, marker={self.marker!r}, is_deep={self.is_deep!r})"
+        )
 
     def wants(self, relative: bytes) -> bool:
         """Whether the file counts."""

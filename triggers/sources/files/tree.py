@@ -5,6 +5,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from errno import ELOOP, EXDEV
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -62,6 +63,19 @@ class Tree:
             found = os.stat(self.path)
             return (found.st_dev, Look.of(found).inode) == (self.device, self.inode)
         return False
+
+    def now(self) -> datetime | None:
+        """The time by the clock of its file system; None: not known here, such as of a file server. Nothing in it is changed."""
+        if os.major(self.device):  # a disk of this host
+            return datetime.now(UTC)
+        try:
+            fd = os.open(b".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=self.fd)  # it has no name
+        except (AttributeError, OSError):  # another operating system; a file server, or not to be written
+            return None
+        try:
+            return changed_at(fd)
+        finally:
+            os.close(fd)
 
     def look(self, folder: bytes, name: bytes) -> Look | None:
         """How the file looks; None if there is no regular file. Raises OSError if that cannot be known."""
@@ -181,6 +195,10 @@ class _Open:
     def close(self) -> None:
         self.entries.close()  # type: ignore[attr-defined]
         os.close(self.fd)
+
+
+def changed_at(fd: int) -> datetime:
+    return datetime.fromtimestamp(Look.of(os.fstat(fd)).ctime_ns / 1e9, UTC)
 
 
 def _reason(error: OSError) -> str:

@@ -1,4 +1,4 @@
-"""How deep in a causal chain an event was when an installation of Wakeful sent it out (`triggers.dispatch.outbound`). An event that
+"""How deep in a causal chain an event was when an installation of Wakeful sent it out (`triggers.outbound`). An event that
 comes back goes on counting, so that no event goes round for ever. A sender may say anything, and gains nothing by it."""
 
 from typing import Any

@@ -13,6 +13,7 @@ from uuid import UUID
 
 import structlog
 
+from triggers.sources.continuity import Gaps
 from triggers.sources.kind import Group
 from triggers.sources.metrics.samples import Metered, Sample, take_in
 from triggers.sources.polling.poller import EverySettings, Polled, Poller, PollingReader, interval
@@ -38,6 +39,11 @@ class MetricSettings(EverySettings):
 class Metric(Poller[M]):
     """A kind of source whose samples are numbers. Its events are those of the episodes that its detectors find."""
 
+    gaps = Gaps(
+        are_seen=False,
+        how="a value between two samples leaves no trace; the detector “missing” sees that samples are absent.",
+    )
+    is_trusted = True  # numbers
     group = Group.METRICS
     noun: ClassVar[str] = "metric"  # the beginning of the types of its events
 

@@ -30,7 +30,7 @@ class Pushed(Metric[PushedSettings]):
     waits = Waits.SENDER
     needs_secret = False
     setup = (
-        "Create an API token with the permission to add events.",
+        "Create an API token with the permission triggers.push_sample.",
         'POST {"samples": [{"series": "disk", "time": "2026-11-23T10:00:00Z", "value": 81.5}]} to /api/v1/sources/<name>/samples/. '
         "Series may be left out if there is only one, and time if it is now.",
         "When some samples are there, try detectors on them and arm one.",

@@ -5,6 +5,7 @@ from typing import Any
 
 import psycopg
 
+from triggers.sources.databases.connection import conninfo, fault_of
 from triggers.sources.kind import register
 from triggers.sources.metrics.metric import Metric, MetricReader, MetricSettings, as_number, is_none, now
 from triggers.sources.metrics.samples import MOST_SERIES, Sample, named
@@ -12,7 +13,6 @@ from triggers.sources.runner import Assignment, Reader, SourceError
 from triggers.sources.settings import InvalidSettings, setting, whole_number
 
 CONNECT_SECONDS = 10
-OF_PROCESS = {"passfile", "service", "servicefile"}  # with the credentials of the sources process's user
 # A server that is gone without a word is found out.
 ALIVE: dict[str, Any] = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 # For the session, so that also a statement that the query's functions run is read-only and stops in time.
@@ -52,19 +52,8 @@ class SqlQuery(Metric[SqlQuerySettings]):
 
     def clean_secret(self, secret: str) -> str:
         cleaned = super().clean_secret(secret)
-        try:
-            given = psycopg.conninfo.conninfo_to_dict(cleaned)
-        except psycopg.ProgrammingError:
-            raise InvalidSettings({"secret": "must be a connection string of PostgreSQL"}) from None
-        hosts = f"{given.get('host') or ''},{given.get('hostaddr') or ''}".split(",")
-        if not any(hosts):
-            raise InvalidSettings({"secret": "must name the host of the server"})
-        if others := sorted(OF_PROCESS & given.keys()):
-            raise InvalidSettings({"secret": f"must not have {others[0]}: give all that the connection needs"})
-        if any(host.startswith(("/", "@")) for host in hosts):
-            raise InvalidSettings(
-                {"secret": "must name the host of the server, not a socket, on which a user is known by the process"}
-            )
+        if fault := fault_in(cleaned):
+            raise InvalidSettings({"secret": fault})
         return cleaned
 
     def connect(self, assignment: Assignment[SqlQuerySettings]) -> Reader:
@@ -81,11 +70,24 @@ class SqlReader(MetricReader):
         return [sample_of(row) for row in rows if not is_none(row[-1])]
 
 
+def fault_in(connection_string: str) -> str:
+    """What it must not have, or an empty text."""
+    try:
+        given = psycopg.conninfo.conninfo_to_dict(connection_string)
+    except psycopg.ProgrammingError:
+        return "must be a connection string of PostgreSQL"
+    if not (given.get("host") or given.get("hostaddr")):
+        return "must name the host of the server"
+    return fault_of(given, also=frozenset({"password"}))
+
+
 def rows_of(connection_string: str, query: str, *, seconds: int, most: int) -> list[tuple[Any, ...]]:
     """The first rows of a query's answer. Raises SourceError."""
+    if fault := fault_in(connection_string):  # one that was entered when more was accepted
+        raise SourceError(f"The connection string {fault}.", remedy="Enter another one as the secret of the source.")
     try:
         with psycopg.connect(
-            connection_string,
+            conninfo(connection_string),
             connect_timeout=CONNECT_SECONDS,
             options=OPTIONS.format(seconds=seconds),
             autocommit=False,

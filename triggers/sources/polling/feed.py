@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urljoin
 
 from agents.guards.foreign_text import storable_text
+from triggers.sources.continuity import Gaps
 from triggers.sources.html_text import html_to_text
 from triggers.sources.http.payload import Payload
 from triggers.sources.kind import Group, register
@@ -49,6 +50,10 @@ class Feed(Poller[FeedSettings]):
     group = Group.POLLING
     settings_class = FeedSettings
     secret_label = "Token"  # noqa: S105  (a label)
+    gaps = Gaps(
+        are_seen=True,
+        how="when nothing of the last poll is left in the feed, items may have come and gone between the two polls. How many is not known.",
+    )
     setup = (
         "Enter the address of the feed itself: a web page names it in its source, in a link of type application/rss+xml or "
         "application/atom+xml.",

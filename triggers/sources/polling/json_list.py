@@ -1,12 +1,12 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit, urlunsplit
 
 from runs.api.strict_json import Unreadable, is_storable, parse_json, require_storable
 from runs.network.fetching import Answer
+from triggers.sources.continuity import Gaps, Reason
 from triggers.sources.http.payload import Payload
 from triggers.sources.kind import Group, register
 from triggers.sources.polling.novelty import Item, Memory, digest, look
@@ -20,10 +20,11 @@ MOST_BYTES = 8 * 2**20  # of a page
 MOST_PAGES = 10  # of a poll
 MOST_ITEMS = 2_000  # of a page
 NEWEST_FIRST, OLDEST_FIRST = "newest first", "oldest first"
+LAST_ITEMS = 100  # of a page with more than MOST_ITEMS
 UNNAMED_TYPE = "item.received"
 LONGEST_CURSOR = 8_000  # characters; it is stored
 CUT = (
-    f"More than {MOST_PAGES} pages, or {MOST_ITEMS:,} items of a page, were new: older items are not read. Poll more often, or ask "
+    f"More than {MOST_PAGES} pages had new items, or a page more than {MOST_ITEMS:,}: older items are not read. Poll more often, or ask "
     "for fewer and larger pages within these limits."
 )
 
@@ -106,6 +107,11 @@ class JsonList(Poller[JsonListSettings]):
     group = Group.POLLING
     settings_class = JsonListSettings
     secret_label = "Token"  # noqa: S105  (a label)
+    gaps = Gaps(
+        are_seen=True,
+        how="when nothing of the last poll is left in the list, items may have come and gone between the two polls, and when more pages "
+        "have new items than are read. How many is not known, and a log that is read by its cursor has no such sign.",
+    )
     setup = (
         "Enter the address of the list, with its parameters for filters and for the largest page.",
         "Say where the items are in the answer, and where the id is in an item.",
@@ -145,7 +151,8 @@ class JsonListReader(ListReader):
         )
 
     def _read_list(self, asking: Asking, state: dict[str, Any]) -> Polled:
-        """From the first page to one that has something known, or to the last."""
+        """From the first page to one that has nothing new, or to the last. One that has something known may have new ones behind it:
+        a pinned item, or one that was changed or came late."""
         first = asking.ask(self.settings.url, state.get("validators"))
         if first is None:
             return Polled(state=state)
@@ -161,8 +168,10 @@ class JsonListReader(ListReader):
     def _goes_on(self, page: Page, state: dict[str, Any]) -> bool:
         if self.settings.order == OLDEST_FIRST or "memory" not in state:
             return True
-        found = look(page.items, Memory.load(state["memory"]), most=len(page.items))
-        return len(found.items) == len(page.items) > 0
+        # Behind the end of a cut page nothing can be asked for: its last items say whether new ones are there.
+        items = page.items[-LAST_ITEMS:] if page.is_cut else page.items
+        memory, is_by_content = Memory.load(state["memory"]), self.settings.is_by_content
+        return bool(look(items, memory, most=len(items), is_by_content=is_by_content).items)
 
     def _cut(self, items: Sequence[Item], state: dict[str, Any], first: Answer) -> Polled:
         if self.settings.order == OLDEST_FIRST:
@@ -173,8 +182,8 @@ class JsonListReader(ListReader):
         polled = self.news(self._oldest_first(items), state, first)
         if "memory" not in state:
             return polled
-        cut = Poison(id=f"cut:{datetime.now(UTC):%Y-%m-%d}", reason=CUT)
-        return replace(polled, messages=[*polled.messages, cut])
+        # Whether anything of the last poll is left is not known: that is behind the cut.
+        return replace(polled, gaps=[self.gap(Reason.SKIPPED, CUT)])
 
     def _read_log(self, asking: Asking, state: dict[str, Any]) -> Polled:
         """One page, from where the last poll has come to."""
@@ -190,7 +199,7 @@ class JsonListReader(ListReader):
         if "memory" not in state and self.settings.begin_with == NEW:
             return self._passed_over(page, url, state)
         memory = Memory.load(state["memory"]) if "memory" in state else Memory()
-        found = look(page.items, memory, most=BATCH, is_log=True)
+        found = look(page.items, memory, most=BATCH, is_log=True, is_by_content=self.settings.is_by_content)
         goes_on = bool(page.next_url) and not found.has_more
         return Polled(
             state={
@@ -206,7 +215,7 @@ class JsonListReader(ListReader):
     def _passed_over(self, page: Page, url: str, state: dict[str, Any]) -> Polled:
         """What is there before the first poll makes no event: it ends with a page that says nothing new."""
         memory = Memory.load(state["passed"]) if "passed" in state else Memory()
-        found = look(page.items, memory, most=len(page.items), is_log=True)
+        found = look(page.items, memory, most=len(page.items), is_log=True, is_by_content=self.settings.is_by_content)
         if page.next_url and found.items:
             return Polled(state={"cursor": page.next_url, "passed": found.memory.dump()}, has_more=True)
         return Polled(state={"cursor": page.next_url or url, "memory": found.memory.dump()})

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
+from triggers.sources.continuity import Gaps
 from triggers.sources.http.payload import Payload
 from triggers.sources.kind import Group, register
 from triggers.sources.mail import read_mail
@@ -37,15 +38,16 @@ def ascii_named(value: str) -> str:
 class MailboxSettings(PollSettings):
     """Which mailbox to read, where."""
 
-    host: str = setting("", "Server", "Such as imap.example.org.", check=ascii_named)
-    port: int = setting(993, "Port", "993 with TLS, 143 else.", check=whole_number(1, 65_535))
+    host: str = setting("", "Server", "Such as imap.example.org.", check=ascii_named, secret_goes_to=str)
+    port: int = setting(993, "Port", "993 with TLS, 143 else.", check=whole_number(1, 65_535), secret_goes_to=int)
     tls: str = setting(
         "tls",
         "Encryption",
         "“tls” from the first byte; “starttls”; or “none”, which shows the password to everyone on the way.",
         choices=("tls", "starttls", "none"),
+        secret_goes_to=str,
     )
-    user: str = setting("", "User", "Often the address of the mailbox.", check=named)
+    user: str = setting("", "User", "Often the address of the mailbox.", check=named, secret_goes_to=str)
     mailbox: str = setting(
         "INBOX", "Mailbox", "Its name at the server; other characters than ASCII in modified UTF-7.", check=ascii_named
     )
@@ -66,6 +68,10 @@ class ImapMailbox(Poller[MailboxSettings]):
     group = Group.POLLING
     settings_class = MailboxSettings
     secret_label = "Password"  # noqa: S105  (a label)
+    gaps = Gaps(
+        are_seen=False,
+        how="a message that is moved or deleted between two looks leaves no trace.",
+    )
     setup = (
         "Switch IMAP on for the mailbox, if the provider asks for it.",
         "Create an app password: most providers accept no other one over IMAP. Enter it as the secret.",

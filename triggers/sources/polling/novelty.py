@@ -1,7 +1,7 @@
 """Which items of a list are new since the last poll.
 
-An item is known by its id. Some lists give every item another id at every fetch; those are found out, because then no id of the last
-poll is left although the items say the same, and from then on their items are known by what they say.
+An item is known by its id, or by its content where the operator has chosen that: some lists give every item another id at every fetch.
+Which of the two is never guessed: a list of alerts has other ids and the same texts, too.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,8 @@ class Item:
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """The items of earlier polls, those of the last one first."""
+    """The items of earlier polls, those of the last one first. Earlier versions guessed whether ids are stable; a source that they took
+    for one without stable ids stays so until its operator chooses."""
 
     seen: tuple[Pair, ...] = ()
     latest: int = 0
@@ -58,31 +59,37 @@ class Novelty:
     items: Sequence[Item]
     memory: Memory
     has_more: bool  # there are more new items than asked for
+    is_by_content: bool
     is_turnover: bool  # nothing of the last poll is left: items may have come and gone between the two
 
     def id_of(self, item: Item) -> str:
         """The identity of its event."""
-        return item.id if self.memory.are_ids_stable else f"content:{item.pair[1]}"
+        return f"content:{item.pair[1]}" if self.is_by_content else item.id
 
 
-def look(items: Sequence[Item], memory: Memory, *, most: int, is_log: bool = False) -> Novelty:
+def look(
+    items: Sequence[Item], memory: Memory, *, most: int, is_log: bool = False, is_by_content: bool = False
+) -> Novelty:
     """The first `most` new items. Those after them are not remembered, so that the next look finds them. The pages of a log have
-    other items each."""
-    are_ids_stable = memory.are_ids_stable and (is_log or not _have_other_ids(items, memory))
-    known = {_key(pair, are_ids_stable) for pair in memory.seen}
+    other items each. The items are given the oldest first: of those that left the list, the newest are remembered."""
+    part = 1 if is_by_content or not memory.are_ids_stable else 0
+    known = {pair[part] for pair in memory.seen}
     new: list[Item] = []
     for item in items:
-        key = _key(item.pair, are_ids_stable)
+        key = item.pair[part]
         if key not in known:
             known.add(key)
             new.append(item)
     left = {item.pair for item in new[most:]}
     now = [pair for pair in dict.fromkeys(item.pair for item in items) if pair not in left]
-    older = [pair for pair in memory.seen if pair not in set(now)][:KEPT]
+    present, latest = set(now), memory.seen[: memory.latest]
+    older = [pair for pair in (*reversed(latest), *memory.seen[memory.latest :]) if pair not in present][:KEPT]
     return Novelty(
         items=new[:most],
-        memory=Memory(seen=(*now, *older), latest=len(now), are_ids_stable=are_ids_stable),
+        # Once the operator has chosen the content, going back to ids is a choice as well.
+        memory=Memory(seen=(*now, *older), latest=len(now), are_ids_stable=memory.are_ids_stable or is_by_content),
         has_more=bool(left),
+        is_by_content=part == 1,
         is_turnover=len(new) == len(items) > 1 and memory.latest > 1 and not is_log,
     )
 
@@ -94,20 +101,6 @@ def everything(items: Sequence[Item]) -> Memory:
 
 def digest(text: str) -> str:
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def _have_other_ids(items: Sequence[Item], memory: Memory) -> bool:
-    last = memory.seen[: memory.latest]
-    if len(last) < 2 or len(items) < 2:
-        return False  # a list of the newest item alone may say the same twice
-    ids, contents = ({pair[part] for pair in last} for part in (0, 1))
-    if any(item.pair[0] in ids for item in items):
-        return False
-    return 2 * sum(item.pair[1] in contents for item in items) >= len(items)
-
-
-def _key(pair: Pair, are_ids_stable: bool) -> str:
-    return pair[0] if are_ids_stable else pair[1]
 
 
 def _pair(stored: str) -> Pair:

@@ -4,22 +4,30 @@ import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
 
 from runs.network.fetching import Answer, Limits, NotFetched, Request, fetch
 from runs.network.outgoing import what_is_wrong_with
 from runs.network.posting import pause_of
+from triggers.sources.continuity import Gap, Reason
 from triggers.sources.polling.novelty import Item, Memory, everything, look
 from triggers.sources.polling.poller import NEW, SECONDS, Polled, PollingReader, PollSettings
 from triggers.sources.runner import BATCH, Poison, Received, SourceError
-from triggers.sources.settings import InvalidSettings, header_name, setting
+from triggers.sources.settings import InvalidSettings, header_name, server_of, setting
 
 REQUEST_SECONDS = 20.0
+OPEN_FOR, MISSED = timedelta(hours=1), 1.5  # a gap, after the last poll that found it; in polls, if that is longer
 TURNOVER = (
     "No item of the last poll was left: items may have come and gone between the two polls, or the list gives its items other ids "
-    "at every fetch. Poll more often, or take the id from another field."
+    "at every fetch. Poll more often, or take the id from another field, or let items be known by their content."
+)
+BY_ID, BY_CONTENT = "id", "content"
+GUESSED = (
+    "An earlier version took this list for one that gives its items other ids at every fetch. They are known by their content, and an "
+    "item that says the same as one before is no event. Choose “content” as what items are known by, and “id” after a poll if that is "
+    "wrong."
 )
 
 
@@ -32,7 +40,14 @@ def address(value: str) -> str:
 class AddressSettings:
     """What is asked for, and how the secret goes with the request."""
 
-    url: str = setting("", "Address", "Such as https://example.org/feed.", check=address, is_first=True)
+    url: str = setting(
+        "",
+        "Address",
+        "Such as https://example.org/feed.",
+        check=address,
+        is_first=True,
+        secret_goes_to=server_of,
+    )
     secret_header: str = setting(
         "Authorization",
         "Secret header",
@@ -48,7 +63,18 @@ class AddressSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class HttpSettings(AddressSettings, PollSettings):
-    """Where the list is, and when it is polled."""
+    """Where the list is, when it is polled, and what an item is known by."""
+
+    known_by: str = setting(
+        BY_ID,
+        "Items are known by",
+        "“content” for a list that gives its items other ids at every fetch: then an item that says the same as one before is no event.",
+        choices=(BY_ID, BY_CONTENT),
+    )
+
+    @property
+    def is_by_content(self) -> bool:
+        return self.known_by == BY_CONTENT
 
 
 @dataclass
@@ -105,14 +131,22 @@ class ListReader(PollingReader):
         if "memory" not in state and self.settings.begin_with == NEW:
             return Polled(state={**state, **validators, "memory": everything(items).dump()})
         memory = Memory.load(state["memory"]) if "memory" in state else Memory()
-        found = look(items, memory, most=BATCH)
+        found = look(items, memory, most=BATCH, is_by_content=self.settings.is_by_content)
         messages = [self.message(item, found.id_of(item)) for item in found.items]
-        if found.is_turnover:
-            messages.append(Poison(id=f"turnover:{datetime.now(UTC):%Y-%m-%d}", reason=TURNOVER))
+        if found.is_by_content and not self.settings.is_by_content:
+            messages.append(Poison(id="known by content", reason=GUESSED))
         kept = {"validators": {}} if found.has_more else validators
         return Polled(
-            state={**state, **kept, "memory": found.memory.dump()}, messages=messages, has_more=found.has_more
+            state={**state, **kept, "memory": found.memory.dump()},
+            messages=messages,
+            gaps=[self.gap(Reason.UNKNOWN, TURNOVER)] if found.is_turnover else [],
+            has_more=found.has_more,
         )
+
+    def gap(self, reason: Reason, detail: str) -> Gap:
+        """A list that has it at each poll has one, not one for each of them."""
+        open_for = max(OPEN_FOR, self.settings.pause * MISSED)
+        return Gap(stream=self.assignment.slug, reason=reason, detail=detail, open_for=open_for)
 
 
 def conditions(validators: Mapping[str, str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from agents.durations import parse_duration
+from triggers.sources.continuity import Gap
 from triggers.sources.polling.novelty import digest
 from triggers.sources.runner import Assignment, Batch, Poison, Reader, Received, Runner, SourceError
 from triggers.sources.settings import InvalidSettings, setting
@@ -59,6 +60,7 @@ class Polled:
 
     state: dict[str, Any]
     messages: Sequence[Received | Poison] = ()
+    gaps: Sequence[Gap] = ()
     has_more: bool = False  # poll again soon
     receipt: Sequence[Any] = ()
     keep: Callable[[], None] | None = None
@@ -108,7 +110,12 @@ class PollingReader(Reader):
         due_at = datetime.now(UTC) + pause
         position = {"target": self.target, "state": polled.state, "due_at": due_at.isoformat()}
         return Batch(
-            messages=polled.messages, position=position, receipt=polled.receipt, next_in=pause, keep=polled.keep
+            messages=polled.messages,
+            gaps=polled.gaps,
+            position=position,
+            receipt=polled.receipt,
+            next_in=pause,
+            keep=polled.keep,
         )
 
     def confirm(self, batch: Batch) -> None:

@@ -16,8 +16,10 @@ from itertools import count
 from typing import Any
 
 import structlog
+from django.db import connection
 
 from agents.redaction import redacted
+from triggers.sources.continuity import Marks
 from triggers.sources.process.record import Mandate
 from triggers.sources.runner import RETURNS_WITHIN, Assignment, Batch, Reader, Runner, SourceError
 
@@ -45,6 +47,7 @@ class Handover:
     feed: "Feed"
     batch: Batch
     answer: Answer | None = None
+    marks: Marks | None = None  # after it, if it is recorded
     error: str = ""  # why it has failed
 
 
@@ -66,15 +69,16 @@ class Feed(threading.Thread):
         self,
         mandate: Mandate,
         runner: Runner[Any],
-        assign: Callable[[Any], Assignment[Any]],
+        assign: Callable[[Any, Marks], Assignment[Any]],
         position: Any,
+        marks: Marks,
         inbox: "queue.SimpleQueue[Handover | Failure]",
     ) -> None:
         super().__init__(name=f"source-{mandate.slug}", daemon=True)
         self.mandate = mandate
         self.runner = runner
-        self.assign = assign  # an Assignment with this position; raises if settings or secret are invalid
-        self.position = position
+        self.assign = assign  # from a position and marks; raises if settings or secret are invalid
+        self.position, self.marks = position, marks
         self.inbox = inbox
         self.changed = threading.Condition()
         self.is_ended = False
@@ -100,6 +104,8 @@ class Feed(threading.Thread):
         with self.changed:
             if answer is Answer.RECORDED and handover.batch.position is not None:
                 self.position = handover.batch.position
+            if answer is Answer.RECORDED and handover.marks is not None:
+                self.marks = handover.marks
             handover.answer = answer
             self.changed.notify_all()
 
@@ -125,13 +131,13 @@ class Feed(threading.Thread):
 
     def _serve(self) -> None:
         """Connect and read until an error or the end."""
-        reader: Reader = self._call(lambda: self.runner.connect(self.assign(self.position)))
+        reader: Reader = self._call(lambda: self.runner.connect(self.assign(self.position, self.marks)))
         is_first = True  # it is handed over also if it is empty: the error of the last connection is over
         try:
             while True:
                 self._stay_until(reader, lambda: not self.is_held and self._is_valid())
                 batch: Batch = self._call(lambda: reader.read(self._read_wait()))
-                if is_first or batch.messages or batch.keep or batch.position is not None or batch.lag is not None:
+                if is_first or batch.says_something:
                     self._hand_over(reader, batch)
                 if batch.failure:
                     raise batch.failure
@@ -201,6 +207,7 @@ class Feed(threading.Thread):
             return call()
         finally:
             self.called_at = None
+            connection.close()  # of this thread, if it was used: resting sources would take all that the database has
 
     def _sleep(self, seconds: float | None, is_over: Callable[[], bool] = lambda: False) -> bool:
         """Wait until it is over, or for so long; whether it is over. Raises Ended."""

@@ -27,6 +27,7 @@ from runs.models import Worker
 from runs.processes.lease import Presence
 from triggers.models import Secret
 from triggers.sources.backlog import backlog_exceeded
+from triggers.sources.continuity import Marks, load
 from triggers.sources.kind import Waits
 from triggers.sources.process import owners
 from triggers.sources.process.feed import Answer, Failure, Feed, Handover
@@ -199,7 +200,9 @@ class Sources:
             source = found[taken.source_id]
             mandate = Mandate(source_id=source.id, slug=source.slug, owner=me, epoch=taken.epoch)
             assign = assignments(source, known[source.kind])
-            self.feeds[source.id] = Feed(mandate, known[source.kind], assign, taken.position, self.inbox)
+            self.feeds[source.id] = Feed(
+                mandate, known[source.kind], assign, taken.position, load(taken.marks), self.inbox
+            )
             self.configured[source.id] = source.configured
             self.feeds[source.id].start()
             log.info("source.taken", source=source.slug, epoch=taken.epoch)
@@ -217,6 +220,9 @@ class Sources:
         id = item.feed.mandate.source_id
         if self.feeds.get(id) is not item.feed:
             item.feed.end()  # it was given up
+        elif item.feed.is_ended and isinstance(item, Handover):
+            # It has left without an answer and confirms nothing, so its messages come again: what is not confirmed is not recorded.
+            log.info("source.batch_dropped", source=item.feed.mandate.slug)
         elif isinstance(item, Failure):
             self.fail(item)
         else:
@@ -227,7 +233,7 @@ class Sources:
     def record(self, handover: Handover) -> None:
         feed = handover.feed
         try:
-            record(feed.mandate, handover.batch)
+            handover.marks = record(feed.mandate, handover.batch, feed.marks)
         except NotOwned:
             log.warning("source.lost", source=feed.mandate.slug, epoch=feed.mandate.epoch)
             del self.feeds[feed.mandate.source_id]
@@ -249,11 +255,11 @@ class Sources:
         execute(FAIL, {**failure.feed.mandate.names, "error": failure.error, "remedy": failure.remedy})
 
 
-def assignments(source: Wanted, runner: Runner[Any]) -> Callable[[Any], Assignment[Any]]:
+def assignments(source: Wanted, runner: Runner[Any]) -> Callable[[Any, Marks], Assignment[Any]]:
     """Make the assignment of a source from its settings and its newest live secret, as they are now."""
     sealed = Secret.objects.filter(pk=source.secret_id or 0).values_list("ciphertext", flat=True).first()
 
-    def assign(position: Any) -> Assignment[Any]:
+    def assign(position: Any, marks: Marks) -> Assignment[Any]:
         try:
             cleaned = runner.clean_settings(source.settings)
             secret = decrypt(sealed).decode() if sealed is not None else ""
@@ -266,6 +272,8 @@ def assignments(source: Wanted, runner: Runner[Any]) -> Callable[[Any], Assignme
                 "No key of WAKEFUL_ENCRYPTION_KEYS decrypts its secret.",
                 remedy="Add the key that encrypted it to WAKEFUL_ENCRYPTION_KEYS, or enter the secret again.",
             ) from None
-        return Assignment(slug=source.slug, settings=cleaned, secret=secret, position=position, source_id=source.id)
+        return Assignment(
+            slug=source.slug, settings=cleaned, secret=secret, position=position, source_id=source.id, marks=marks
+        )
 
     return assign

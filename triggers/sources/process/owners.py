@@ -35,7 +35,8 @@ SET owner_id = %(me)s::uuid, epoch = reading.epoch + 1, taken_at = clock_timesta
 WHERE reading.source_id IN (
   SELECT source_id FROM triggers_reading reading WHERE source_id = ANY(%(sources)s::uuid[]) AND ({OF_DEAD})
   FOR UPDATE SKIP LOCKED)
-RETURNING reading.source_id, reading.epoch, reading.position::json AS position
+RETURNING reading.source_id, reading.epoch, reading.position::json AS position,
+  CASE WHEN reading.marks->>'of' IS NOT DISTINCT FROM md5(reading.position::text) THEN reading.marks->'streams' END::json AS marks
 """  # noqa: S608  (our own parts)
 GIVE_BACK = """
 UPDATE triggers_reading SET owner_id = NULL, freed_at = clock_timestamp(), held_since = NULL
@@ -68,6 +69,7 @@ class Taken:
     source_id: UUID
     epoch: int
     position: Any
+    marks: Any  # null: none, or of another position
 
 
 def wanted(me: UUID, kinds: Sequence[str]) -> list[Wanted]:

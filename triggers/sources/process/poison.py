@@ -1,6 +1,7 @@
 """Messages that cannot become events: kept with their reason, shown on the page of the source, deleted by retention."""
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -9,7 +10,7 @@ from psycopg.types.json import Jsonb
 from runs.db.sql import execute_many
 from triggers.sources.http.headers import redact_texts, storable
 from triggers.sources.runner import Poison, origin_of
-from triggers.sources.webhooks.naming import event_id
+from triggers.sources.webhooks.naming import event_id, event_origin
 
 log = structlog.get_logger(__name__)
 
@@ -28,15 +29,14 @@ def keep(source_id: UUID, slug: str, messages: Sequence[Poison]) -> None:
     """In the caller's transaction."""
     if not messages:
         return
-    execute_many(
-        KEEP,
-        [
-            [
-                source_id, storable(message.origin) or origin_of(slug), event_id(message.id),
-                storable(message.reason)[:REASON_CHARACTERS], message.body[:KEPT_BYTES], len(message.body),
-                Jsonb(redact_texts(message.headers)),
-            ]
-            for message in messages
-        ],
-    )  # fmt: skip
+    execute_many(KEEP, [_columns(source_id, slug, message) for message in messages])
     log.warning("source.poison", source=slug, count=len(messages), reason=messages[0].reason)
+
+
+def _columns(source_id: UUID, slug: str, message: Poison) -> list[Any]:
+    id = event_id(message.id)
+    return [
+        source_id, event_origin(message.origin or origin_of(slug), id), id,
+        storable(message.reason)[:REASON_CHARACTERS], message.body[:KEPT_BYTES], len(message.body),
+        Jsonb(redact_texts(message.headers)),
+    ]  # fmt: skip

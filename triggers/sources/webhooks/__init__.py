@@ -1,1 +1,3 @@
-"""Signed webhooks. `views` and `receive` process a delivery; each `scheme` authenticates its sender and names the event."""
+"""Signed webhooks. `views` and `receive` process a delivery; one of `schemes`, each a `scheme`, authenticates its sender and names the
+event.
+"""

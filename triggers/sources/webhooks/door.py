@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from django.utils import timezone
-from rest_framework.exceptions import MethodNotAllowed
+from rest_framework.exceptions import MethodNotAllowed, NotFound
 
 from triggers.accept import Accepted, accept
 from triggers.sources.http.answers import on_live_connection, require_room
@@ -42,15 +42,21 @@ class WrongMethod(MethodNotAllowed):
         self.allowed = allowed or ("POST",)
 
 
-def take(slug: str, arrival: Arrival) -> Taken:
-    """Verify a delivery and record its event. Every refusal is an exception that `refused.refusal_of` knows."""
+def take(slug: str, arrival: Arrival, *, kind: str = "") -> Taken:
+    """Verify a delivery and record its event; with a `kind`, only of a source of that kind. Every refusal is an exception that
+    `refused.refusal_of` knows."""
     endpoint = _endpoint(slug, arrival)
+    if kind and endpoint.kind != kind:
+        raise NotFound
     scheme, limits = endpoint.scheme, endpoint.limits
     if arrival.method not in scheme.methods:
         raise WrongMethod(arrival.method, *scheme.methods)
     require_size(len(arrival.body), limits)
     waits = scheme.waits or Waits.SENDER
     require_room(endpoint.id, waits=waits, is_verified=scheme.is_verified, status=scheme.overloaded)
+    per_minute = limits.per_minute or scheme.per_minute
+    if not scheme.is_verified:  # otherwise after the proof, so that strangers use up no turn of the sender
+        take_turn(endpoint.id, per_minute, status=scheme.overloaded)
     receipt = receive(
         endpoint.kind,
         endpoint.settings,
@@ -63,7 +69,8 @@ def take(slug: str, arrival: Arrival) -> Taken:
     if isinstance(receipt, Greeting):
         note_match(endpoint, used)
         return Taken(reply=receipt.reply)
-    take_turn(endpoint.id, limits.per_minute or scheme.per_minute, status=scheme.overloaded)
+    if scheme.is_verified:
+        take_turn(endpoint.id, per_minute, status=scheme.overloaded)
     [accepted] = on_live_connection(lambda: accept([receipt.event]))
     note_match(endpoint, used)
     return Taken(event=accepted, reply=scheme.accepted)

@@ -80,8 +80,8 @@ class Limits:
     per_minute: int = setting(
         0,
         "Deliveries per minute",
-        "Answers further authenticated ones with Retry-After and a status on which the sender tries again. 0: no limit, or 600 for "
-        "a dead man's switch.",
+        "Answers further ones that are authenticated, or need not be, with Retry-After and a status on which the sender tries again. "
+        "0: no limit, or 600 for a dead man's switch and for a source without verification.",
         check=whole_number(0, LARGEST_RATE),
     )
     equal_bodies: str = setting(

@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
+from agents.event_names import INDEXED
+from runs.api.strict_json import is_storable
 from triggers.sources.http.headers import as_text
 from triggers.sources.http.payload import Payload
 from triggers.sources.http.timestamps import time_in
@@ -72,6 +74,12 @@ def sample_by(naming: Naming) -> Sample:
 def event_id(text: str) -> str:
     """The id to store: itself, or its hash if it is too long or not printable."""
     return text if is_name(text) else _digest(text.encode("utf-8", "surrogatepass"))
+
+
+def event_origin(text: str, id: str) -> str:
+    """The origin to store: itself, or its hash if it cannot be stored as text or is too long for the index that it shares with the id."""
+    is_short = len(text.encode("utf-8", "surrogatepass")) + len(id.encode()) <= INDEXED
+    return text if is_short and is_storable(text) else _digest(text.encode("utf-8", "surrogatepass"))
 
 
 def body_id(delivery: Delivery) -> str:

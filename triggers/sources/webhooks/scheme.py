@@ -4,12 +4,13 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
+from triggers.sources.http.forms import Form, parse_form
 from triggers.sources.http.headers import Headers
-from triggers.sources.http.payload import Payload
+from triggers.sources.http.payload import Payload, read_payload
 from triggers.sources.kind import Kind, Waits, kinds
 from triggers.sources.webhooks.proof import Proof, SigningSecret
 
@@ -28,6 +29,15 @@ class Delivery:
     method: str = "POST"
     url: str = ""  # with its query, as the sender calls it; some senders sign it
     per_minute: int = 0  # deliveries that the source takes; 0: no limit
+
+    @cached_property
+    def form(self) -> Form:
+        """Raises NoForm."""
+        return parse_form(self.headers, self.body)
+
+    @cached_property
+    def payload(self) -> Payload:
+        return read_payload(self.body)
 
 
 @dataclass(frozen=True, kw_only=True)

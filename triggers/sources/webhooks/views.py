@@ -19,7 +19,7 @@ from runs.network.site import site
 from triggers.sources.http.answers import answer, status_of
 from triggers.sources.http.headers import UNREADABLE, Headers
 from triggers.sources.webhooks.door import Arrival, WrongMethod, greet, take
-from triggers.sources.webhooks.refused import note_refused, refusal_of
+from triggers.sources.webhooks.refusals import note_refused, refusal_of
 from triggers.sources.webhooks.scheme import Reply
 
 log = structlog.get_logger(__name__)

@@ -7,7 +7,6 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
@@ -15,6 +14,7 @@ from unfold.enums import ActionVariant
 from config.console.access.audit import entries_of
 from config.console.events.decisions import reason_of
 from config.console.parts.dialogs import attempt, dialog
+from config.console.parts.html import format_html
 from config.console.parts.links import event_link, link, listing, page
 from config.console.parts.moments import moment
 from config.console.parts.panel import Panel, acting, allowed, button, column, time_column

@@ -9,9 +9,9 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
-from django.utils.html import format_html
 
 from agents.durations import in_words
+from config.console.parts.html import format_html
 from config.console.parts.links import joined, link, page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.sections import Cell, Notice, Section, Table
@@ -121,7 +121,7 @@ def _links(source: Source, series: Sequence[MetricSeries], shown: str, days: str
     ]
     if len(series) <= DRAWN:
         return joined(lengths, " · ")
-    names = [format_html('<a class="text-link" href="?{}">{}</a>', _query(one.name, days), one.name) for one in series]
+    names = [link(f"?{_query(one.name, days)}", one.name) for one in series]
     return format_html("{}<br>{}", joined(lengths, " · "), joined(names, " · "))
 
 

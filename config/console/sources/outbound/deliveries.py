@@ -7,20 +7,20 @@ from uuid import UUID
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.utils.html import format_html
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
 
 from config.console.access.audit import entries_of
 from config.console.parts.bulk import carry_out
 from config.console.parts.dialogs import attempt, dialog
+from config.console.parts.html import format_html
 from config.console.parts.links import event_link, link, page
 from config.console.parts.moments import moment
 from config.console.parts.panel import Panel, acting, allowed, button, column, newest, time_column
 from config.console.parts.sections import Facts, LiveNotice, Notice, Section
 from config.console.sources.outbound.words import COLOURS, attempts_of
-from triggers.dispatch.outbound.redeliver import redeliver
 from triggers.models import EventDelivery, Subscription
+from triggers.outbound.redeliver import redeliver
 
 CAN_BE_SENT_AGAIN = Q(status__in=[EventDelivery.Status.DELIVERED, EventDelivery.Status.FAILED])
 

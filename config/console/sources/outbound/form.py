@@ -16,8 +16,8 @@ from unfold.widgets import (
 
 from config.console.parts.pages import Group
 from config.console.parts.service_form import ServiceForm
-from triggers.dispatch.outbound.secrets import GRACE
 from triggers.models import Subscription
+from triggers.outbound.secrets import GRACE
 
 SECRET_OF_RECEIVER = "Enter a secret that the receiver has made: whsec_… Empty: one is made, and shown once."  # noqa: S105
 AGO = [("1h", "the last hour"), ("1d", "the last day"), ("7d", "the last week"), ("", "ever")]

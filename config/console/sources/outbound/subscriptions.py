@@ -10,13 +10,13 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.defaultfilters import pluralize
 from django.utils import timezone
-from django.utils.html import format_html
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
 
 from config.console.access.audit import entries_of
 from config.console.parts.bulk import carry_out
 from config.console.parts.dialogs import attempt, dialog, leave
+from config.console.parts.html import format_html
 from config.console.parts.links import link, listing, page
 from config.console.parts.moments import distance, moment
 from config.console.parts.pages import form_page, reveal, reveal_in_dialog
@@ -25,11 +25,11 @@ from config.console.parts.sections import Facts, Notice, Section, Table
 from config.console.sources.outbound.form import NewSubscriptionForm, RedeliverForm, RotateForm, SubscriptionForm
 from config.console.sources.outbound.words import table_of
 from runs.exceptions import RunError
-from triggers.dispatch.outbound.edit import change_subscription, create_subscription, remove_subscription
-from triggers.dispatch.outbound.redeliver import redeliver_failed
-from triggers.dispatch.outbound.secrets import rotate
-from triggers.dispatch.outbound.trial import TYPE, send_test
 from triggers.models import EventDelivery, Subscription
+from triggers.outbound.edit import change_subscription, create_subscription, remove_subscription
+from triggers.outbound.redeliver import redeliver_failed
+from triggers.outbound.secrets import rotate
+from triggers.outbound.test_event import TYPE, send_test
 
 SHOWN = 20
 

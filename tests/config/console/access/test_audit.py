@@ -35,11 +35,11 @@ from tests.support.outbound import dispatched, subscribe
 from tests.support.prompt_agents import make_prompt_agent
 from tests.support.runs import make_run
 from tests.support.triggers import make_event, make_paused_trigger, make_trigger
-from triggers.dispatch.bulk_replay.control import pause_replay
-from triggers.dispatch.bulk_replay.start import start_replay
 from triggers.events.search import Search
 from triggers.models import Decision, EventDelivery, MetricDetector, Source, Subscription, Trigger
 from triggers.prompt_agents.edit import delete_prompt_agent
+from triggers.replays.control import pause_replay
+from triggers.replays.start import start_replay
 from triggers.schedules.calendars import create_calendar
 from triggers.schedules.edit import pause_schedule
 from triggers.sources.metrics.arm import arm
@@ -134,7 +134,7 @@ def heard() -> Any:
 
 def bulk_replay() -> Any:
     heard()
-    return start_replay(Search(), by="test")
+    return start_replay(Search(), everything=True, by="test")
 
 
 def paused_replay() -> Any:
@@ -346,7 +346,7 @@ ADMIN: dict[str, Door] = {
     "triggers.event replay_chosen": action("triggers_event", "replay_chosen"),
     "triggers.replay add": lambda client: (
         heard(),
-        form("/admin/triggers/replay/add/", rate="1", priority="9")(client),
+        form("/admin/triggers/replay/add/", rate="1", priority="9", all="on")(client),
     ),
     "triggers.replay pause": button("triggers_replay", "pause"),
     "triggers.replay resume": button("triggers_replay", "resume", paused_replay),
@@ -439,7 +439,7 @@ API: dict[str, Door] = {
     "events replay": call("events/{}/replay/", make=make_event),
     "events export": lambda client: Api().get("events/export/"),
     "events import_events": call("events/import/", {"specversion": "0"}),
-    "replays create": call("replays/", {"rate": 1}, make=heard),
+    "replays create": call("replays/", {"rate": 1, "all": True}, make=heard),
     "replays pause": call("replays/{}/pause/", make=bulk_replay),
     "replays resume": call("replays/{}/resume/", make=paused_replay),
     "replays cancel": call("replays/{}/cancel/", make=bulk_replay),

@@ -21,7 +21,7 @@ from tests.support.console import page_of
 from tests.support.triggers import make_event
 from triggers.models import ApiToken, Event
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.sampled, pytest.mark.django_db]
 TOKENS = "/admin/triggers/apitoken/add/"
 TOKEN = {"name": "ci", "everything": "on"}
 ASKS = "/admin/password-again/"

@@ -11,7 +11,7 @@ from pytest_django.live_server_helper import LiveServer
 from runs.models import Run
 from tests.support.console import list_of
 from tests.support.triggers import make_event, make_trigger
-from tests.triggers.dispatch.test_bulk_replay import carry_out
+from tests.triggers.replays.test_replays import carry_out
 from triggers.models import Replay
 
 pytestmark = [pytest.mark.browser, pytest.mark.chaos, pytest.mark.django_db(transaction=True)]

@@ -10,9 +10,9 @@ from runs.shadow.process import NotTried
 from tests.config.console.test_actions import press
 from tests.support.console import list_of, page_of
 from tests.support.triggers import make_event, make_trigger
-from triggers.dispatch.bulk_replay.start import start_replay
 from triggers.events.search import Search
 from triggers.models import Replay
+from triggers.replays.start import start_replay
 from triggers.retention.payloads import remove_payloads
 
 NOUN = "triggers_replay"
@@ -115,3 +115,12 @@ def test_a_replay_shows_its_progress_and_only_the_buttons_that_apply(admin: Clie
 def way_to(replay: Replay, name: str) -> str:
     """The address of a button."""
     return reverse(f"admin:triggers_replay_{name}", args=[replay.pk])
+
+
+def test_the_form_replays_everything_only_if_that_is_chosen(admin: Client, archived: Any) -> None:
+    refused = admin.post(ADD, {**FORM, "type": ""})
+
+    assert list(refused.context["form"].errors) == ["all"]
+    assert not Replay.objects.exists()
+    admin.post(ADD, {**FORM, "type": "", "all": "on"})
+    assert Replay.objects.get().total == 3

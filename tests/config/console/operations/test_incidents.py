@@ -25,7 +25,7 @@ def test_the_page_says_what_fails_how_often_and_what_people_were_told(admin: Cli
 
 def test_the_list_and_the_overview_show_what_is_open(admin: Client) -> None:
     make_incident("open")
-    make_incident("over", closed_at="2026-01-01T00:00Z")
+    make_incident("over", last_at="2025-12-31T00:00Z", closed_at="2026-01-01T00:00Z")
     fail(1, name="noticed")
 
     def shows(url: str) -> set[str]:

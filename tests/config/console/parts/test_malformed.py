@@ -11,7 +11,7 @@ from django.urls import NoReverseMatch, reverse
 
 from tests.support.console import list_of, make_one_of_each, page_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.sampled, pytest.mark.django_db]
 PANELS = list(django_admin.site._registry.values())
 IDS = ("x\0y", "9" * 30)
 VALUES = ("\0", "9" * 5000)

@@ -73,11 +73,11 @@ def test_untrusted_data_is_marked_as_such(lab: Lab, admin: Client) -> None:
 def test_what_an_untrusted_tool_gives_is_marked(lab: Lab, admin: Client) -> None:
     llm = LlmAgent(Turns([("fetch", {}), ("look", {})], "done").model, name="reader")
 
-    @llm.tool_plain(metadata={"untrusted": True})
+    @llm.tool_plain
     def fetch() -> str:
         return "a page"
 
-    @llm.tool_plain
+    @llm.tool_plain(metadata={"trusted": True})
     def look() -> str:
         return "of mine"
 

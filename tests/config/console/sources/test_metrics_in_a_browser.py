@@ -59,5 +59,5 @@ def test_a_series_is_drawn_a_detector_is_armed_after_its_trial_and_the_episode_i
 
 def push(samples: list[tuple[datetime, float | None]]) -> None:
     body = {"samples": [{"time": at.astimezone(UTC).isoformat(), "value": value} for at, value in samples]}
-    answer = Api(["triggers.add_event"], name=f"pusher-{len(samples)}").post("sources/claims/samples/", body)
+    answer = Api(["triggers.push_sample"], name=f"pusher-{len(samples)}").post("sources/claims/samples/", body)
     assert answer.body["stored"] == len(samples) and Source.objects.get(slug="claims").kind == "pushed"

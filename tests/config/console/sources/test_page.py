@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group
+from django.contrib.auth.models import Group, Permission, User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -165,3 +165,32 @@ def test_the_page_of_a_source_that_is_read_shows_little_of_much(admin: Client) -
 
     assert len(text) < 200_000 and "x" * BODY_CHARACTERS in text and "x" * (BODY_CHARACTERS + 1) not in text
     assert not any('"body", "triggers_poisonmessage"."size"' in query["sql"] for query in queries)
+
+
+@pytest.mark.django_db
+def test_who_may_change_sources_watches_no_table_without_a_permission_for_it(client: Client) -> None:
+    user = User.objects.create_user("ada", password="x", is_staff=True)
+    sources = Permission.objects.filter(codename__in=["add_source", "change_source", "view_source"])
+    user.user_permissions.set(sources)
+    client.force_login(user)
+    form = {"choice": "table", "slug": "groups", "enabled": "on", "table__table": "auth.Group", "table__inserts": "on"}
+    made = Source.objects.create(slug="made", kind="table", settings={"table": "auth.Group"})
+    edit = page_of("triggers_source", made).replace("change", "edit")
+
+    assert 'href="?choice=table"' not in text_of(client.get(ADD))
+    assert [client.post(ADD, form).status_code, client.post(edit, form).status_code] == [403, 403]
+    assert edit not in text_of(client.get(page_of("triggers_source", made)))
+    user.user_permissions.add(Permission.objects.get(codename="watch_table"))
+    assert 'href="?choice=table"' in text_of(client.get(ADD))
+    assert client.post(ADD, form).status_code == 302
+    assert Source.objects.filter(slug="groups").exists()
+
+
+def test_a_short_secret_is_taken_with_a_warning(admin: Client) -> None:
+    source = make_source(secret=None)
+
+    warned = text_of(press(admin, "triggers_source", source, "enter-secret", secret="short", hours="0"))
+    assert "fewer than 16 characters" in warned and "The secret is saved" in warned
+    assert "fewer than" not in text_of(
+        press(admin, "triggers_source", source, "enter-secret", secret="long enough for this", hours="0")
+    )

@@ -9,8 +9,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from tests.config.console.test_actions import press
-from tests.support.absence import later, make_switch, work
 from tests.support.console import list_of, page_of
+from tests.support.switches import later, make_switch, work
 from tests.support.triggers import make_event
 from triggers.models import Source, Switch
 

@@ -14,7 +14,7 @@ from tests.config.console.test_actions import press
 from tests.support.console import page_of
 from tests.support.triggers import hold, make_event, make_trigger
 from triggers.dispatch.batch import dispatch
-from triggers.dispatch.erring import COUNTED, ERRING, LATELY
+from triggers.dispatch.failing_triggers import COUNTED, ERRING, LATELY
 from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.offers import offer_errors
 from triggers.dispatch.rules import Rules

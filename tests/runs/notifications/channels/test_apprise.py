@@ -1,6 +1,7 @@
 """Everything that apprise speaks: what it does not say for certain is unknown."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -15,16 +16,17 @@ pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:Deprecati
 
 
 def address_of(server: HookServer) -> str:
-    return f"json://127.0.0.1:{server.port}/hook?rto=2"
+    return f"gotify://127.0.0.1:{server.port}/token?rto=2"
 
 
 def test_a_service_gets_the_message() -> None:
     with taking_hooks() as server:
+        server.manner = "slow"  # 200, as Gotify answers
         outcome = CHANNEL.send(address_of(server), message("Disk full", urgency="high"))
 
     assert outcome == Sent()
     told = json.loads(server.posted[0].body)
-    assert (told["title"], told["type"]) == ("Disk full", "warning")
+    assert told["title"] == "Disk full"
 
 
 @pytest.mark.parametrize(
@@ -56,9 +58,55 @@ def test_a_service_that_takes_too_long_is_left(monkeypatch: pytest.MonkeyPatch) 
     assert outcome == Unknown(why="no end within 0.2 s")
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "syslog://",
+        "rsyslog://127.0.0.1",
+        "json://127.0.0.1/x",
+        "forms://127.0.0.1/x",
+        "xml://127.0.0.1/x",
+        "dbus://",
+        "amqp://127.0.0.1/q",
+    ],
+)
+def test_services_that_write_here_or_post_anything_anywhere_are_refused(address: str) -> None:
+    assert "none that notifications go to" in fault_of(address)
+    assert isinstance(CHANNEL.send(address, message("a")), Refused)
+
+
+@pytest.mark.parametrize(
+    "option", ["template=/etc/passwd", "keyfile=/etc/passwd", "attach=http://127.0.0.1/", "Template="]
+)
+def test_an_option_that_opens_a_file_is_refused(option: str) -> None:
+    address = f"tgram://123456789:abcdefg_hijklmnop/12315544/?{option}"
+    assert "opens a file" in fault_of(address)
+    assert fault_of(address.partition("?")[0]) == ""
+
+
+def test_a_service_at_a_host_inside_is_not_called_unless_it_is_allowed(settings: Any) -> None:
+    settings.WAKEFUL_NOTIFY_NETWORKS = []
+    with taking_hooks() as server:
+        outcomes = [
+            CHANNEL.send(f"{scheme}://{host}:{server.port}/token-of-a-service?rto=2", message("a"))
+            for scheme in ("apprise", "gotify", "ntfy")
+            for host in ("127.0.0.1", "localhost", "[::1]")
+        ]
+        assert not server.posted
+
+    assert all(isinstance(one, NotNow) for one in outcomes), outcomes
+    assert all("public" in one.why for one in outcomes if isinstance(one, NotNow))
+
+
+def test_a_service_that_redirects_is_not_followed() -> None:
+    with taking_hooks() as server:
+        server.manner = "redirect"
+        assert CHANNEL.send(address_of(server), message("a")) == Refused(why="it answered 302")
+
+
 def test_an_address_that_apprise_does_not_know_is_refused() -> None:
     assert fault_of("nosuchservice://x").startswith("apprise knows no such service")
-    assert fault_of("json://127.0.0.1/hook") == ""
+    assert fault_of("gotify://127.0.0.1/token") == ""
 
 
 def test_html_of_strangers_is_text_where_a_service_shows_html() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from typing import Any
 
 import pytest
 from standardwebhooks import Webhook
@@ -34,6 +35,31 @@ def test_without_a_secret_nothing_is_signed() -> None:
 
     assert "webhook-signature" not in server.posted[0].headers
     assert abs(int(server.posted[0].headers["webhook-timestamp"]) - time.time()) < 60
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "[::1]", "2130706433", "[::ffff:127.0.0.1]", "169.254.169.254"]
+)
+@pytest.mark.parametrize("channel", ["", "slack+"])
+def test_a_receiver_inside_is_not_called_unless_it_is_allowed(settings: Any, host: str, channel: str) -> None:
+    settings.WAKEFUL_NOTIFY_NETWORKS = []
+    with taking_hooks() as server:
+        address = f"{channel}http://{host}:{server.port}/hook"
+        found = channel_of(address)
+        assert found
+        outcome = found.send(address, message("a"))
+        assert not server.posted
+
+    assert isinstance(outcome, NotNow)
+    assert outcome.why.endswith("which is not a public one; allow its network in WAKEFUL_NOTIFY_NETWORKS")
+
+
+def test_the_recipient_of_the_settings_may_be_anywhere(settings: Any) -> None:
+    settings.WAKEFUL_NOTIFY_NETWORKS = []
+    with taking_hooks() as server:
+        settings.WAKEFUL_NOTIFY_TO = server.url
+        assert CHANNEL.send(server.url, message("a")) == Sent()
+        assert isinstance(CHANNEL.send(f"{server.url}/other", message("a")), NotNow)
 
 
 def test_an_answer_that_takes_too_long_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

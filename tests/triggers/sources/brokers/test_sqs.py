@@ -58,6 +58,36 @@ def test_what_was_not_confirmed_comes_again_with_its_id(endpoint: str) -> None:
     assert again.time
 
 
+def test_messages_of_a_read_that_fails_later_are_given_back_at_once(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = SqsQueue(endpoint)
+    queue.send([("ada", number) for number in range(3)])
+    reader = reader_of(queue)
+    monkeypatch.setattr(reader, "client", SecondRequestFails(reader.client))  # type: ignore[attr-defined]
+    with pytest.raises(ConnectionError):
+        reader.read(1)
+    reader.close()
+
+    assert len(reader_of(queue).read(1).messages) == 3
+
+
+class SecondRequestFails:
+    """The client of a queue, whose connection breaks between two requests for messages."""
+
+    def __init__(self, client: Any) -> None:
+        self.client, self.asked = client, 0
+
+    def receive_message(self, **asked: Any) -> Any:
+        self.asked += 1
+        if self.asked == 2:
+            raise ConnectionError
+        return self.client.receive_message(**asked)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.client, name)
+
+
 def test_the_length_of_the_queue_is_its_lag(endpoint: str) -> None:
     queue = SqsQueue(endpoint, is_fifo=False)
     queue.send([("ada", number) for number in range(15)])

@@ -17,7 +17,7 @@ from triggers.sources.cloudevents.format import BATCH, STRUCTURED
 
 PLAIN: dict[str, Any] = {"specversion": "1.0", "id": "A-1", "source": "/tides", "type": "tide.turned"}
 
-pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.triggers.sources.urls")]
+pytestmark = [pytest.mark.sampled, pytest.mark.django_db, pytest.mark.urls("tests.triggers.sources.urls")]
 
 
 @pytest.fixture

@@ -7,9 +7,12 @@ import psycopg
 import pytest
 
 from tests.support.foreign import PASSWORD, ForeignDatabase, Reading
+from tests.support.servers import TestServers
 from tests.support.stack import eventually
+from triggers.sources.continuity import Gap
 from triggers.sources.databases import slot as slots
 from triggers.sources.databases import snapshot
+from triggers.sources.databases.wire import Wire
 from triggers.sources.runner import Poison, Received, SourceError
 
 TABLE = (
@@ -246,7 +249,7 @@ def test_changes_of_a_time_without_publication_are_said(
     except SourceError as error:  # before PostgreSQL 18
         assert "manage.py slot drop shop --keep-publication" in error.remedy
     else:
-        assert isinstance(gap, Poison) and "Changes of that time have no events" in gap.reason
+        assert isinstance(gap, Gap) and "Changes of that time have no events" in gap.detail
         assert data(inserted)["pk"] == 2
 
 
@@ -275,7 +278,7 @@ def test_a_slot_that_is_missing_or_in_use_or_made_again_is_said(
     assert "does not exist" in str(missing) and "manage.py slot create shop" in missing.remedy
     assert "in use by wakeful-shop" in str(in_use)
     assert "may be missing" in str(gone) and "in silence" in gone.remedy
-    assert isinstance(gap, Poison) and "made again" in gap.reason
+    assert isinstance(gap, Gap) and "made again" in gap.detail
     assert data(inserted)["pk"] == 3
 
 
@@ -323,6 +326,127 @@ def test_logical_messages_with_the_prefix_are_events_and_an_idle_slot_lets_the_s
     confirmed = "SELECT confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots WHERE slot_name = %s"
     eventually(lambda: orders.look() or foreign.run(confirmed, written, foreign.slot) == [(True,)])
     assert orders.messages == [soon, now]
+
+
+@pytest.mark.parametrize("encoding", ["WIN1252", "SQL_ASCII"])
+def test_a_byte_that_has_no_equivalent_in_utf8_is_a_replacement_and_stops_nothing(
+    servers: TestServers, encoding: str
+) -> None:
+    with ForeignDatabase(servers.database_url, encoding=encoding) as foreign:
+        foreign.run("CREATE TABLE notes (id int PRIMARY KEY, body text)")
+        foreign.run(f"GRANT SELECT ON notes TO {foreign.role}")
+        foreign.publish("notes")
+        foreign.run("SET client_encoding = 'SQL_ASCII'")  # bytes as old clients store them
+        foreign.run(r"INSERT INTO notes VALUES (1, E'caf\x81')")
+        notes = Reading(foreign, snapshot=True)
+        notes.connect()
+        snapshot, inserted = notes.read(2)
+        foreign.run(r"INSERT INTO notes VALUES (2, E'caf\x81'), (3, E'caf\xc3\xa9')")
+        second, third = notes.read(2)
+        notes.crash()
+
+    assert data(snapshot)["new"] == data(inserted)["new"] == {"id": 1, "body": "caf\ufffd"}
+    assert data(second)["new"] == {"id": 2, "body": "caf\ufffd"}
+    # Bytes of no encoding are mostly UTF-8.
+    assert data(third)["new"]["body"] == {"WIN1252": "cafÃ©", "SQL_ASCII": "café"}[encoding]
+
+
+def test_what_came_before_an_error_is_handed_over_with_it(
+    foreign: ForeignDatabase, reading: Callable[..., Reading], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreign.run("CREATE TABLE items (id int PRIMARY KEY)")
+    foreign.publish("items")
+    items = reading()
+    reader = items.connect()
+    reader.read(0.1)
+    foreign.run("INSERT INTO items VALUES (1)")
+    foreign.run("INSERT INTO items VALUES (2)")
+    receive = Wire.receive
+
+    def fail_at_two(wire: Wire, wait: float) -> Any:
+        frame = receive(wire, wait)
+        if frame and frame.data.startswith(b"I") and frame.data.endswith(b"2"):
+            raise psycopg.OperationalError("the connection is lost")
+        return frame
+
+    monkeypatch.setattr(Wire, "receive", fail_at_two)
+    batch = reader.read(0.2)
+    while not batch.messages:
+        batch = reader.read(0.2)
+    assert [data(message)["pk"] for message in batch.messages] == [1]
+    assert batch.failure and "the connection is lost" in str(batch.failure)
+
+    monkeypatch.undo()
+    items.position = batch.position
+    items.crash()
+    assert [data(message)["pk"] for message in items.read(1)] == [2]
+
+
+def test_rows_of_a_table_that_is_rewritten_during_its_snapshot_all_come(
+    foreign: ForeignDatabase, reading: Callable[..., Reading]
+) -> None:
+    foreign.run("CREATE TABLE items (id int PRIMARY KEY, filler text)")
+    foreign.run("INSERT INTO items SELECT n, repeat('x', 50) FROM generate_series(1, 1500) n")
+    foreign.run(f"GRANT SELECT ON items TO {foreign.role}")
+    foreign.publish("items")
+    items = reading(snapshot=True)
+    items.read(500)  # the first part
+    foreign.run("DELETE FROM items WHERE id <= 250")
+    foreign.run("VACUUM FULL items")  # later rows now stand where the first ones stood
+
+    while items.reader.place.snapshot is not None:
+        items.look()
+    recorded: dict[str, Any] = {}
+    for message in items.messages:  # as they are recorded: of equal ids the first counts
+        recorded.setdefault(message.id, message)
+    rows = {data(one)["pk"] for one in recorded.values() if one.type.endswith(".snapshot")}
+    assert rows >= set(range(251, 1501))
+
+
+def test_changes_before_a_change_of_the_primary_key_keep_the_key_of_their_time(
+    foreign: ForeignDatabase, reading: Callable[..., Reading]
+) -> None:
+    foreign.run("CREATE TABLE items (id int PRIMARY KEY, code text NOT NULL UNIQUE)")
+    foreign.publish("items")
+    items = reading()
+    items.connect().read(0.1)
+    foreign.run("INSERT INTO items VALUES (1, 'a')")
+    foreign.run("DELETE FROM items")
+    foreign.run("ALTER TABLE items DROP CONSTRAINT items_pkey, ADD PRIMARY KEY (code)")
+    foreign.run("INSERT INTO items VALUES (2, 'b')")
+
+    subjects = [message.subject for message in items.read(3) if isinstance(message, Received)]
+
+    assert subjects == ["public.items/1", "public.items/1", "public.items/b"]
+
+
+@pytest.mark.parametrize("why", ["its server stops", "nothing may be read for a while"])
+def test_a_reader_that_is_held_lets_the_server_go_and_goes_on_in_the_middle_of_a_transaction(
+    foreign: ForeignDatabase, reading: Callable[..., Reading], monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    foreign.run("CREATE TABLE items (id int PRIMARY KEY)")
+    foreign.publish("items")
+    items = reading()
+    items.connect().read(0.1)
+    foreign.run("INSERT INTO items SELECT generate_series(1, 1200)")
+    items.read(500)
+    sessions = "SELECT count(*) FROM pg_stat_activity WHERE usename = %s"
+    assert foreign.run(sessions, foreign.role) == [(2,)]
+
+    items.reader.stay()
+    assert foreign.run(sessions, foreign.role) == [(2,)]  # for a moment it stays
+    if why == "its server stops":
+        end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %s AND backend_type = 'client backend'"
+        foreign.run(end, foreign.role)
+        eventually(lambda: items.reader.stay() or items.reader.wire is None)
+    else:
+        monkeypatch.setattr(slots, "HELD", 0.0)
+        items.reader.stay()
+    items.reader.stay()
+    eventually(lambda: foreign.run(sessions, foreign.role) == [(0,)])
+
+    items.read(700)
+    assert [data(message)["pk"] for message in items.messages] == list(range(1, 1201))
 
 
 def refused(reading: Reading) -> SourceError:

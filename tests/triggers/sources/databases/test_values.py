@@ -51,6 +51,8 @@ def test_arrays_are_lists_of_their_values() -> None:
         ({"url": "postgresql://u:secret@h/d"}, "url"),
         ({"url": "postgresql://h/d"}, "url"),
         ({"url": "postgresql://u@h/d?passfile=/etc/shadow"}, "url"),
+        ({"url": "postgresql://u@h/d?sslkeylogfile=/srv/wakeful/env"}, "url"),
+        ({"url": "host=/run/postgresql user=wakeful dbname=wakeful"}, "url"),
         ({"url": "postgresql://u@h/d", "slot": "a; DROP"}, "slot"),
         ({"url": "postgresql://u@h/d", "alias": "a.b"}, "alias"),
     ],

@@ -8,8 +8,9 @@ import psycopg
 import pytest
 from django.test import Client
 
-from config.health.problems import Problem, problems
+from config.health.problems import problems
 from config.health.situation import look
+from runs.sign import Problem
 from tests.support.console import page_of
 from tests.support.foreign import PASSWORD, ForeignDatabase
 from tests.support.hooks import add_secret

@@ -3,6 +3,7 @@
 import os
 import shutil
 from base64 import b64decode
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from triggers.models import Source, WatchedFile
 from triggers.sources.files import candidates, directory_reader, hints, tree
 from triggers.sources.files.tree import Tree
 from triggers.sources.kind import kinds
+from triggers.sources.polling.novelty import digest
 from triggers.sources.runner import BATCH, SourceError
 from triggers.sources.settings import InvalidSettings
 
@@ -168,17 +170,145 @@ def test_nothing_is_lost_or_told_again_when_the_process_dies_at_any_read(watchin
     assert told
 
 
+def made_at(watching: Watching, time: str) -> None:
+    """As if the clock of the file system were far from that of the database."""
+    Source.objects.filter(pk=watching.source.pk).update(created_at=time)
+    watching.connect()
+
+
 def test_files_that_are_there_before_the_source_are_passed_over_if_asked(place: Path) -> None:
     path = write(place / "old.csv")
     watching = Watching(place, begin_with="new")
-    write(place / "new.csv")  # before the first scan
-    # Also after a kill in the first scan.
-    watching.read()
+    made_at(watching, "2100-01-01T00:00Z")
+    watching.read_all()
+    # After the first scan no clock is asked.
+    write(place / "new.csv")
     watching.connect()
 
     assert watching.look() == [("created", "new.csv")]
     write(path, "changed")
     assert watching.look() == [("changed", "old.csv")]
+
+
+def test_a_file_whose_clock_is_a_tick_behind_that_of_its_source_is_an_event(place: Path) -> None:
+    watching = Watching(place, begin_with="new")
+    path = write(place / "new.csv")
+    changed_at = datetime.fromtimestamp(path.stat().st_ctime, UTC)
+    made_at(watching, (changed_at + timedelta(milliseconds=10)).isoformat())
+
+    assert watching.look() == [("created", "new.csv")]
+
+
+def test_a_file_that_is_younger_than_its_source_is_an_event_of_the_first_scan(place: Path) -> None:
+    watching = Watching(place, begin_with="new")
+    write(place / "new.csv")
+    made_at(watching, "2000-01-01T00:00Z")
+
+    assert watching.look() == [("created", "new.csv")]
+
+
+class FileServer:
+    """The system reports a directory without a disk of this host, and a clock that is ten minutes behind."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.aged: set[int] = set()
+        self.real = files.Look.of
+        monkeypatch.setattr(files.Look, "of", self.look_of)
+        monkeypatch.setattr(os, "major", lambda _: 0)
+
+    def look_of(self, found: os.stat_result) -> files.Look:
+        look = self.real(found)
+        minutes = 70 if found.st_ino in self.aged else 10
+        return look._replace(ctime_ns=look.ctime_ns - minutes * 60 * 10**9)
+
+    def age(self, path: Path) -> None:
+        """An hour more."""
+        self.aged.add(path.stat().st_ino)
+
+
+@pytest.fixture
+def file_server(monkeypatch: pytest.MonkeyPatch) -> FileServer:
+    return FileServer(monkeypatch)
+
+
+@pytest.mark.parametrize("folder", ["", "2026/07/"])
+@pytest.mark.parametrize("says_its_time", [True, False])
+def test_a_file_that_comes_before_the_first_scan_of_a_file_server_whose_clock_is_behind_is_told(
+    place: Path, file_server: FileServer, monkeypatch: pytest.MonkeyPatch, folder: str, says_its_time: bool
+) -> None:
+    if not says_its_time:
+        monkeypatch.delattr(os, "O_TMPFILE")  # as NFS refuses it
+    file_server.age(write(place / folder / "old.csv"))
+    watching = Watching(place, begin_with="new")
+    write(place / folder / "new.csv")
+
+    assert watching.look() == [("created", f"{folder}new.csv")]
+    assert {path.name for path in place.rglob("*.*")} == {"old.csv", "new.csv"}
+
+
+def test_the_file_that_came_last_counts_as_new_where_a_file_server_does_not_say_its_time(
+    place: Path, file_server: FileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "O_TMPFILE")
+    for name in ("old.csv", "last.csv"):
+        file_server.age(write(place / name))
+    file_server.aged.remove((place / "last.csv").stat().st_ino)
+    watching = Watching(place, begin_with="new")
+    watching.connect()
+
+    assert watching.look() == [("created", "last.csv")]
+    assert watching.look() == []
+
+
+def test_a_file_that_had_not_settled_when_the_patterns_were_edited_is_an_event(
+    place: Path, file_server: FileServer
+) -> None:
+    watching = Watching(place, patterns="*.csv", begin_with="new")
+    file_server.age(write(place / "old.pdf"))
+    watching.look()
+    write(place / "orders.csv")
+    watching.reader.scan_at = 0.0
+    watching.read()  # seen, not settled
+
+    watching.connect(patterns="*.csv, *.pdf")
+    watching.connect(patterns="*.csv, *.pdf, *.txt")  # before the first scan of the former edit
+
+    assert watching.look() == [("created", "orders.csv")]
+    write(place / "new.pdf")
+    assert watching.look() == [("created", "new.pdf")]
+
+
+def test_an_edit_of_the_patterns_that_is_taken_back_makes_no_event_twice(place: Path) -> None:
+    watching = Watching(place, patterns="*.csv")
+    write(place / "a.csv")
+    assert watching.look() == [("created", "a.csv")]
+
+    watching.connect(patterns="*.pdf")
+    next(watching.reader._scan())
+    watching.position = dict(watching.reader.position)
+    watching.connect(patterns="*.csv")
+
+    assert watching.look() == []
+
+
+def test_a_position_of_an_earlier_version_goes_on_and_an_edit_then_loses_nothing(place: Path) -> None:
+    watching = Watching(place, patterns="*.csv", begin_with="new")
+    watching.look()
+    former = repr(watching.reader.selection)
+    watching.position = {
+        **{name: one for name, one in watching.position.items() if name not in ("wants", "former")},
+        "selection": digest(former),
+    }
+    write(place / "a.csv")
+    old = dict(watching.position)
+    watching.connect()
+    assert watching.reader.position["is_complete"]
+    watching.position = old
+    Source.objects.filter(pk=watching.source.pk).update(created_at="2100-01-01T00:00Z")
+
+    watching.connect(patterns="*.csv, *.pdf")
+
+    assert watching.look() == [("created", "a.csv")]
 
 
 def test_a_directory_that_is_away_is_an_error_and_nothing_has_vanished(watching: Watching, place: Path) -> None:

@@ -20,9 +20,15 @@ SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_
 """
 
 
+# Pages and rows: none yet, and those of a table that was vacuumed while it was empty, or small.
+STATISTICS = [(0, -1), (0, 0), (30, 0), (1, 50)]
+SET_STATISTICS = "UPDATE pg_class SET relpages = %s, reltuples = %s WHERE relname = 'triggers_watchedfile'"
+
+
 @pytest.fixture
-def ledger(db: None) -> Ledger:
+def ledger(db: None, request: pytest.FixtureRequest) -> Ledger:
     """Of many files; its statements were planned while it was empty."""
+    execute(SET_STATISTICS, getattr(request, "param", STATISTICS[0]))
     source = Source.objects.create(slug="in", kind="directory", settings={"directory": "/data"})
     ledger = Ledger(source.pk)
     some = [Path(b"folder", b"0")]
@@ -42,6 +48,7 @@ def rows_read(by: Callable[[], Any]) -> int:
     return int(after - before)
 
 
+@pytest.mark.parametrize("ledger", STATISTICS, indirect=True)
 def test_a_look_at_some_files_reads_no_others(ledger: Ledger) -> None:
     some = [Path(b"folder", str(number).encode()) for number in range(1, 101)]
 

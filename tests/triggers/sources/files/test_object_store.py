@@ -1,6 +1,8 @@
 """Objects of a bucket, on a server that speaks S3: each that is new, changed or removed is one event."""
 
 from collections.abc import Iterator
+from datetime import timedelta
+from email.utils import format_datetime, parsedate_to_datetime
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -127,6 +129,32 @@ def test_objects_that_are_there_before_the_source_are_passed_over_if_asked(addre
     bucket.put("new")
     bucket.put("old", "2")
     assert bucket.look() == [("created", "new"), ("changed", "old")]
+
+
+def test_an_object_that_comes_before_the_first_listing_of_a_store_whose_clock_is_behind_is_told(address: str) -> None:
+    bucket = Bucket(address, begin_with="new")
+    for key in ("new", "old"):
+        bucket.put(key)
+    reader: Any = bucket.connect()
+
+    def is_behind(parsed: Any, **_: Any) -> None:
+        for one in parsed["Contents"]:
+            one["LastModified"] -= timedelta(minutes=10 if one["Key"] == "new" else 70)
+        headers = parsed["ResponseMetadata"]["HTTPHeaders"]
+        headers["date"] = format_datetime(parsedate_to_datetime(headers["date"]) - timedelta(minutes=10))
+
+    reader.client.meta.events.register("after-call.s3.ListObjectsV2", is_behind)
+
+    assert [one.payload.data["path"] for one in reader.read(0).messages] == [f"s3://{bucket.name}/new"]
+
+
+def test_an_object_that_came_since_the_last_listing_is_an_event_after_an_edit_of_the_patterns(address: str) -> None:
+    bucket = Bucket(address, begin_with="new", patterns="*.csv")
+    bucket.look()
+    bucket.put("orders.csv")
+    bucket.position = {**bucket.position, "began_at": "2100-01-01T00:00+00:00"}
+
+    assert bucket.look(patterns="*.csv, *.pdf") == [("created", "orders.csv")]
 
 
 def test_a_part_without_keys_is_not_the_end_and_a_store_without_order_is_an_error(address: str) -> None:

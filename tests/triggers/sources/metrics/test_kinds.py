@@ -13,6 +13,7 @@ from tests.support.list_server import ListServer, Page, serving_lists
 from tests.support.runs import make_run
 from tests.triggers.sources.metrics.test_samples import make_pushed, take, types
 from triggers.models import MetricSample, MetricSeries, PoisonMessage, Source
+from triggers.sources.databases.connection import conninfo
 from triggers.sources.kind import kinds
 from triggers.sources.metrics import samples
 from triggers.sources.metrics.arm import arm
@@ -179,9 +180,24 @@ def test_a_connection_string_names_its_host() -> None:
         *sockets,
         "host=db service=wakeful",
         "host=db passfile=/home/ada/.pgpass",
+        "host=db sslkeylogfile=/srv/wakeful/env",
+        "host=db sslkey=/home/ada/key sslcert=/home/ada/cert",
+        "postgresql://u:p@db/d?sslcrldir=/etc",
     ):
         with pytest.raises(InvalidSettings):
             kinds()["sql_query"].clean_secret(wrong)
+        with pytest.raises(SourceError, match="connection string must"):  # also one that is stored already
+            rows_of(wrong, "SELECT 1", seconds=1, most=1)
+
+
+@pytest.mark.django_db
+def test_a_query_connects_with_no_password_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = connection.settings_dict
+    monkeypatch.setenv("PGPASSWORD", of["PASSWORD"])
+    without = f"host={of['HOST']} port={of['PORT']} user={of['USER']} dbname={of['NAME']}"
+    assert "password=''" in conninfo(without) and of["PASSWORD"] not in conninfo(without)
+    with pytest.raises(SourceError, match="no password supplied"):
+        rows_of(without, "SELECT 1", seconds=1, most=1)
 
 
 @pytest.mark.django_db

@@ -12,7 +12,8 @@ from tests.support.list_server import ListServer, Page, serving_lists
 from tests.triggers.sources.polling.conftest import Polling
 from triggers.sources.polling import feed, feed_parser, over_http
 from triggers.sources.polling.feed import items_of
-from triggers.sources.runner import Batch, Poison, Received, SourceError
+from triggers.sources.polling.over_http import TURNOVER
+from triggers.sources.runner import Batch, Received, SourceError
 
 
 def rss(*names: str, ids: str = "{}") -> bytes:
@@ -92,8 +93,8 @@ def test_a_feed_that_has_not_changed_is_not_sent_again(site: ListServer) -> None
     assert state["memory"]["latest"] == 1
 
 
-def test_a_feed_with_other_ids_at_every_fetch_floods_nothing(site: ListServer) -> None:
-    source = Polling("feed", url=site.url("/feed"))
+def test_a_feed_that_is_known_by_its_content_may_have_other_ids_at_every_fetch(site: ListServer) -> None:
+    source = Polling("feed", url=site.url("/feed"), known_by="content")
     polled = []
     for turn in range(3):
         site.pages["/feed"] = Page(rss("b", "a", ids=f"{turn}-{{}}"))
@@ -108,9 +109,20 @@ def test_a_poll_of_which_no_item_is_left_is_shown(site: ListServer) -> None:
     source.poll()
     site.pages["/feed"] = Page(rss("d", "c"))
 
-    messages = source.poll().messages
+    batch = source.poll()
 
-    assert [type(message) for message in messages] == [Received, Received, Poison]
+    assert [type(message) for message in batch.messages] == [Received, Received]
+    assert [gap.detail for gap in batch.gaps] == [TURNOVER]
+
+
+@pytest.mark.parametrize(("every", "open_for"), [("10s", timedelta(hours=1)), ("2h", timedelta(hours=3))])
+def test_a_list_that_turns_over_at_each_poll_has_one_gap(site: ListServer, every: str, open_for: timedelta) -> None:
+    source = Polling("feed", url=site.url("/feed"), every=every)
+    site.pages["/feed"] = Page(rss("b", "a"))
+    source.poll()
+    site.pages["/feed"] = Page(rss("d", "c"))
+
+    assert [gap.open_for for gap in source.poll().gaps] == [open_for]
 
 
 def test_it_is_polled_when_it_is_due_also_by_the_next_process(site: ListServer) -> None:

@@ -46,11 +46,33 @@ def test_new_items_are_read_page_by_page_until_one_is_known(site: ListServer) ->
     source.poll()
     site.pages["/items"] = answer(numbered(9, 8), Link=f'<{site.url("/items?page=2")}>; rel="next"')
     site.pages["/items?page=2"] = answer(numbered(7, 3), Link=f'<{site.url("/items?page=3")}>; rel="next"')
+    site.pages["/items?page=3"] = answer(numbered(2, 1), Link=f'<{site.url("/items?page=4")}>; rel="next"')
 
     batch = source.poll()
 
     assert ids(batch) == ["7", "8", "9"]
-    assert site.paths == ["/items", "/items", "/items?page=2"]
+    assert site.paths == ["/items", "/items", "/items?page=2", "/items?page=3"]
+
+
+def test_an_item_that_stands_first_for_ever_hides_no_later_page(site: ListServer) -> None:
+    source = Polling("json_list", url=site.url("/items"))
+    site.pages["/items"] = answer(numbered(1, 3, 2))
+    source.poll()
+    site.pages["/items"] = answer(numbered(1, 9, 8), Link=f'<{site.url("/items?page=2")}>; rel="next"')
+    site.pages["/items?page=2"] = answer(numbered(7, 6, 5), Link=f'<{site.url("/items?page=3")}>; rel="next"')
+    site.pages["/items?page=3"] = answer(numbered(4, 3, 2))
+
+    assert ids(source.poll()) == ["4", "5", "6", "7", "8", "9"]
+
+
+def test_a_list_with_other_ids_at_every_fetch_is_known_by_its_content_if_the_operator_chooses(site: ListServer) -> None:
+    source = Polling("json_list", url=site.url("/items"), known_by="content")
+    site.pages["/items"] = answer([{"id": 1, "title": "disk full"}, {"id": 2, "title": "cpu hot"}])
+    source.poll()
+    site.pages["/items"] = answer([{"id": 3, "title": "disk full"}, {"id": 4, "title": "on fire"}])
+
+    (found,) = [message for message in source.poll().messages if isinstance(message, Received)]
+    assert found.payload.data["title"] == "on fire"
 
 
 def test_a_cursor_in_the_answer_leads_to_the_next_page(site: ListServer) -> None:
@@ -101,7 +123,7 @@ def test_a_log_that_names_a_next_page_for_ever_is_polled_at_its_interval(site: L
     assert [batch.next_in == HURRY for batch in found][-1] is False
 
 
-def test_a_page_with_more_items_than_are_read_is_shown(site: ListServer, monkeypatch: Any) -> None:
+def test_a_page_with_more_items_than_are_read_is_a_gap(site: ListServer, monkeypatch: Any) -> None:
     monkeypatch.setattr(json_list, "MOST_ITEMS", 2)
     source = Polling("json_list", url=site.url("/items"))
     site.pages["/items"] = answer(numbered(1))
@@ -110,8 +132,8 @@ def test_a_page_with_more_items_than_are_read_is_shown(site: ListServer, monkeyp
 
     batch = source.poll()
 
-    assert ids(batch) == ["8", "9"]
-    assert [message.reason for message in batch.messages if isinstance(message, Poison)][-1] == json_list.CUT
+    assert [message.id for message in batch.messages] == ["8", "9"]
+    assert [(gap.reason, gap.detail) for gap in batch.gaps] == [("skipped", json_list.CUT)]
     log: dict[str, Any] = {"next_path": "next", "items_path": "items", "keep_cursor": True}
     for settings in ({}, log):
         site.pages["/items"] = answer({"items": numbered(1, 2, 3)} if settings else numbered(1, 2, 3))
@@ -128,7 +150,7 @@ def test_a_cursor_that_cannot_be_kept_is_an_error_of_the_source(site: ListServer
         Polling("json_list", url=site.url("/log"), **settings).poll()
 
 
-def test_more_pages_than_a_poll_reads_are_shown(site: ListServer, monkeypatch: Any) -> None:
+def test_more_pages_than_a_poll_reads_are_a_gap(site: ListServer, monkeypatch: Any) -> None:
     monkeypatch.setattr(json_list, "MOST_PAGES", 2)
     source = Polling("json_list", url=site.url("/items"))
     site.pages["/items"] = answer(numbered(1))
@@ -139,7 +161,7 @@ def test_more_pages_than_a_poll_reads_are_shown(site: ListServer, monkeypatch: A
     batch = source.poll()
 
     assert ids(batch) == ["6", "7", "8", "9"]
-    assert [message.reason for message in batch.messages if isinstance(message, Poison)][-1] == json_list.CUT
+    assert [gap.detail for gap in batch.gaps] == [json_list.CUT]
 
 
 def test_an_item_that_cannot_be_stored_is_kept_apart(site: ListServer) -> None:

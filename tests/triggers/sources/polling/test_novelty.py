@@ -34,18 +34,43 @@ def test_items_over_the_limit_are_found_by_the_next_look() -> None:
     assert (ids(second), second.has_more) == (["3"], False)
 
 
-def test_a_list_with_other_ids_at_every_fetch_is_known_by_its_content() -> None:
-    def fetched(time: int, *names: str) -> list[Item]:
-        return [Item(id=f"{name}-{time}", content=name, value=name) for name in names]
+def fetched(time: int, *names: str) -> list[Item]:
+    """A list that gives every item another id at every fetch."""
+    return [Item(id=f"{name}-{time}", content=name, value=name) for name in names]
 
-    first = look(fetched(1, "a", "b", "c"), Memory(), most=10)
-    second = look(fetched(2, "a", "b", "c"), again(first), most=10)
-    third = look(fetched(3, "b", "c", "d"), again(second), most=10)
+
+def test_a_list_that_is_known_by_its_content_has_other_ids_at_every_fetch() -> None:
+    first = look(fetched(1, "a", "b", "c"), Memory(), most=10, is_by_content=True)
+    second = look(fetched(2, "a", "b", "c"), again(first), most=10, is_by_content=True)
+    third = look(fetched(3, "b", "c", "d"), again(second), most=10, is_by_content=True)
 
     assert len(first.items) == 3
     assert not second.items
     assert [item.value for item in third.items] == ["d"]
     assert all(id.startswith("content:") for id in ids(third))
+
+
+def test_whether_ids_are_stable_is_not_guessed() -> None:
+    first = look(fetched(1, "disk full", "cpu hot"), Memory(), most=10)
+    second = look(fetched(2, "disk full", "cpu hot"), again(first), most=10)
+
+    assert ids(second) == ["disk full-2", "cpu hot-2"]
+
+
+def test_a_list_that_an_earlier_version_took_for_one_without_stable_ids_stays_so_until_the_operator_chooses() -> None:
+    memory = Memory.load({**everything(fetched(1, "a", "b")).dump(), "are_ids_stable": False})
+
+    second = look(fetched(2, "a", "b"), memory, most=10)
+    assert (ids(second), second.is_by_content) == ([], True)
+    chosen = look(fetched(3, "a", "b"), again(second), most=10, is_by_content=True)
+    assert ids(chosen) == []
+    assert ids(look(fetched(4, "a", "b"), again(chosen), most=10)) == ["a-4", "b-4"]
+
+
+def test_the_newest_of_those_that_left_the_list_are_remembered() -> None:
+    memory = look(items(*range(950, 1001)), everything(items(*range(1, 1001))), most=10).memory
+
+    assert ids(look(items(900, *range(951, 1001)), memory, most=10)) == []
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Sources that Wakeful reads: one owner each, and each message once."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from secrets import token_hex
 from typing import Any
@@ -9,14 +10,18 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from runs.models import Worker
+from runs.models import Run, Worker
 from tests.support.hooks import add_secret
-from tests.support.scripts import Script, handed_over, make_source, message, processes, run_until
-from triggers.models import Event, PoisonMessage, Reading, Source
+from tests.support.scripts import Script, ScriptReader, handed_over, make_source, message, processes, run_until
+from tests.support.triggers import make_trigger
+from triggers.dispatch.batch import dispatch
+from triggers.dispatch.rules import Rules
+from triggers.models import Event, PoisonMessage, Reading, Source, SourceGap
+from triggers.sources.continuity import Gap, Reason, Span
 from triggers.sources.process import feed, loop
 from triggers.sources.process.loop import Sources
 from triggers.sources.process.owners import fair_share
-from triggers.sources.runner import Batch, Poison, SourceError
+from triggers.sources.runner import Assignment, Batch, Poison, SourceError
 
 pytestmark = pytest.mark.django_db
 
@@ -41,6 +46,10 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ids() -> list[str]:
     return list(Event.objects.order_by("seq").values_list("ce_id", flat=True))
+
+
+def span(first: int, next: int, **fields: Any) -> Span:
+    return Span(**{"stream": "orders", "first": first, "next": next, **fields})
 
 
 def unseen(process: Sources) -> None:
@@ -200,6 +209,21 @@ def test_a_message_that_the_database_refuses_is_kept_and_does_not_stop_the_other
     assert kept["4"].reason == "no envelope"
 
 
+@pytest.mark.parametrize("origin", ["x\0y", "x\ud800y", "".join(chr(0x4E00 + (n * 7919) % 20000) for n in range(3000))])
+def test_an_origin_that_cannot_be_stored_or_indexed_is_stored_as_its_hash(play: Play, origin: str) -> None:
+    poisoned = Poison(id="3", reason="no JSON", origin=origin)
+    script = play(Batch(messages=[replace(message(1), origin=origin), message(2), poisoned]))
+    make_source()
+
+    with processes() as [process]:
+        run_until(process, lambda: bool(script.confirmed))
+
+    assert ids() == ["1", "2"]
+    [poison] = PoisonMessage.objects.all()
+    assert poison.origin == Event.objects.get(ce_id="1").ce_source
+    assert poison.origin.startswith("sha256:")
+
+
 def test_a_body_that_is_too_large_is_kept_in_part(play: Play, settings: Any) -> None:
     settings.WAKEFUL_MAX_BODY = 10
     script = play(Batch(messages=[message(1, body=b"x" * 11), message(2, body=b"x" * 10)]))
@@ -329,3 +353,151 @@ def test_a_source_that_does_not_answer_keeps_rows_of_its_kind_and_its_error(play
 
     assert (failing.error, failing.remedy) == ("it is away", "wait") and failing.failing_since
     assert (Reading.objects.get(source=source).failing_since, ids()) == (None, ["1"])
+
+
+def test_a_gap_is_an_event_before_those_of_its_batch_and_a_row_of_the_source(play: Play) -> None:
+    script = play(
+        Batch(messages=[message(1)], position=1, spans=[span(1, 2)]),
+        Batch(messages=[message(5)], position=5, spans=[span(5, 6)]),
+    )
+    source = make_source()
+
+    with processes() as [process]:
+        run_until(process, lambda: len(script.confirmed) == 2)
+
+    first, said, last = Event.objects.order_by("seq")
+    assert (first.ce_id, last.ce_id) == ("1", "5")
+    assert (said.type, said.source, said.subject) == ("wakeful.source.gap", source, "orders")
+    assert said.data == {
+        "source": "orders", "stream": "orders", "from": "2", "to": "4", "count": 3, "reason": "trimmed",
+    }  # fmt: skip
+    row = SourceGap.objects.get(source=source)
+    assert (row.gap_id, row.start, row.end, row.count, row.reason) == (said.ce_id, "2", "4", 3, "trimmed")
+
+
+def test_a_gap_that_is_found_again_while_it_is_open_is_counted_without_another_event(play: Play) -> None:
+    lost = Gap(stream="list", reason=Reason.UNKNOWN, detail="it turned over", open_for=timedelta(hours=1))
+    script = play(
+        *(Batch(messages=[message(number)], position=number, gaps=[lost]) for number in (1, 2, 3)),
+    )
+    source = make_source()
+
+    with processes() as [process]:
+        run_until(process, lambda: len(script.confirmed) == 3)
+        row = SourceGap.objects.get(source=source)
+        assert (row.times, Event.objects.filter(type="wakeful.source.gap").count()) == (3, 1)
+        assert row.since and row.since < row.at
+        SourceGap.objects.update(at=timezone.now() - timedelta(hours=2))
+        script.pages.append(Batch(messages=[message(4)], position=4, gaps=[lost]))
+        run_until(process, lambda: len(script.confirmed) == 4)
+
+    assert sorted(SourceGap.objects.values_list("times", flat=True)) == [1, 3]
+    assert Event.objects.filter(type="wakeful.source.gap").count() == 2
+
+
+def test_the_next_owner_compares_with_what_the_last_one_has_stored(play: Play) -> None:
+    script = play(Batch(messages=[message(1)], position=1, spans=[span(1, 2)]))
+    make_source()
+    with processes(2) as [owner, other]:
+        run_until(owner, lambda: script.confirmed)
+        owner.stop()
+        script.pages.append(Batch(messages=[message(4)], position=4, spans=[span(4, 5)]))
+        run_until(other, lambda: len(script.confirmed) == 2)
+
+    assert SourceGap.objects.get().count == 2
+    assert script.assignments[1].marks["orders"].next == 2
+
+
+def test_marks_do_not_count_after_a_version_without_them_has_moved_the_position(play: Play) -> None:
+    script = play(Batch(messages=[message(1)], position=1, spans=[span(1, 2)]))
+    make_source()
+    with processes(2) as [owner, other]:
+        run_until(owner, lambda: script.confirmed)
+        owner.stop()
+        Reading.objects.update(position=3)
+        script.pages.append(Batch(messages=[message(4)], position=4, spans=[span(4, 5)]))
+        run_until(other, lambda: len(script.confirmed) == 2)
+
+    assert not script.assignments[1].marks
+    assert not SourceGap.objects.exists()
+
+
+def test_a_gap_is_also_kept_beside_a_message_that_is_refused(play: Play) -> None:
+    script = play(
+        Batch(
+            messages=[message(1, type="schedule.fired")], spans=[span(1, 2)],
+            gaps=[Gap(stream="slot", reason=Reason.UNKNOWN, detail="it failed over")],
+        ),
+        Batch(spans=[span(2, 2)]),
+    )  # fmt: skip
+    make_source()
+
+    with processes() as [process]:
+        run_until(process, lambda: not script.pages and process.inbox.empty() and Event.objects.exists())
+
+    assert [one.type for one in Event.objects.all()] == ["wakeful.source.gap"]
+    assert SourceGap.objects.get().detail == "it failed over"
+    assert PoisonMessage.objects.count() == 1
+
+
+def test_a_batch_that_its_feed_does_not_confirm_any_more_is_not_recorded(play: Play) -> None:
+    """Its source was edited while the batch lay in the inbox. It is read again."""
+    script = play(Batch(messages=[message(1)]))
+    make_source()
+    with processes() as [process]:
+        late = handed_over(process)
+        late.feed.end()
+        late.feed.join(5)
+        process.take_in(late)
+        assert not Event.objects.exists()
+        script.pages.append(late.batch)
+        run_until(process, lambda: script.confirmed)
+
+    assert ids() == ["1"]
+
+
+def test_a_sender_cannot_report_a_gap(play: Play) -> None:
+    script = play(Batch(messages=[message(1, type="wakeful.source.gap")]), Batch(messages=[message(2)]))
+    make_source()
+
+    with processes() as [process]:
+        run_until(process, lambda: len(script.confirmed) == 2)
+
+    assert ids() == ["2"]
+
+
+def test_a_trigger_may_listen_to_gaps(play: Play) -> None:
+    script = play(Batch(spans=[span(1, 2)]), Batch(spans=[span(5, 6)]), Batch(messages=[message(1)]))
+    make_source()
+    trigger = make_trigger("gap-seen", types=["wakeful.source.gap"])
+    with processes() as [process]:
+        run_until(process, lambda: script.confirmed)
+
+    dispatch(Rules())
+
+    assert Run.objects.filter(trigger=trigger.slug).count() == 1
+
+
+def test_a_source_that_rests_holds_no_connection_to_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Asks(ScriptReader):
+        def read(self, wait: float) -> Batch:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT 1")
+            return Batch(next_in=timedelta(hours=1))
+
+        def stay(self) -> None:
+            resting.append(connection.connection)
+
+    class Asking(Script):
+        def connect(self, assignment: Assignment[Any]) -> Asks:
+            return Asks(self)
+
+    resting: list[Any] = []
+    monkeypatch.setattr(feed, "STAY_EVERY", 0.01)
+    monkeypatch.setattr(loop, "runners", lambda: {"script": Asking()})
+    make_source()
+
+    with processes() as [process]:
+        run_until(process, lambda: len(resting) > 1)
+
+    assert set(resting) == {None}

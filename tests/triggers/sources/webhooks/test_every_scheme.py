@@ -20,6 +20,8 @@ from triggers.sources.webhooks.proof import Rejected
 from triggers.sources.webhooks.receive import Greeting, Misconfigured, Receipt, receive
 from triggers.sources.webhooks.scheme import Delivery, Sample, Scheme, schemes
 
+pytestmark = pytest.mark.sampled
+
 ADDRESS = "https://wakeful.example.com/hooks/test/"
 # Settings beside the defaults, or instead of them where they are not valid.
 INSTEAD: dict[str, list[dict[str, Any]]] = {

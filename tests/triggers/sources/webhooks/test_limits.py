@@ -95,6 +95,22 @@ def test_more_deliveries_than_the_limit_wait_for_the_next_minute() -> None:
     assert post(b"{}", signed(b"{}", id_="d-9")).status_code == 202
 
 
+def test_an_unverified_source_has_a_limit_by_default_which_comes_before_its_deliveries_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = Source.objects.create(slug="shop", kind="none", settings={"unverified": True})
+    assert post(b"{}", {}).status_code == 202
+    assert DeliveryRate.objects.get(source=source).count == 1
+    DeliveryRate.objects.update(count=600)
+
+    # What cannot be read takes a turn, too: nobody has proved anything.
+    answers = [post(b"{}", {}).status_code for _ in range(2)]
+    Source.objects.filter(pk=source.pk).update(limits={"per_minute": 1000})
+    answers.append(post(b"{}", {}).status_code)
+
+    assert answers == [503, 503, 202]
+
+
 def test_a_minute_that_began_in_the_future_is_over() -> None:
     source = make_source(limits={"per_minute": 1})
     DeliveryRate.objects.create(source=source, since="2100-01-01T00:00:00Z", count=1)

@@ -17,7 +17,7 @@ from triggers.sources import backlog
 from triggers.sources.webhooks import door, endpoint
 from triggers.sources.webhooks.scheme import schemes
 
-pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.triggers.sources.urls")]
+pytestmark = [pytest.mark.sampled, pytest.mark.django_db, pytest.mark.urls("tests.triggers.sources.urls")]
 
 
 # --- What is recorded and answered ---

@@ -1,14 +1,15 @@
 """The functions and triggers that write the events of a watched table, in the transaction of the change.
 
 A trigger sees the rows of a whole statement, so that the events of 100,000 rows are one INSERT, or all of them are one event. The
-functions take columns by their names from the rows as JSON: a column that is added, renamed or dropped later breaks no write. They
-write what `triggers.accept` writes: each change is an event with an identity of its own, so there are no duplicates to look for.
+functions take columns by their names from the rows as JSON: a column that is added, renamed or dropped later breaks no write. As long
+as the columns are those of the settings' time, the JSON has those alone that are stored: no large value that is excluded is unpacked.
+They write what `triggers.accept` writes: each change is an event with an identity of its own, so there are no duplicates to look for.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from uuid import UUID
 
@@ -42,6 +43,18 @@ PLAIN = (
     "cidr macaddr bit varbit money"
 )
 MOST_PLAIN = 1_000_000  # bytes of a row as it is stored, perhaps compressed; jsonb holds 256 MB
+WHOLE = "wakeful_row"  # of the statement's rows
+UNPAIRED = (
+    "An UPDATE has more old rows than new ones, such as when a trigger of a partition keeps out rows that move to it. Which row became "
+    "which cannot be known: its changes are no events"
+)
+UNREADABLE = (
+    "Rows cannot be written as JSON, such as when a cast to json of the table's own fails: their changes are no events"
+)
+UNSEEN = (
+    "A TRUNCATE of a transaction that is REPEATABLE READ or SERIALIZABLE: rows that others have committed since it began are deleted, "
+    "too, and are no events"
+)
 ERROR = "CASE WHEN SQLSTATE LIKE '42%' THEN SQLERRM ELSE 'error ' || SQLSTATE END"  # others may quote values
 
 
@@ -65,21 +78,21 @@ def functions(source_id: UUID, slug: str, settings: TableSettings, watched: Watc
     if "insert" in settings.operations:
         yield Function(
             name=name_of(source_id, "insert"),
-            body=write.body("insert", NEW, write.one("new", "insert", NEW)),
+            body=write.body("insert", NEW, partial(write.one, "new", "insert", NEW)),
             fires="AFTER INSERT",
             tables=f"REFERENCING NEW TABLE AS {NEW}",
         )
     if "update" in settings.operations:
         yield Function(
             name=name_of(source_id, "update"),
-            body=write.body("update", NEW, write.update()),
+            body=write.body("update", NEW, write.update),
             fires="AFTER UPDATE",
             tables=f"REFERENCING OLD TABLE AS {OLD} NEW TABLE AS {NEW}",
         )
     if "delete" in settings.operations:
         yield Function(
             name=name_of(source_id, "delete"),
-            body=write.body("delete", OLD, write.one("old", "delete", OLD)),
+            body=write.body("delete", OLD, partial(write.one, "old", "delete", OLD)),
             fires="AFTER DELETE",
             tables=f"REFERENCING OLD TABLE AS {OLD}",
         )
@@ -112,6 +125,12 @@ class _Writer:
     def __init__(self, source_id: UUID, slug: str, settings: TableSettings, watched: Watched) -> None:
         self.settings = settings
         self.watched = watched
+        stored = [
+            name
+            for name in watched.columns
+            if name not in watched.virtual and (name not in watched.excluded or name in watched.watched)
+        ]
+        self.stored = stored_row(stored, watched.sized)
         self.values = {
             **terms(source_id, slug, settings, watched),
             "most_keys": str(MOST_KEYS),
@@ -121,6 +140,8 @@ class _Writer:
         names = {
             "plain": f"'{{{','.join(str(types[name].oid) for name in PLAIN.split())}}}'::oid[]",
             "known": _array(watched.columns),
+            "stored": _array(stored),
+            "typed": _array([f"{name} {watched.types[name]}" for name in watched.columns] if stored else []),
             "secret": literal(SECRET_FIELD.pattern),
             "unnamed": _array(unnamed),
         }
@@ -128,8 +149,12 @@ class _Writer:
         if settings.is_by_statement:
             self.values["most"] = str(MOST + 1)  # all rows count
 
-    def body(self, operation: str, rows: str, insert: str) -> str:
-        values = {**self.values, "rows": rows, "insert": insert, "guard": ""}
+    def body(self, operation: str, rows: str, write: Callable[[str], str]) -> str:
+        """`write` makes the statement that writes the events, from the expression of a row."""
+        values = {**self.values, "rows": rows, "first": rows, "guard": "", "pairs": ""}
+        values |= {"insert": write(WHOLE), "insert_stored": write(self.stored)}
+        if operation == "update":
+            values |= {"first": OLD, "pairs": filled("pairs", {"poison": self._poison(operation, literal(UNPAIRED))})}
         if self.watched.condition:
             said = "The condition does not fit the table, so the changes of a statement are no events: "
             values["guard"] = filled(
@@ -137,22 +162,24 @@ class _Writer:
             )
         said = f" rows: only the first {self.values['most']} that meet the condition are events"
         reason = f"'A statement changed ' || (SELECT count(*) FROM {rows}) || {literal(said)}"  # noqa: S608  (our own parts)
+        values["unreadable"] = self._poison(operation, literal(UNREADABLE))
         return filled("capture", {**values, "poison": self._poison(operation, reason)})
 
     def _poison(self, operation: str, reason: str) -> str:
         return filled("poison", {**self.values, "operation": literal(operation), "reason": reason})
 
-    def one(self, side: str, operation: str, rows: str) -> str:
+    def one(self, side: str, operation: str, rows: str, row: str) -> str:
         """Inserts or deletes."""
-        row, other = as_json("wakeful_row"), "NULL::jsonb"
-        old, new = (other, row) if side == "new" else (row, other)
+        old, new = ("NULL::jsonb", "wakeful_json") if side == "new" else ("wakeful_json", "NULL::jsonb")
         changes = (
-            f"SELECT row_number() OVER () AS at, {old} AS old, {new} AS new, '{{}}'::text[] AS changed "  # noqa: S608  (our own parts)
-            f"FROM {rows} AS wakeful_row WHERE {self.values['condition']}"
+            f"SELECT row_number() OVER () AS at, {old} AS old, {new} AS new, '{{}}'::text[] AS changed FROM ("  # noqa: S608  (our own parts)
+            f"SELECT {as_json('wakeful_taken')} AS wakeful_json FROM ("
+            f"SELECT {row} AS wakeful_taken FROM {rows} AS wakeful_row WHERE {self.values['condition']} OFFSET 0) wakeful_each OFFSET 0"
+            ") wakeful_read WHERE wakeful_json IS NOT NULL"
         )
         return self._insert(operation, side, changes, order="", is_first="at = 1")  # the table of rows has their order
 
-    def update(self) -> str:
+    def update(self, row: str) -> str:
         watched = self.watched.watched
         if watched:
             differs = " OR ".join(f"old -> {literal(name)} IS DISTINCT FROM new -> {literal(name)}" for name in watched)
@@ -161,20 +188,24 @@ class _Writer:
         else:
             differs = "old - wakeful_excluded <> new - wakeful_excluded"
         rows = {"old_row": as_json("wakeful_old"), "new_row": as_json("wakeful_new")}
-        changes = filled("update", {**self.values, **rows, "differs": differs})
+        changes = filled("update", {**self.values, **rows, "row": row, "differs": differs})
         is_first = "row_number() OVER (ORDER BY at) = 1"
         return self._insert("update", "new", changes, order="ORDER BY at", is_first=is_first)
 
     def truncate(self) -> str:
         """The rows of partitions are those of their own triggers. The statement is made when it runs: there is no table of rows."""
-        insert = self.one("old", "delete", "ONLY wakeful_truncated")
-        for number, variable in enumerate(("wakeful_is_plain", "wakeful_excluded"), start=1):
-            insert = insert.replace(variable, f"${number}")
+        inserts = {"insert": WHOLE, "insert_stored": self.stored}
+        for name, row in inserts.items():
+            insert = self.one("old", "delete", "ONLY wakeful_truncated", row)
+            for number, variable in enumerate(("wakeful_is_plain", "wakeful_excluded"), start=1):
+                insert = insert.replace(variable, f"${number}")
+            inserts[name] = literal(insert)
         most = self.values["most"]
         said = literal(f"A TRUNCATE deleted {most} rows or more: the first {most} that meet the condition are events")
         failed = f"'The rows of a TRUNCATE are no events: ' || {ERROR}"
-        poisons = {"failed": self._poison("delete", failed), "too_many": self._poison("delete", said)}
-        return filled("truncate", {**self.values, **poisons, "insert": literal(insert)})
+        reasons = {"failed": failed, "too_many": said, "unreadable": literal(UNREADABLE), "unseen": literal(UNSEEN)}
+        poisons = {name: self._poison("delete", reason) for name, reason in reasons.items()}
+        return filled("truncate", {**self.values, **poisons, **inserts})
 
     def _insert(self, operation: str, side: str, changes: str, **order: str) -> str:
         values = {**self.values, **key_of(self.watched, side), **order, "changes": changes}
@@ -212,6 +243,19 @@ def key_of(watched: Watched, side: str) -> dict[str, str]:
     pairs = ", ".join(f"{literal(name)}, {value}" for name, value in zip(watched.key, values, strict=True))
     pk = values[0] if len(values) == 1 else f"pg_catalog.jsonb_build_object({pairs})" if values else "NULL::jsonb"
     return {"pk": pk, "key": " || ',' || ".join(texts) or "''"}
+
+
+def stored_row(columns: Sequence[str], sized: Collection[str]) -> str:
+    """Of columns alone. A text beyond MOST_BYTES is another one that is too large for an event, and differs if it does."""
+    terms = []
+    for name in columns:
+        column = quoted(name)
+        if name in sized:
+            longer = f"pg_catalog.octet_length({column}) > {MOST_BYTES}"
+            other = f"pg_catalog.repeat(pg_catalog.md5({column}), {MOST_BYTES // 32 + 1})"
+            column = f"CASE WHEN {longer} THEN {other} ELSE {column}::text END AS {column}"
+        terms.append(column)
+    return f"(SELECT wakeful_stored FROM (SELECT {', '.join(terms)}) AS wakeful_stored)"  # noqa: S608  (quoted names)
 
 
 def as_json(row: str) -> str:

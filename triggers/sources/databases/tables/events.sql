@@ -4,7 +4,7 @@ SELECT id, {source}, {origin}, id::text, {type}, left({name} || '/' || coalesce(
   CASE WHEN coalesce(pg_catalog.pg_column_size(old), 0) + coalesce(pg_catalog.pg_column_size(new), 0) <= {most_bytes}
     THEN pg_catalog.jsonb_build_object('pk', pk, 'old', old, 'new', new, 'changed', changed)
     ELSE pg_catalog.jsonb_build_object('pk', pk, 'old', NULL, 'new', NULL, 'changed', changed, 'too_large', true) END,
-  '', CASE WHEN is_first THEN '{"first-of-statement": true}'::jsonb ELSE '{}' END, '', coalesce(cause_root_id, id), cause_event_id, cause_run_id, coalesce(cause_depth, 0), coalesce(cause_chain, '{}'),
+  '', CASE WHEN is_first THEN '{"first-of-statement": "true"}'::jsonb ELSE '{}' END, '', coalesce(cause_root_id, id), cause_event_id, cause_run_id, coalesce(cause_depth, 0), coalesce(cause_chain, '{}'),
   coalesce(cause_is_tainted, false)
 FROM (
   SELECT triggers_uuid7() AS id, {pk} AS pk, {key} AS key, old - wakeful_excluded AS old, new - wakeful_excluded AS new, changed,
@@ -12,3 +12,4 @@ FROM (
   FROM ({changes}) wakeful_changed {order} LIMIT {most}
 ) wakeful_change
 LEFT JOIN triggers_cause_of_change() ON true
+WHERE EXISTS (SELECT FROM triggers_source WHERE id = {source})

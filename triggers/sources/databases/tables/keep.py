@@ -29,8 +29,8 @@ from triggers.sources.databases.tables.capture import (
     functions,
     quoted,
 )
-from triggers.sources.databases.tables.watched import TableSettings, Watched, find
-from triggers.sources.settings import InvalidSettings, clean
+from triggers.sources.databases.tables.watched import Forbidden, TableSettings, Watched, find
+from triggers.sources.settings import InvalidSettings, NotYet, clean
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +53,9 @@ BUSY_REMEDY = "It is tried again every few minutes, and with *Check now*. Look f
 REFUSED_REMEDY = (
     "Let Wakeful's database user own the table, or GRANT it TRIGGER on the table and CREATE on its own schema."
 )
+FORBIDDEN_REMEDY = "Correct the settings of the source, or its declaration; its triggers are removed."
 SETTINGS_REMEDY = "Correct the settings of the source, or its declaration; its old triggers go on."
+NOT_YET_REMEDY = "Its triggers are made when the migration is applied; until then, changes are no events."
 GAP = (
     "The triggers on {tables} were gone or disabled, such as after a restore, or after the table was made again: changes between "
     "{since} and {until} are no events."
@@ -97,6 +99,11 @@ def keep(source: Source) -> None:
         _make_triggers(source, watched, wanted)
         _drop_spare(source, watched, wanted)
         WatchedTable.objects.filter(source=source).update(error="", remedy="", failing_since=None)
+    except Forbidden as wrong:
+        remove(source.pk)
+        error, remedy = str(wrong), FORBIDDEN_REMEDY
+    except NotYet as missing:
+        error, remedy = str(missing), NOT_YET_REMEDY
     except InvalidSettings as wrong:
         error, remedy = str(wrong), SETTINGS_REMEDY
     except Locked as busy:

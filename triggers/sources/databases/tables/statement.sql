@@ -2,7 +2,7 @@ INSERT INTO triggers_event (id, source_id, ce_source, ce_id, type, subject, data
   root_id, cause_event_id, cause_run_id, depth, chain, is_tainted)
 SELECT id, {source}, {origin}, id::text, {type}, left({name}, 500),
   pg_catalog.jsonb_build_object('table', {name}, 'operation', {operation}, 'rows', rows, 'pks', pks, 'cut', rows - jsonb_array_length(pks)),
-  '', '{"first-of-statement": true}', '', coalesce(cause_root_id, id), cause_event_id, cause_run_id, coalesce(cause_depth, 0),
+  '', '{"first-of-statement": "true"}', '', coalesce(cause_root_id, id), cause_event_id, cause_run_id, coalesce(cause_depth, 0),
   coalesce(cause_chain, '{}'), coalesce(cause_is_tainted, false)
 FROM (
   SELECT triggers_uuid7() AS id, count(*) AS rows,
@@ -13,4 +13,4 @@ FROM (
   ) wakeful_placed
 ) wakeful_change
 LEFT JOIN triggers_cause_of_change() ON true
-WHERE rows > 0
+WHERE rows > 0 AND EXISTS (SELECT FROM triggers_source WHERE id = {source})

@@ -8,18 +8,21 @@ from typing import Any
 
 from django.apps import apps
 from django.apps.registry import Apps
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import FieldDoesNotExist, FieldError, ValidationError
 from django.db import DatabaseError, connection, models, transaction
 from django.db.models import Q
 from django.db.models.sql import Query
 from psycopg import sql
+from psycopg.postgres import types
 
 from agents.redaction import SECRET_FIELD
 from runs.db.sql import fetch, fetch_column
-from triggers.sources.settings import InvalidSettings, setting, whole_number
+from triggers.sources.settings import InvalidSettings, NotYet, setting, whole_number
 
 OPERATIONS = ("insert", "update", "delete")
 ROW, STATEMENT = "row", "statement"
+MIGRATE = "run manage.py makemigrations, then manage.py migrate"
 MOST = 1_000_000  # rows of a statement that may be asked for
 LONGEST_CONDITION = 10_000
 # Apps whose tables change whenever an agent wakes.
@@ -36,15 +39,24 @@ OURS = frozenset(
         "django_celery_beat",
     }
 )
+# Modules whose models hold what proves who a user is, in columns of any name.
+CREDENTIALS = (
+    "rest_framework.authtoken", "rest_framework_api_key", "rest_framework_simplejwt", "knox", "oauth2_provider", "allauth",
+    "social_django", "django_otp", "two_factor", "mozilla_django_oidc",
+)  # fmt: skip
+SYSTEM = ("pg_catalog", "information_schema", "pg_toast")  # schemas; its catalogs have the passwords of roles
+SIZED = frozenset(types[name].oid for name in ("text", "varchar", "bytea"))
+OWN_NAMES = "wakeful_"  # of variables and rows in the functions, which such a column would be taken for
 NAME = re.compile(r"[^\s.,\"]+(\.[^\s.,\"]+)?")
 JOINING = {"and": Q.AND, "or": Q.OR}
 FIND = """
 SELECT relation.oid, namespace.nspname, relation.relname FROM pg_class relation JOIN pg_namespace namespace ON namespace.oid = relnamespace
 WHERE relname = %s::text AND relkind IN ('r', 'p') AND (nspname = %s::text OR %s::text = '' AND pg_table_is_visible(relation.oid))
 """
-# Of a domain the type below it.
+# Of a domain also the type below it.
 COLUMNS = """
-SELECT attname, coalesce(attnum = ANY(indkey), false), coalesce(nullif(typbasetype, 0), atttypid)::int8 FROM pg_attribute
+SELECT attname, coalesce(attnum = ANY(indkey), false), coalesce(nullif(typbasetype, 0), atttypid)::int8, atttypid::int8, attgenerated = 'v'
+FROM pg_attribute
 JOIN pg_type ON pg_type.oid = atttypid
 LEFT JOIN pg_index ON indrelid = attrelid AND indisprimary
 WHERE attrelid = %s::oid AND attnum > 0 AND NOT attisdropped ORDER BY array_position(indkey::int[], attnum::int), attnum
@@ -57,10 +69,12 @@ SELECT id::int8 FROM family JOIN pg_class ON pg_class.oid = id WHERE relkind IN 
 """
 
 
+class Forbidden(InvalidSettings):
+    """What may not be watched, also by a source that was made when it could be."""
+
+
 def models_to_watch() -> list[str]:
-    return sorted(
-        model._meta.label for model in apps.get_models() if model._meta.app_label not in OURS and model._meta.managed
-    )
+    return sorted(model._meta.label for model in apps.get_models() if model._meta.managed and not _is_refused(model))
 
 
 def named(value: str) -> list[str]:
@@ -109,7 +123,9 @@ class TableSettings:
         "Their values are never stored. Columns whose names look like those of secrets are excluded, too.",
     )
     secrets: str = setting(
-        "", "Columns that are no secrets", "Columns that are stored although their names look like those of secrets."
+        "",
+        "Columns that are no secrets",
+        "Columns that are stored although their names look like those of secrets, but never of users.",
     )
     condition: str = setting(
         "",
@@ -192,6 +208,9 @@ class Watched:
     name: str  # in the types of its events: helpdesk.ticket
     key: Sequence[str]  # columns of the primary key, in its order; empty: it has none
     columns: Sequence[str]
+    types: Mapping[str, int]  # of columns: oids, as the catalog has them
+    virtual: Sequence[str]  # columns that are computed when they are read, which the rows of a statement do not have
+    sized: Sequence[str]  # columns whose length PostgreSQL knows without unpacking their values
     watched: Sequence[str]  # an update counts if one of these changes; empty: all that are stored
     excluded: Sequence[str]
     condition: str  # SQL; empty: every row
@@ -210,16 +229,25 @@ def find(settings: TableSettings) -> Watched:
         schema, _, table = settings.table.rpartition(".")
         name = settings.table if schema else f"public.{table}"
     found = fetch(FIND, [table, schema, schema])
+    if not found and model is not None:
+        raise NotYet({"table": f"the model {settings.table} has no table yet: {MIGRATE}"})
     if not found:
         raise InvalidSettings({"table": f"no model and no table of this database is named {settings.table}"})
     oid, schema, table = found[0]
-    _refuse_ours(model, table)
+    _refuse(schema, table)
     rows = fetch(COLUMNS, [oid])
-    columns = [column for column, _, _ in rows]
+    columns = [column for column, *_ in rows]
+    if taken := [column for column in columns if column.startswith(OWN_NAMES)]:
+        said = f"the column {taken[0]} cannot be watched: names that begin with {OWN_NAMES} are those of Wakeful's functions"
+        raise InvalidSettings({"table": said})
     stored = set(_columns("secrets", settings.secrets, model, columns))
+    secret = [name for name in columns if SECRET_FIELD.search(name)]
+    if kept := sorted(stored.intersection(secret)) if table in _tables_of_users() else ():
+        raise Forbidden({"secrets": f"{kept[0]} stays excluded: {table} is a table of users"})
+    secret = [name for name in secret if name not in stored]
     excluded = _columns("exclude", settings.exclude, model, columns)
-    excluded += [name for name in columns if SECRET_FIELD.search(name) and name not in {*stored, *excluded}]
-    key = [column for column, is_key, _ in rows if is_key]
+    excluded += [name for name in secret if name not in excluded]
+    key = [column for column, is_key, *_ in rows if is_key]
     key = [] if {*key} & {*excluded} else key  # it stands in each event
     if settings.sweep_hours and not key:
         raise InvalidSettings({"sweep_hours": "needs a primary key that is not excluded, and the table has none"})
@@ -230,11 +258,14 @@ def find(settings: TableSettings) -> Watched:
         name=name,
         key=key,
         columns=columns,
+        types={column: own for column, _, _, own, _ in rows},
+        virtual=[column for column, *_, is_virtual in rows if is_virtual],
+        sized=[column for column, _, base, *_ in rows if base in SIZED],
         watched=_columns("columns", settings.columns, model, columns),
         excluded=excluded,
-        condition=_sql(settings.condition, model or _model_of(table, rows), f"{_quoted(schema)}.{_quoted(table)}")
-        if settings.condition.strip()
-        else "",
+        condition=_condition(
+            settings, model or _model_of(table, rows), f"{_quoted(schema)}.{_quoted(table)}", columns, secret
+        ),
         relations=fetch_column(FAMILY, [oid]),
     )
 
@@ -246,10 +277,21 @@ def _model(label: str) -> type[models.Model] | None:
         return None
 
 
-def _refuse_ours(model: type[models.Model] | None, table: str) -> None:
-    ours = {one._meta.db_table for one in apps.get_models() if one._meta.app_label in OURS}
-    if table in ours or table.startswith(tuple(f"{app}_" for app in ("agents", "runs", "triggers", "django"))):
-        raise InvalidSettings({"table": f"{table} is a table of Wakeful's own, which changes whenever an agent wakes"})
+def _refuse(schema: str, table: str) -> None:
+    refused = {one._meta.db_table for one in apps.get_models(include_auto_created=True) if _is_refused(one)}
+    if table in refused or table.startswith(tuple(f"{app}_" for app in ("agents", "runs", "triggers", "django"))):
+        said = f"{table} is a table of Wakeful's own, which changes whenever an agent wakes, or holds credentials"
+        raise Forbidden({"table": said})
+    if schema in SYSTEM:
+        raise Forbidden({"table": f"{schema} is a schema of PostgreSQL's own"})
+
+
+def _is_refused(model: type[models.Model]) -> bool:
+    return model._meta.app_label in OURS or f"{model.__module__}.".startswith(tuple(f"{name}." for name in CREDENTIALS))
+
+
+def _tables_of_users() -> set[str]:
+    return {one._meta.db_table for one in apps.get_models() if issubclass(one, AbstractBaseUser)}
 
 
 def _columns(setting: str, text: str, model: type[models.Model] | None, columns: Sequence[str]) -> list[str]:
@@ -261,15 +303,17 @@ def _columns(setting: str, text: str, model: type[models.Model] | None, columns:
         except FieldDoesNotExist:
             field = None
         column = getattr(field, "column", None) or name
+        if field and column not in columns:
+            raise NotYet({setting: f"the table has no column {column!r} yet: {MIGRATE}"})
         if column not in columns:
             raise InvalidSettings({setting: f"the table has no column {name!r}; it has {', '.join(columns)}"})
         found.append(column)
     return found
 
 
-def _model_of(table: str, rows: Sequence[tuple[str, bool, int]]) -> type[models.Model]:
+def _model_of(table: str, rows: Sequence[tuple[str, bool, int, int, bool]]) -> type[models.Model]:
     """A model for the conditions of a table that has none."""
-    kinds = {name: connection.introspection.data_types_reverse.get(type_oid) for name, _, type_oid in rows}
+    kinds = {name: connection.introspection.data_types_reverse.get(type_oid) for name, _, type_oid, *_ in rows}
     fields: dict[str, models.Field[Any, Any]] = {}
     for name, kind in kinds.items():
         if not NO_FIELD.search(name):
@@ -291,12 +335,19 @@ SIMPLE = frozenset(
 )  # fmt: skip
 
 
-def _sql(text: str, model: type[models.Model], table: str) -> str:
+def _condition(
+    settings: TableSettings, model: type[models.Model], table: str, columns: Sequence[str], secret: Sequence[str]
+) -> str:
     """The condition as SQL with literals, about columns without a table: as Django writes that of a CHECK constraint. PostgreSQL
-    must understand it."""
-    q = parse_condition(text)
+    must understand it. Whether a row meets a condition on a secret would tell the secret, a letter at a time."""
+    q = parse_condition(settings.condition)
     if not q:
         return ""
+    asked = _asked(q, model)
+    if missing := sorted(asked.intersection(field.column for field in model._meta.fields).difference(columns)):
+        raise NotYet({"condition": f"the table has no column {missing[0]!r} yet: {MIGRATE}"})
+    if told := sorted(asked.intersection(secret)):
+        raise Forbidden({"condition": f"must not look at {told[0]}, which is excluded as a secret"})
     try:
         query = Query(model=model, alias_cols=False)
         where = query.build_where(q)
@@ -308,6 +359,19 @@ def _sql(text: str, model: type[models.Model], table: str) -> str:
     except (FieldError, ValueError, TypeError, ValidationError, DatabaseError) as error:
         raise InvalidSettings({"condition": f"{error}".strip().partition("\n")[0]}) from None
     return condition
+
+
+def _asked(q: Q, model: type[models.Model]) -> set[str]:
+    """The columns whose values decide."""
+    found = set()
+    for part in q.children:
+        if isinstance(part, Q):
+            found |= _asked(part, model)
+        elif isinstance(part, tuple):
+            name = str(part[0]).partition("__")[0]
+            fields = {"pk": model._meta.pk, **{field.name: field for field in model._meta.fields}}
+            found.add(str(getattr(fields.get(name), "column", name)))  # also the name of a column, such as user_id
+    return found
 
 
 def _quoted(name: str) -> str:

@@ -1,0 +1,124 @@
+"""The model of a run: right before each request it looks whether the run may go on, and reserves the most that the request may
+cost; right after it, it settles what the request did cost. Retries, fallbacks, summaries, trials and delegated agents pass it too.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from pydantic_ai import RunContext
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameters, StreamedResponse
+from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.settings import ModelSettings
+
+from agents.journal.budget import NOTHING, Cost, Limits, Reserved
+from agents.journal.concurrent import in_main_thread
+from agents.journal.engine import Journal
+from agents.llm import failures
+from agents.llm.builtin import BUILTIN
+from agents.llm.estimate import Counted, counted, output_at_most, require_bounded, worst_case
+from agents.llm.prices import Prices
+from agents.llm.usage import usage_of, used_by
+
+BOUNDED = {"usd", "tokens"}  # what a cap limits by the size of a request
+
+
+class Meter:
+    """Of one request: hand it the response."""
+
+    def __init__(self, model: Model, limits: Limits, settings: ModelSettings | None) -> None:
+        self._model = model
+        self._prices = Prices(limits.prices)
+        self.used: dict[str, Any] = {}
+        self.is_bounded = bool(limits.measures & BOUNDED)
+        self.settings = bounded(model, settings) if self.is_bounded else settings
+
+    def read(self, response: ModelResponse) -> ModelResponse:
+        self.used = used_by(usage_of(response, self._model, self._prices))
+        return response
+
+
+class MeteredModel(WrapperModel):
+    """`journal` is that of the run which pays for the requests. A request under a cap of money or tokens carries a bound of its
+    output, so that it cannot cost more than is reserved for it. The run can do without a request that `is_spare`: it fails where
+    a budget never has room for it."""
+
+    def __init__(self, model: Model, journal: Journal, *, is_spare: bool = False) -> None:
+        super().__init__(model)
+        self._journal = journal
+        self._is_spare = is_spare
+        self._counted: Counted | None = None  # by the last response of this call
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        async with self._metered(messages, model_settings, model_request_parameters) as meter:
+            response = meter.read(await self.wrapped.request(messages, meter.settings, model_request_parameters))
+            self._learn(meter, messages, response)
+            return response
+
+    async def compact_messages(
+        self, request_context: ModelRequestContext, *, instructions: str | None = None
+    ) -> ModelResponse:
+        asked = request_context.messages, request_context.model_settings, request_context.model_request_parameters
+        async with self._metered(*asked) as meter:
+            return meter.read(await self.wrapped.compact_messages(request_context, instructions=instructions))
+
+    @asynccontextmanager
+    async def request_stream(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None = None,
+    ) -> AsyncGenerator[StreamedResponse]:
+        async with self._metered(messages, model_settings, model_request_parameters) as meter:
+            stream = self.wrapped.request_stream(messages, meter.settings, model_request_parameters, run_context)
+            async with stream as streamed:
+                yield streamed
+            self._learn(meter, messages, meter.read(streamed.get()))
+
+    @asynccontextmanager
+    async def _metered(
+        self, messages: Sequence[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
+    ) -> AsyncIterator[Meter]:
+        """What is cut off, as by the death of the process, stays reserved, and is spent when the claim of its run is over."""
+        cost_of = partial(self._cost, messages, settings, parameters)
+        reserved, limits = await in_main_thread(self._journal.reserve, cost_of, is_spare=self._is_spare)
+        meter = Meter(self.wrapped, limits, settings)
+        try:
+            yield meter
+        except Exception as error:
+            await self._settle(reserved, NOTHING if failures.is_uncharged(error) else meter.used)
+            raise
+        await self._settle(reserved, meter.used)
+
+    def _learn(self, meter: Meter, messages: Sequence[ModelMessage], response: ModelResponse) -> None:
+        self._counted = counted(self.wrapped, messages, response) if meter.is_bounded else None
+
+    async def _settle(self, reserved: Reserved | None, used: Any) -> None:
+        if reserved is not None:
+            await in_main_thread(self._journal.settle, reserved, used)
+
+    def _cost(
+        self,
+        messages: Sequence[ModelMessage],
+        settings: ModelSettings | None,
+        parameters: ModelRequestParameters,
+        limits: Limits,
+    ) -> Cost | None:
+        """What the request may cost of what is limited; None: nothing."""
+        if not limits.measures - {"tool_calls"} or self.model_name == BUILTIN:
+            return None
+        if limits.measures & BOUNDED:
+            require_bounded(self.wrapped, settings)
+        return worst_case(self.wrapped, messages, settings, parameters, Prices(limits.prices), self._counted)
+
+
+def bounded(model: Model, settings: ModelSettings | None) -> ModelSettings:
+    return ModelSettings(**{**(settings or {}), "max_tokens": output_at_most(model, settings)})

@@ -1,0 +1,141 @@
+"""A call of a tool, or of an output function, as one step of the run's journal."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from pydantic_ai.durable_exec import JSON_CODEC, CallToolResult, durable_unit_scope, record_durable_unit
+from pydantic_ai.durable_exec._toolset import unwrap_tool_call_result, wrap_tool_call_result
+from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolRetryError
+from pydantic_core import to_jsonable_python
+
+from agents.effects import Effects
+from agents.exceptions import Retry
+from agents.guards.storable import shown
+from agents.journal.budget import Cost
+from agents.journal.concurrent import ConcurrentSteps, in_main_thread, to_its_end
+from agents.journal.engine import Begun, Undone
+from agents.journal.protocol import Place, StepRequest, fitting
+from agents.llm.failures import refusals_final
+from agents.llm.main_thread import run_without_loop
+from agents.llm.tools import ToolPolicy
+
+# The payloads of calls that did what they were asked for; others say why they did not (`ModelRetry`, `ToolFailed`, …).
+DONE = ("tool_return", "tool_content_result")
+
+
+class _AsksFirst(Retry):
+    """The tool itself wants a person's approval, so this call was none."""
+
+    def __init__(self, metadata: dict[str, Any] | None) -> None:
+        super().__init__("the tool asks for approval")
+        self.metadata = metadata
+
+
+class ToolSteps:
+    """The calls of tools in one call of run.llm, whose key is `place`. A call is named by its id, which stands in the recorded
+    answer of the model: the same on every replay, also where calls are made side by side. Some models use an id again."""
+
+    def __init__(self, place: str, steps: ConcurrentSteps, journaled: set[tuple[str, str]]) -> None:
+        self._place = place
+        self._steps = steps
+        self._journaled = journaled
+        self._numbers: dict[str, int] = {}
+
+    @property
+    def step(self) -> str:
+        """The step that runs here; empty outside of steps."""
+        return self._steps.journal.step_key
+
+    def has(self, tool: str, call: str) -> bool:
+        """Has the journal the next call of this name and id, however it ended?"""
+        unit = f"{tool} {call}"
+        return f"{self._place}:{self._key(unit, self._numbers.get(unit, 0) + 1)}" in self._steps.journal.store.steps
+
+    def take(self, tool: str, call: str) -> str:
+        """The key of the next call of this name and id."""
+        unit = f"{tool} {call}"
+        self._numbers[unit] = self._numbers.get(unit, 0) + 1
+        return self._key(unit, self._numbers[unit])
+
+    async def charge(self, key: str, told: Any) -> None:
+        """Count a call that is no step itself, under this key of it, where calls are limited: by a step that does nothing."""
+        if "tool_calls" not in self._steps.journal.store.limits().measures:
+            return
+        request = StepRequest(place=Place(name=self._place, key=key), effect="read", kind="tool", arguments=[told])
+
+        async def step() -> None:
+            with self._steps.beside(request):
+                begun = await in_main_thread(self._begin, request)
+                if not begun.is_recorded:
+                    await in_main_thread(self._steps.journal.perform, begun, lambda: None)
+
+        await to_its_end(step())
+
+    async def call(
+        self, tool: str, call: str, policy: ToolPolicy, arguments: Any, body: Callable[[], Awaitable[Any]]
+    ) -> Any:
+        """What the tool gives, or raises of what pydantic-ai passes on to a model; recorded, both. A call that did not do what it was
+        asked for leaves nothing behind: its writes are rolled back, its effects are dropped. One that asks for approval is not
+        recorded, so that it can be made once it is approved."""
+        key = self.take(tool, call)
+        self._journaled.add((tool, call))
+        [given] = shown([to_jsonable_python(arguments, bytes_mode="base64", fallback=repr)])
+        told = {"tool": tool, "call": call, "arguments": given, **({} if policy.trusted else {"untrusted": True})}
+        request = StepRequest(
+            place=Place(name=self._place, key=key), effect=policy.effect, kind="tool", arguments=[told]
+        )
+        begun: Begun | None = None
+
+        async def step() -> Any:
+            nonlocal begun
+            with self._steps.beside(request):
+                begun = await in_main_thread(self._begin, request)
+                if begun.is_recorded:
+                    return begun.output
+                act = partial(_payload, begun, body)
+                if policy.effect == "transactional":
+                    return await in_main_thread(
+                        self._steps.journal.perform, begun, partial(run_without_loop, tool, act)
+                    )
+                return await self._steps.run(begun, act)
+
+        try:
+            payload = await to_its_end(step())
+        except _AsksFirst as asks:
+            self._numbers[f"{tool} {call}"] -= 1
+            if begun is not None:
+                await in_main_thread(self._steps.journal.withdraw, begun)
+            raise ApprovalRequired(asks.metadata) from asks
+        record_durable_unit(executed=begun is not None and not begun.is_recorded)
+        return unwrap_tool_call_result(JSON_CODEC.load(CallToolResult, payload))
+
+    def _begin(self, request: StepRequest) -> Begun:
+        journal = self._steps.journal
+        is_limited = "tool_calls" in journal.store.limits().measures
+        cost = Cost(tool_calls=1) if is_limited else None
+        return journal.begin(replace(request, cost=cost))
+
+    def _key(self, unit: str, number: int) -> str:
+        return fitting(unit if number == 1 else f"{unit} {number}", beside=self._place)
+
+
+async def _payload(begun: Begun, body: Callable[[], Awaitable[Any]]) -> Any:
+    with durable_unit_scope(), refusals_final():
+        result: Any = await wrap_tool_call_result(_with_plain_errors(body))
+    if result.kind == "approval_required":
+        raise _AsksFirst(result.metadata)
+    payload = JSON_CODEC.dump(CallToolResult, result)
+    if result.kind not in DONE:
+        if begun.request.effect == "transactional":
+            raise Undone(payload)
+        begun.effects = Effects()
+    return payload
+
+
+async def _with_plain_errors(body: Callable[[], Awaitable[Any]]) -> Any:
+    try:
+        return await body()
+    except ToolRetryError as error:  # of an output function, which pydantic-ai has wrapped already
+        raise ModelRetry(str(error.tool_retry.content)) from error

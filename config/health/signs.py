@@ -1,0 +1,74 @@
+"""All signs of trouble (`runs.sign`), read in one statement."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import structlog
+from django.db import DatabaseError, connection
+
+import runs
+import triggers
+from runs.db.sql import fetch
+from runs.sign import Sign
+
+log = structlog.get_logger(__name__)
+
+Rows = Mapping[Sign[Any], list[dict[str, Any]]]
+Errors = Mapping[Sign[Any], str]
+
+
+@cache
+def signs() -> Sequence[Sign[Any]]:
+    """Every sign: those that the modules in folders named `signs` define."""
+    found = []
+    for room in (runs, triggers):
+        [top] = [Path(path) for path in room.__path__]
+        for file in sorted(top.glob("**/signs/[!_]*.py")):
+            module = import_module(".".join((room.__name__, *file.relative_to(top).with_suffix("").parts)))
+            found += [value for value in vars(module).values() if isinstance(value, Sign)]
+    return found
+
+
+def read(wanted: Sequence[Sign[Any]]) -> tuple[Rows, Errors]:
+    """The rows of each sign, in one round trip. If that fails, each sign is read by itself, so that a table that is locked, slow or
+    forbidden hides no other; the errors are of the signs that cannot be read.
+
+    In a transaction an error ends the transaction, so it is raised there, as it is if the connection is lost or no sign can be read.
+    """
+    try:
+        return _joined(wanted), {}
+    except DatabaseError as error:
+        if connection.in_atomic_block or not connection.connection or connection.connection.closed:
+            raise
+        log.warning("signs.not_read_at_once", error=str(error))
+        rows, errors = _one_by_one(wanted)
+        if not rows:
+            raise
+        return rows, errors
+
+
+def _joined(wanted: Sequence[Sign[Any]]) -> Rows:
+    # Columns, because a function has 100 arguments at most.
+    [values] = fetch(f"SELECT {', '.join(sign.query for sign in wanted)}", _parameters(wanted))
+    return dict(zip(wanted, values, strict=True))
+
+
+def _parameters(wanted: Iterable[Sign[Any]]) -> dict[str, Any]:
+    return {name: value for sign in wanted for name, value in sign.parameters().items()}
+
+
+def _one_by_one(wanted: Sequence[Sign[Any]]) -> tuple[Rows, Errors]:
+    rows: dict[Sign[Any], list[dict[str, Any]]] = {}
+    errors: dict[Sign[Any], str] = {}
+    for sign in wanted:
+        try:
+            rows.update(_joined([sign]))
+        except DatabaseError as error:
+            if not connection.connection or connection.connection.closed:
+                raise
+            log.warning("sign.not_read", sign=sign.name, error=str(error))
+            errors[sign] = str(error).partition("\n")[0]
+    return rows, errors

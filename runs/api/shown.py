@@ -1,0 +1,38 @@
+"""What an answer shows of stored texts."""
+
+from typing import Any
+
+from django.utils.functional import cached_property
+from rest_framework import serializers
+
+from agents.redaction import shown_json
+
+TEXTS = (
+    serializers.CharField,
+    serializers.JSONField,
+    serializers.ListField,
+    serializers.DictField,
+    serializers.SerializerMethodField,
+)
+# Names and addresses of Wakeful's own, which clients send back. A secret that is equal to one of them would lock these out.
+NAMES = {"id", "slug", "name", "agent", "trigger", "source", "queue", "kind", "status", "url", "digest"}
+OTHERS = (serializers.SlugField, serializers.URLField)
+
+
+class Shown(serializers.Serializer[Any]):
+    """A serializer whose stored texts are shown without secrets, value by value; what a view adds to them is left alone, such as
+    links to other pages, errors that quote the request, and a secret that is shown once."""
+
+    def to_representation(self, instance: Any) -> Any:
+        data = super().to_representation(instance)
+        for name in self._texts.intersection(data):
+            data[name] = shown_json(data[name])
+        return data
+
+    @cached_property
+    def _texts(self) -> frozenset[str]:
+        return frozenset(
+            name
+            for name, field in self.fields.items()
+            if isinstance(field, TEXTS) and not isinstance(field, OTHERS) and name not in NAMES
+        )

@@ -1,0 +1,122 @@
+"""An LLM agent that is run by itself inside a run is refused, whenever pydantic-ai is imported."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from inspect import getsource
+from pathlib import Path
+
+import pytest
+from pydantic_ai import Agent, direct
+from pydantic_ai.direct import model_request, model_request_batch, model_request_stream, model_request_sync
+from pydantic_ai.messages import ModelRequest
+from pydantic_ai.models.test import TestModel
+
+from agents.exceptions import Permanent
+from agents.guards.llm_calls import DIRECT_WAY_IN, WAYS_IN, within_body
+
+ROOT = Path(__file__).resolve().parents[3]
+IMPORTED_BEFORE = "from pydantic_ai import Agent"
+ASK = """
+import sys
+{before}
+from agents.guards.llm_calls import within_body
+
+with within_body():
+    from pydantic_ai import Agent
+
+    try:
+        Agent("test").run_sync("q")
+    except Exception as error:
+        print(type(error).__name__, error)
+print(Agent("test", output_type=str).run_sync("q").output)
+"""
+
+
+@pytest.mark.parametrize("before", [IMPORTED_BEFORE, ""], ids=["before", "in the body"])
+def test_it_is_refused_whenever_pydantic_ai_is_imported(before: str) -> None:
+    script = ASK.format(before=before)
+    asked = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
+
+    assert asked.returncode == 0, asked.stderr
+    refused, outside = asked.stdout.splitlines()
+    assert refused.startswith("Permanent LLM agent") and "call run.llm(agent, …)" in refused
+    assert outside == "success (no tool calls)"
+
+
+@pytest.mark.parametrize("name", WAYS_IN)
+def test_each_way_in_that_is_guarded_is_one_of_an_agent(name: str) -> None:
+    assert callable(getattr(Agent, name))
+
+
+def test_a_realtime_session_inside_a_run_is_refused() -> None:
+    agent = Agent(name="voice")
+
+    with within_body(), pytest.raises(Permanent, match="voice.* is run by itself"):
+        agent.realtime("openai:gpt-realtime")
+
+
+MESSAGES = [ModelRequest.user_text_prompt("q")]
+
+
+async def streamed() -> None:
+    async with model_request_stream(TestModel(), MESSAGES):
+        pass
+
+
+def asked_synchronously() -> None:
+    """pydantic-ai leaves the event loop open that it makes if there is none."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        model_request_sync(TestModel(), MESSAGES)
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        asked_synchronously,
+        lambda: asyncio.run(model_request(TestModel(), MESSAGES)),
+        lambda: asyncio.run(streamed()),
+    ],
+    ids=["sync", "async", "streamed"],
+)
+def test_a_request_to_a_model_by_itself_inside_a_run_is_refused(ask: Callable[[], object]) -> None:
+    with within_body(), pytest.raises(Permanent, match=r"pydantic_ai\.direct"):
+        ask()
+    ask()
+
+
+def test_every_function_that_asks_a_model_directly_passes_the_guarded_one() -> None:
+    asking = (model_request, model_request_batch, model_request_stream)
+
+    assert all(DIRECT_WAY_IN in getsource(function) for function in asking)
+    assert set(direct.__all__) >= {"model_request", "model_request_batch", "model_request_stream"}
+    assert [name for name in direct.__all__ if not name.startswith("model_request")] == ["StreamedResponseSync"]
+
+
+DIRECTLY = """
+import sys
+from agents.guards.llm_calls import within_body
+
+with within_body():
+    from pydantic_ai.direct import model_request_sync
+    from pydantic_ai.messages import ModelRequest
+
+    try:
+        model_request_sync("test", [ModelRequest.user_text_prompt("q")])
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+
+
+def test_it_is_refused_also_where_the_body_imports_it() -> None:
+    asked = subprocess.run([sys.executable, "-c", DIRECTLY], cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+    assert asked.stdout.startswith("Permanent a model is asked by pydantic_ai.direct"), asked.stderr

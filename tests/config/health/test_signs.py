@@ -1,0 +1,138 @@
+"""All signs of trouble are read in one statement, and a sign that cannot be read hides no other."""
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, connection, transaction
+
+from config.health.alarms import update_alarms
+from config.health.problems import problems
+from config.health.signs import signs
+from config.health.situation import look
+from runs.db.sql import execute
+from runs.models import Alarm, Worker
+from tests.support.hooks import make_source
+from triggers.models import PoisonMessage, Reading
+from triggers.sources.signs.poison import POISON
+
+ROOT = Path(__file__).resolve().parents[3]
+# What a worker loads before it takes a run.
+WORKER = """
+import sys
+import django
+django.setup()
+from config.celery import app
+app.loader.import_default_modules()
+app.autodiscover_tasks(force=True)
+import runs.worker.parent, runs.executor
+print(*(name for name in sys.modules if name == "runs.sign" or "signs" in name.split(".")))
+"""
+TABLE = "triggers_poisonmessage"
+
+
+@pytest.fixture
+def trouble() -> None:
+    """Messages of one source that could not become events, and a source that cannot be read."""
+    for kind in ("dispatcher", "worker", "beat", "sources"):
+        Worker.objects.create(kind=kind, host="here", pid=1, version="1", started_at="2026-01-01T00:00Z")
+    orders, invoices = make_source("orders"), make_source("invoices")
+    PoisonMessage.objects.create(source=orders, message_id="1", reason="no envelope", body=b"", size=0)
+    Reading.objects.create(source=invoices, failing_since="2026-01-01T00:00Z", error="Connection refused")
+
+
+@pytest.fixture
+def forbidden() -> Iterator[None]:
+    """The table of poison messages cannot be read."""
+    execute(f"ALTER TABLE {TABLE} RENAME TO elsewhere")
+    yield
+    execute(f"ALTER TABLE elsewhere RENAME TO {TABLE}")
+
+
+def found() -> dict[str, str]:
+    return {problem.name: problem.text for problem in problems(look())}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_all_signs_are_read_in_one_statement(trouble: None, django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(1):
+        assert set(found()) == {"poison:orders", "source:invoices"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_sign_that_cannot_be_read_is_a_problem_and_hides_no_other(trouble: None, forbidden: None) -> None:
+    names = found()
+
+    assert set(names) == {"unknown-sign:poison", "source:invoices"}
+    assert f'relation "{TABLE}" does not exist' in names["unknown-sign:poison"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_alarms_of_a_sign_that_cannot_be_read_do_not_end(trouble: None) -> None:
+    update_alarms()
+    assert set(raised()) == {"poison:orders", "source:invoices"}
+
+    execute(f"ALTER TABLE {TABLE} RENAME TO elsewhere")
+    Reading.objects.all().delete()
+    try:
+        update_alarms()
+        assert set(raised()) == {"poison:orders", "unknown-sign:poison"}
+    finally:
+        execute(f"ALTER TABLE elsewhere RENAME TO {TABLE}")
+
+    PoisonMessage.objects.all().delete()
+    update_alarms()
+    assert raised() == []
+
+
+def raised() -> list[str]:
+    return list(Alarm.objects.filter(ended_at=None).values_list("name", flat=True))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_row_that_a_sign_does_not_expect_hides_no_other_sign(trouble: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(**_: Any) -> Any:
+        raise TypeError("an unexpected column")
+
+    monkeypatch.setattr(POISON, "row", fails)
+
+    assert set(found()) == {"unknown-sign:poison", "source:invoices"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_in_a_transaction_the_error_is_raised(forbidden: None) -> None:
+    with pytest.raises(DatabaseError), transaction.atomic():
+        look()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_lost_connection_is_no_sign_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    execute("SELECT 1")
+    connection.connection.close()
+
+    with pytest.raises(DatabaseError):
+        look()
+    connection.close()
+
+
+def test_signs_have_names_of_their_own_and_share_parameters_of_one_value() -> None:
+    values: dict[str, Any] = {}
+    for sign in signs():
+        for name, value in sign.parameters().items():
+            assert values.setdefault(name, value) == value, f"{sign.name}: {name}"
+    names = Counter(sign.name for sign in signs())
+
+    assert set(names.values()) == {1}
+    assert not [sign.name for sign in signs() if sign.more and sign.more.name not in sign.kinds]
+
+
+def test_a_worker_loads_no_sign() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WORKER], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr

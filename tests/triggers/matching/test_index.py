@@ -1,0 +1,205 @@
+"""Which triggers an event is offered to: never fewer than a look at each of them finds, and few of those it cannot match."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runs.actions.of_event import runs_of_event
+from tests.support.triggers import make_event, make_trigger
+from tests.triggers.matching.expressions.test_cel import FILTERS, VALUES
+from triggers.dispatch.batch import dispatch
+from triggers.dispatch.rules import Rules
+from triggers.matching.expressions import cel
+from triggers.matching.index import Index, Rule
+from triggers.matching.match import cases_of, decide, wanted_by
+from triggers.matching.matches import Refusal
+from triggers.matching.payload import Payload
+from triggers.matching.pending import Item
+from triggers.models import Decision, Trigger
+
+MANY = 2_000
+TYPES = st.sampled_from(["a.b", "a.c", "a", "b", "a.b.c"])
+PATTERNS = st.sampled_from(["a.b", "a.*", "*", "a*", "*.b", "?", "[ab]", "b", "a.b.*"])
+SOURCES = st.sampled_from(["", "s", "t"])
+
+
+@st.composite
+def rules_of(draw: Callable[..., Any]) -> list[Rule]:
+    return [
+        Rule(
+            id=uuid4(), slug=f"r{number}", agent="a", source=draw(SOURCES), filter=draw(FILTERS | st.just("")),
+            types=tuple(draw(st.lists(PATTERNS, max_size=3))), enabled=draw(st.booleans()),
+        )
+        for number in range(draw(st.integers(1, 6)))
+    ]  # fmt: skip
+
+
+def item_of_type(type: str, source: str) -> Item:
+    return Item(
+        event_id=uuid4(), source=source, type=type, subject="", time=datetime(2026, 1, 1, tzinfo=UTC), target_id=None,
+        root_id=uuid4(), depth=0,
+    )  # fmt: skip
+
+
+def decided(item: Item, rules: list[Rule], payload: Payload) -> dict[str, str]:
+    found = decide(item, cases_of(item, rules), payload)
+    return {
+        rule.slug: one.reason if isinstance(one, Refusal) else "match"
+        for rule, one in zip(rules, found, strict=True)
+        if one is not None
+    }
+
+
+@given(rules_of(), TYPES, st.sampled_from(["s", "t"]), VALUES)
+def test_the_index_finds_the_same_as_checking_every_trigger(
+    rules: list[Rule], type: str, source: str, data: object
+) -> None:
+    item, payload = item_of_type(type, source), Payload(text=json.dumps(data))
+    listening = [
+        rule
+        for rule in rules
+        if rule.enabled and rule.source in ("", source) and any(fnmatchcase(type, glob) for glob in rule.types)
+    ]
+
+    found = wanted_by(item, Index(rules), payload)
+
+    assert [rule.slug for rule in found] == sorted(rule.slug for rule in found)
+    assert decided(item, found, payload) == decided(item, listening, payload)
+
+
+@pytest.fixture
+def evaluations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    seen: list[str] = []
+    real = cel.value
+
+    def value(expression: cel.Expression, event: Any) -> Any:
+        seen.append(expression.text)
+        return real(expression, event)
+
+    monkeypatch.setattr(cel, "value", value)
+    return seen
+
+
+def rule(number: int, **fields: Any) -> Rule:
+    return Rule(id=uuid4(), slug=f"r{number}", agent="a", **{"types": ("order.paid",), **fields})
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        'event.data.customer == "c{}"',
+        'event.data.amount > 0 && event.data.kind == "order" && event.data.customer in ["c{0}", "d{0}"]',
+        'has(event.data.customer) && "c{}" == event.data.customer && !event.data.items.exists(x, x < 0)',
+        "event.data.number == {}",
+    ],
+)
+def test_indexed_filters_cost_as_much_as_the_matching_ones(filter: str, evaluations: list[str]) -> None:
+    rules = [rule(number, filter=filter.format(number)) for number in range(MANY)]
+    index = Index(rules)
+    data = {"customer": "c7", "number": 7, "kind": "order", "amount": 3, "items": [1]}
+    item, payload = item_of_type("order.paid", "s"), Payload(text=json.dumps(data))
+
+    wanted = wanted_by(item, index, payload)
+
+    assert [each.slug for each in wanted] == ["r7"]
+    assert list(decided(item, wanted, payload).values()) == ["match"]
+    assert len(evaluations) <= 1
+
+
+def test_triggers_of_other_types_and_sources_are_not_looked_at() -> None:
+    rules = [rule(number, types=(f"customer{number}.*",)) for number in range(MANY)]
+    rules += [rule(MANY + number, types=("*",), source=f"s{number}") for number in range(MANY)]
+    index = Index(rules)
+
+    heard = index.listeners("s5", "customer7.came")
+
+    assert sorted(each.slug for listeners in heard for each in listeners.rules) == [f"r{MANY + 5}", "r7"]
+    assert index.globs == []
+
+
+@pytest.mark.django_db
+def test_an_event_without_the_field_is_an_error_of_each_trigger_that_compares_it() -> None:
+    for number in range(3):
+        make_trigger(f"t{number}", filter=f'event.data.customer == "c{number}"')
+    event, found = make_event(data={}), make_event(data={"customer": "c1"})
+
+    dispatch(Rules())
+
+    assert set(Decision.objects.filter(event=event).values_list("outcome", flat=True)) == {"error"}
+    assert Decision.objects.filter(event=event).count() == 3
+    assert [run.trigger for run in runs_of_event(found.id)] == ["t1"]
+
+
+@pytest.mark.django_db
+def test_data_is_read_and_handed_over_only_where_an_expression_reads_it(
+    evaluations: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Any] = []
+
+    def read_payloads(ids: list[Any]) -> dict[Any, Any]:
+        read.extend(ids)
+        return {}
+
+    monkeypatch.setattr("triggers.matching.match.read_payloads", read_payloads)
+    make_trigger("plain")
+    make_trigger("envelope", filter='event.subject == "s"')
+    event = make_event(data={"a": 1}, subject="s")
+
+    dispatch(Rules())
+
+    assert (read, len(runs_of_event(event.id))) == ([], 2)
+
+
+@pytest.mark.django_db
+def test_data_over_the_limit_is_an_error_only_where_an_expression_needs_it(settings: Any) -> None:
+    settings.WAKEFUL_MAX_MATCH = 100
+    make_trigger("plain")
+    make_trigger("envelope", filter='event.subject == "s"', key="event.subject", overlap="queue")
+    make_trigger("misses", filter='event.subject == "other" && event.data.a == 1')
+    make_trigger("reads", filter='event.data.a == "x"')
+    event = make_event(data={"a": "x" * 100}, subject="s")
+
+    dispatch(Rules())
+
+    assert {run.trigger for run in runs_of_event(event.id)} == {"plain", "envelope"}
+    [decision] = Decision.objects.filter(event=event)
+    assert (decision.trigger.slug, decision.outcome) == ("reads", "error")
+    assert "at most 100 (WAKEFUL_MAX_MATCH)" in decision.reason
+
+
+@pytest.mark.django_db
+def test_a_stored_filter_over_a_limit_is_an_error_that_names_the_limit() -> None:
+    make_trigger("old")
+    Trigger.objects.update(filter="event" + ".a" * 900 + " == 1")
+    make_trigger("new")
+    event = make_event()
+
+    dispatch(Rules())
+
+    assert [run.trigger for run in runs_of_event(event.id)] == ["new"]
+    decision = Decision.objects.get(event=event)
+    assert decision.outcome == "error" and "nested deeper than 32 levels" in decision.reason
+
+
+@pytest.mark.django_db
+def test_a_payload_that_takes_hours_to_filter_holds_neither_its_batch_nor_its_other_triggers(settings: Any) -> None:
+    settings.WAKEFUL_MATCH_TIME = settings.WAKEFUL_MATCH_TIME / 4
+    make_trigger("slow", types=["cart.updated"], filter="event.data.items.filter(x, x > 0).size() > 3")
+    make_trigger("other", types=["*"])
+    poison = [make_event(type="cart.updated", data={"items": [1] * 50_000}) for _ in range(2)]
+    unrelated = make_event(type="order.placed")
+
+    batches = [dispatch(Rules()) for _ in range(2)]  # on a busy machine the second has what the first had no time for
+
+    assert sum(batch.dispatched for batch in batches) == 3
+    assert [run.trigger for event in (*poison, unrelated) for run in runs_of_event(event.id)] == ["other"] * 3
+    decisions = Decision.objects.filter(trigger__slug="slow")
+    assert [decision.outcome for decision in decisions] == ["error", "error"]
+    assert all("WAKEFUL_MATCH_TIME" in decision.reason for decision in decisions)

@@ -1,0 +1,87 @@
+"""Match events against those that are no triggers: subscriptions, and switches. As against triggers, outside of the transaction that
+dispatches the events, and costly expressions beside the dispatcher."""
+
+from collections.abc import Sequence
+
+import structlog
+from django.db import DatabaseError
+
+from agents.reserved import is_reserved
+from triggers.matching.expressions.cel import Question
+from triggers.matching.index import FieldOf, Index, Listeners, Rule
+from triggers.matching.match import Case, Matched, bare_match, match_items, wanted_by
+from triggers.matching.matches import refuse
+from triggers.matching.pending import Item
+from triggers.matching.slow_lane import PATIENCE, Costly
+from triggers.models import Decision
+from triggers.outbound.match import Subscriptions, outgoing_of
+from triggers.switches.sight import sightings_of
+from triggers.switches.switches import Switches
+
+log = structlog.get_logger(__name__)
+
+MOST = 2_000  # deliveries of one transaction, unless one event has more
+
+
+class Others(Index):
+    """Subscriptions and switches in one index."""
+
+    def __init__(self, subscriptions: Subscriptions, switches: Switches) -> None:
+        self.subscriptions, self.switches = subscriptions, switches
+        self.parts: tuple[Index, ...] = (subscriptions.index, switches.index)
+        self.by_id = {id: rule for part in self.parts for id, rule in part.by_id.items()}
+
+    def listeners(self, source: str, type: str) -> list[Listeners]:
+        return [heard for part in self.parts for heard in part.listeners(source, type)]
+
+    def candidates(self, source: str, type: str, field_of: FieldOf | None = None) -> list[Rule]:
+        return [rule for part in self.parts for rule in part.candidates(source, type, field_of)]
+
+    def may_want(self, item: Item) -> bool:
+        """A replay is for triggers alone, and so are events that target one. Events that Wakeful records for itself, such as signals,
+        do not leave, and no switch waits for them."""
+        return bool(self.by_id) and not item.is_resumption and not is_reserved(item.type)
+
+
+def cases_of_others(item: Item, rules: Sequence[Rule]) -> list[Case]:
+    return [
+        Case(rule=rule, match=bare_match(item, rule), refusal=None, question=Question(filter=rule.filter, key=rule.key))
+        for rule in rules
+    ]
+
+
+def match_others(matched: Sequence[Matched], others: Others, costly: Costly | None = None) -> list[Matched]:
+    """Note on each event which subscriptions want it and which switches see it, as far as that is known: it is partial until the rest
+    is. The events for which a transaction has no room are left out, and so are all events after them."""
+    asking = [one.item for one in matched if others.may_want(one.item)]
+    if not asking:
+        return list(matched)
+    found = {one.item.identity: one for one in _found(asking, others, costly)}
+    count = 0
+    for place, one in enumerate(matched):
+        if (answered := found.get(one.item.identity)) is None:
+            continue
+        outgoing = outgoing_of(answered, others.subscriptions)
+        count += len(outgoing)
+        if place and count > MOST:
+            return list(matched[:place])
+        one.outgoing, one.sightings = outgoing, sightings_of(answered, others.switches)
+        one.is_partial |= answered.is_partial
+        one.may_be_settled |= costly is not None and one.item.identity in costly.known
+    return list(matched)
+
+
+def _found(items: Sequence[Item], others: Others, costly: Costly | None, patience: float = PATIENCE) -> list[Matched]:
+    try:
+        return costly.match(items, others, patience) if costly else match_items(items, others, cases_of_others)
+    except (OSError, MemoryError, DatabaseError):  # faults of the machine
+        raise
+    except Exception as error:
+        if len(items) > 1:
+            return [matched for item in items for matched in _found([item], others, costly, patience=0)]
+        # An error of the event's own keeps no trigger from it.
+        log.exception("dispatch.others_not_matched", event=str(items[0].event_id))
+        cases = cases_of_others(items[0], wanted_by(items[0], others))
+        return [
+            Matched(item=items[0], refusals=[refuse(case.match, Decision.Outcome.ERROR, repr(error)) for case in cases])
+        ]

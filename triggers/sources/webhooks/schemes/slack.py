@@ -1,0 +1,109 @@
+import hmac
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+from triggers.sources.http.payload import FORM, Payload, read_form, read_payload
+from triggers.sources.kind import Group, register
+from triggers.sources.webhooks.naming import UNNAMED_TYPE, body_id, event_id, event_type, subject_at, time_at, value_at
+from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, fresh_time, matching_secret
+from triggers.sources.webhooks.scheme import Delivery, Description, Reply, Sample
+from triggers.sources.webhooks.schemes.shared_secret import NoSettings, SharedSecret
+
+
+@register
+class Slack(SharedSecret[NoSettings]):
+    """Slack signs time and body, of its Events API, of slash commands, and of buttons, dialogs and shortcuts."""
+
+    name = "slack"
+    label = "Slack"
+    help_text = (
+        "For Slack apps: the Events API (app_mention, message, message.bot_message), slash commands (slash_command), and "
+        "interactivity (block_actions, view_submission, shortcut)."
+    )
+    group = Group.MESSAGES
+    setup = (
+        "At api.slack.com/apps, open your app, or create one.",
+        "Copy the signing secret from Basic Information → App Credentials, and enter it here first.",
+        "For events: open Event Subscriptions, switch it on, enter {url} as Request URL, which Slack checks at once, subscribe to "
+        "the bot events that agents need, and save.",
+        "For slash commands: open Slash Commands, and enter {url} as Request URL of each command.",
+        "For buttons, dialogs and shortcuts: open Interactivity & Shortcuts, and enter {url} as Request URL.",
+        "Install the app to the workspace, and invite it to the channels it is to hear.",
+    )
+    docs_url = "https://docs.slack.dev/authentication/verifying-requests-from-slack"
+    is_secret_given = True
+    settings_class = NoSettings
+    accepted = Reply()  # a person who uses a slash command would be shown another answer
+
+    def prove(self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: NoSettings) -> Proof:
+        given = delivery.headers.get("x-slack-signature", b"")
+        timestamp = delivery.headers.get("x-slack-request-timestamp", b"")
+        if not given:
+            raise Rejected("x-slack-signature is missing")
+        signed_at = fresh_time(timestamp, delivery.received_at)
+
+        def proves(secret: bytes) -> bool:
+            return hmac.compare_digest(_signature(secret, timestamp, delivery.body), given)
+
+        return Proof(secret=matching_secret(secrets, proves), signed_at=signed_at)
+
+    def greet(self, delivery: Delivery, proof: Proof, settings: NoSettings) -> Reply | None:
+        """The answer to the check of an address: of the Events API, with a challenge, and of slash commands, without."""
+        data = _payload(delivery).data
+        if value_at(data, "type") == "url_verification":
+            challenge = value_at(data, "challenge") or ""
+            return Reply(body=challenge.encode())
+        return Reply() if value_at(data, "ssl_check") == "1" else None
+
+    def describe(self, delivery: Delivery, proof: Proof, settings: NoSettings) -> Description:
+        payload = _payload(delivery)
+        id_ = value_at(payload.data, "event_id") or value_at(payload.data, "trigger_id")
+        return Description(
+            id=event_id(id_) if id_ else body_id(delivery),
+            type=_type(payload.data),
+            subject=subject_at(
+                payload.data, "event.channel", "event.channel.id", "event.item.channel", "command", "channel.id",
+                "view.callback_id", "callback_id", "event.user", "event.user.id",
+            ),
+            time=time_at(payload.data, "event_time") or proof.signed_at,
+            payload=payload,
+        )  # fmt: skip
+
+    def sample(self, settings: NoSettings) -> Sample:
+        event = {
+            "type": "app_mention",
+            "user": "U0TEST",
+            "channel": "C0TEST",
+            "text": "<@U0BOT> A test event from Wakeful",
+        }
+        body = {"type": "event_callback", "team_id": "T0TEST", "event_id": f"Ev{uuid4().hex.upper()}", "event": event}
+        return Sample(body=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
+
+    def sign(self, sample: Sample, secret: bytes, at: datetime, settings: NoSettings) -> Mapping[str, str]:
+        timestamp = str(int(at.timestamp()))
+        signature = _signature(secret, timestamp.encode(), sample.body)
+        return {"X-Slack-Request-Timestamp": timestamp, "X-Slack-Signature": signature.decode()}
+
+
+def _signature(secret: bytes, timestamp: bytes, body: bytes) -> bytes:
+    return b"v0=" + hmac.digest(secret, b"v0:%b:%b" % (timestamp, body), "sha256").hex().encode()
+
+
+def _payload(delivery: Delivery) -> Payload:
+    """JSON of the Events API; the fields of a slash command; the JSON in the field `payload` of an interaction."""
+    if delivery.headers.media_type() != FORM:
+        return read_payload(delivery.body)
+    form = read_form(delivery.body)
+    interaction = value_at(form.data, "payload")
+    return read_payload(interaction.encode()) if interaction else form
+
+
+def _type(data: Any) -> str:
+    """The type of the inner event with its subtype, or of the interaction; slash_command for slash commands."""
+    if value_at(data, "command"):
+        return "slash_command"
+    names = [name for path in ("event.type", "event.subtype") if (name := value_at(data, path))]
+    return event_type(".".join(names) or value_at(data, "type")) or UNNAMED_TYPE

@@ -1,0 +1,119 @@
+"""A switch as the dispatcher knows it: which events it waits for, and how long."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid5
+
+from agents.durations import parse_duration
+from runs.ports import ports
+from triggers.matching.expressions.cel import compile_each
+from triggers.matching.index import Rule
+
+ABSENCE, PING = "absence", "ping"  # kinds of sources that are switches
+KINDS = [ABSENCE, PING]
+OPENED, CLOSED = "absence.opened", "absence.closed"
+PINGS = "ping.*"
+SUCCESS, START, FAIL, LOG = "ping.success", "ping.start", "ping.fail", "ping.log"
+
+WITHIN, PERIOD, GRACE = "1h", "1d", "1h"  # of settings that are left out; GRACE is that of a ping
+MOST_KEYS = 10_000
+SHAPE = ("types", "source", "filter", "of_types", "of_source", "of_filter", "key", "of_key")
+# Why a timer is open, in words.
+REASONS = {
+    "absent": "it did not come in time",
+    "failed": "a ping said that the job failed",
+    "overran": "a /start had no end within the grace",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switch:
+    """`seen` matches the event that it waits for; `started` the event that begins the time. None: the awaited event itself does,
+    or the switch is one of pings."""
+
+    id: UUID
+    slug: str
+    seen: Rule
+    started: Rule | None = None
+    within: timedelta
+    grace: timedelta = timedelta()
+    active_hours: str = ""
+    active_zone: str = ""
+    most_keys: int = MOST_KEYS
+    is_ping: bool = False
+    shape: str = ""
+
+    @property
+    def has_keys(self) -> bool:
+        return bool(self.started or self.seen.key)
+
+    @property
+    def rules(self) -> list[Rule]:
+        return [self.seen, *([self.started] if self.started else [])]
+
+    @property
+    def terms(self) -> str:
+        return f"{self.within.total_seconds()} {self.grace.total_seconds()} {self.active_zone} {self.active_hours}"
+
+    def due(self, since: datetime, arrived_at: datetime | None = None) -> datetime:
+        """When the absence begins. The grace counts from the arrival of a late event."""
+        until = since + self.within
+        if self.active_hours:
+            until = ports.active_time(since, self.within, self.active_hours, self.active_zone)
+        return max(until, arrived_at or until) + self.grace
+
+    @property
+    def forgets_after(self) -> timedelta:
+        """How long a key is kept for which nothing is awaited, as its events may arrive in another order."""
+        return self.within + self.grace
+
+
+def switch_of(id: UUID, slug: str, kind: str, settings: Mapping[str, Any]) -> Switch:
+    """From the settings of a source. Raises ValueError if they make no sense."""
+    common = {
+        "id": id,
+        "slug": slug,
+        "active_hours": settings.get("active_hours", ""),
+        "active_zone": settings.get("active_zone", ""),
+    }
+    if kind == PING:
+        return Switch(
+            seen=_rule(id, slug, PINGS, slug),
+            within=parse_duration(settings.get("every") or PERIOD),
+            grace=parse_duration(settings.get("grace") or GRACE),
+            is_ping=True,
+            **common,
+        )
+    key, of_types = settings.get("key", ""), settings.get("of_types", "")
+    started = None
+    if of_types:
+        of_key = settings.get("of_key", "") or key
+        filter = settings.get("of_filter", "")
+        started = _rule(uuid5(id, "of"), slug, of_types, settings.get("of_source", ""), filter, of_key)
+    return Switch(
+        seen=_rule(id, slug, settings.get("types", ""), settings.get("source", ""), settings.get("filter", ""), key),
+        started=started,
+        within=parse_duration(settings.get("within") or WITHIN),
+        grace=parse_duration(settings.get("grace") or timedelta()),
+        most_keys=settings.get("most_keys", MOST_KEYS),
+        shape=json.dumps([settings.get(name, "") for name in SHAPE]),
+        **common,
+    )
+
+
+def _rule(id: UUID, slug: str, types: str, source: str, filter: str = "", key: str = "") -> Rule:
+    compiled = compile_each((filter, key))
+    return Rule(
+        id=id,
+        slug=slug,
+        agent="",
+        source=source,
+        types=tuple(types.split()),
+        filter=filter,
+        key=key,
+        compiled=compiled,
+        has_bare_key=True,
+    )

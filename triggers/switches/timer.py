@@ -1,0 +1,209 @@
+"""Pure: the clock of one key of a switch.
+
+- Without an event that begins the time, each awaited event begins it again, at its arrival.
+- With one, that event begins the time, and an awaited event that is not older ends it, by the times of the events: also if they
+  arrive the other way round. Of several events that wait for an end, the oldest counts.
+"""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from uuid import UUID, uuid4
+
+from uuid_utils.compat import uuid7
+
+from triggers.matching.pending import Item
+from triggers.switches.switch import FAIL, START, SUCCESS, Switch
+
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Reason(StrEnum):
+    ABSENT = "absent"
+    FAILED = "failed"  # a ping said so
+    OVERRAN = "overran"  # a /start without its end
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transition:
+    """An episode that opens or closes. `item` is the event that did it; None: the clock did. `at`: when, by the times of the
+    events."""
+
+    timer: "Timer"
+    is_open: bool
+    at: datetime
+    due_at: datetime | None
+    reason: Reason
+    episode: int
+    item: Item | None = None
+    opened_id: UUID | None = None
+    since: datetime | None = None
+    seen_at: datetime | None = None
+    last_id: UUID | None = None
+    event_id: UUID = field(default_factory=uuid7)  # of the event that tells of it
+
+
+@dataclass(kw_only=True)
+class Timer:
+    """A row of SwitchTimer; see there."""
+
+    source_id: UUID
+    key: str = ""
+    id: UUID = field(default_factory=uuid4)
+    state: str = "idle"
+    episode: int = 0
+    since: datetime | None = None
+    since_id: UUID | None = None
+    latest_at: datetime | None = None
+    latest_id: UUID | None = None
+    seen_at: datetime | None = None
+    seen_id: UUID | None = None
+    began_at: datetime | None = None
+    due_at: datetime | None = None
+    look_at: datetime | None = None
+    opened_at: datetime | None = None
+    opened_id: UUID | None = None
+    reason: str = ""
+    is_tainted: bool = False
+
+    def see(self, switch: Switch, item: Item, now: datetime) -> list[Transition]:
+        """The awaited event has come, or a ping of any kind."""
+        if switch.is_ping and item.type != SUCCESS:
+            return self._ping(switch, item, now)
+        at = _time_of(item, now) if switch.started else self._seen_at(item, now)
+        if switch.started is None:
+            is_newest = self.seen_at is None or at >= self.seen_at or self.seen_at > now  # the clock was set back
+            return self._return(switch, item, at) if is_newest else []
+        return self._answer(switch, item, at, now)
+
+    def begin(self, switch: Switch, item: Item, now: datetime) -> None:
+        """An event has come that begins the time."""
+        at = _time_of(item, now)
+        self.is_tainted |= item.is_tainted
+        if self.seen_at is not None and at <= self.seen_at:
+            return
+        if self.state == "idle" or (self.state == "waiting" and self.since is not None and at < self.since):
+            if self.state == "waiting":
+                self._note_latest(self.since, self.since_id)
+            self._wait(switch, at, item.event_id, _arrival_of(item, now))
+        else:
+            self._note_latest(at, item.event_id)
+
+    def resume(self, switch: Switch, now: datetime) -> None:
+        """The switch is new, or enabled again: the time begins now."""
+        self._wait(switch, now, None, now)
+
+    def rest(self) -> None:
+        """There is nothing to look at: it is open, or its switch is off."""
+        self.look_at = None
+        if self.state == "waiting":
+            self.state, self.since, self.since_id, self.due_at, self.began_at = "idle", None, None, None, None
+
+    def put_off(self, switch: Switch, now: datetime) -> bool:
+        """Whether active hours put off what is due by now. What is stored may be too early; see `arm`."""
+        if self.since is None or self.due_at is None or self.began_at is not None:
+            return False
+        self.due_at = self.look_at = max(self.due_at, switch.due(self.since))
+        return self.due_at > now
+
+    def open(self, at: datetime, now: datetime, reason: Reason, item: Item | None = None) -> Transition:
+        """`at` is when it was due; that is known from now on."""
+        self.state, self.episode, self.opened_at, self.reason = "open", self.episode + 1, now, reason.value
+        self.due_at, self.look_at, self.began_at = at, None, None
+        opened = Transition(
+            timer=self,
+            is_open=True,
+            at=at,
+            due_at=at,
+            reason=reason,
+            episode=self.episode,
+            item=item,
+            since=self.since,
+            seen_at=self.seen_at,
+            last_id=self.seen_id or self.since_id,
+        )
+        self.opened_id = opened.event_id
+        return opened
+
+    # Switches without an event that begins the time
+
+    def _seen_at(self, item: Item, now: datetime) -> datetime:
+        """Its arrival; but if the look that opened this has not found the event, it was committed since: then it counts from now, as it
+        was absent until then."""
+        at = _arrival_of(item, now)
+        was_looked_for = self.state == "open" and self.reason != Reason.FAILED
+        return now if was_looked_for and self.opened_at is not None and at <= self.opened_at else at
+
+    def _return(self, switch: Switch, item: Item, at: datetime) -> list[Transition]:
+        closed = self._close(item, at)
+        self.seen_at, self.seen_id, self.is_tainted = at, item.event_id, item.is_tainted
+        self._wait(switch, at, item.event_id, at)
+        return closed
+
+    def _ping(self, switch: Switch, item: Item, now: datetime) -> list[Transition]:
+        at = _arrival_of(item, now)
+        if item.type == FAIL and self.state != "open":
+            return [self.open(at, now, Reason.FAILED, item)]
+        if item.type == START and self.state == "waiting" and self.due_at is not None:
+            self.began_at = at
+            self.due_at = self.look_at = min(self.due_at, at + switch.grace)
+        return []
+
+    # Switches with one
+
+    def _answer(self, switch: Switch, item: Item, at: datetime, now: datetime) -> list[Transition]:
+        is_newest = self.seen_at is None or at >= self.seen_at
+        closed: list[Transition] = []
+        if is_newest:
+            self.seen_at, self.seen_id = at, item.event_id
+        self.is_tainted |= item.is_tainted
+        if self.state == "idle":
+            self.look_at = now + switch.forgets_after
+        elif self.since is not None and at >= self.since:
+            closed = self._close(item, at)
+            latest_at, latest_id = self.latest_at, self.latest_id
+            self.state, self.since, self.since_id, self.due_at = "idle", None, None, None
+            self.latest_at = self.latest_id = None
+            self.look_at = now + switch.forgets_after
+            if latest_at is not None and latest_at > at:
+                self._wait(switch, latest_at, latest_id, None)
+        return closed
+
+    def _note_latest(self, at: datetime | None, id: UUID | None) -> None:
+        if at is not None and (self.latest_at is None or at > self.latest_at):
+            self.latest_at, self.latest_id = at, id
+
+    # Both
+
+    def _wait(self, switch: Switch, since: datetime, id: UUID | None, arrived_at: datetime | None) -> None:
+        self.state, self.since, self.since_id, self.began_at = "waiting", since, id, None
+        self.due_at = self.look_at = switch.due(since, arrived_at)
+
+    def _close(self, item: Item, at: datetime) -> list[Transition]:
+        if self.state != "open":
+            return []
+        closed = Transition(
+            timer=self,
+            is_open=False,
+            at=at,
+            due_at=self.due_at,
+            reason=Reason(self.reason),
+            episode=self.episode,
+            item=item,
+            opened_id=self.opened_id,
+            since=self.since,
+            seen_at=at,
+            last_id=item.event_id,
+        )
+        self.opened_at, self.opened_id, self.reason = None, None, ""
+        return [closed]
+
+
+def _arrival_of(item: Item, now: datetime) -> datetime:
+    return min(item.received_at or now, now)
+
+
+def _time_of(item: Item, now: datetime) -> datetime:
+    """No event is of the future: a clock that runs ahead at the sender must not put off what is due. Nor is one of so long ago that no
+    clock can be set to it."""
+    return max(min(item.time, _arrival_of(item, now)), EARLIEST)
