@@ -7,7 +7,8 @@
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	"$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && command -v "$$python" && break; done)
 PY := .venv/bin/python
-PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --no-input --require-hashes
+# A lock file is whole. Without --no-deps, pip before 23.3 looks for the newest release of what is asked for with an extra.
+PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --no-input --require-hashes --no-deps
 export PYTHONUNBUFFERED := 1
 # A stack is several processes that start from the same sources: the first one compiles them.
 unexport PYTHONDONTWRITEBYTECODE
@@ -93,7 +94,7 @@ clean: ## remove the environment and caches; the data in .wakeful stays
 
 .venv/extra-%: deploy/extras/%.lock .venv/runtime
 	@echo "Installing what $* needs …"
-	@$(PIP_INSTALL) --no-deps -r $<
+	@$(PIP_INSTALL) -r $<
 	@touch $@
 
 .venv/dev: requirements-dev.lock
@@ -107,7 +108,7 @@ clean: ## remove the environment and caches; the data in .wakeful stays
 	@test -x .venv/bin/python || $(MAKE) --no-print-directory .venv/bin/python
 	@echo "Installing what the bench needs …"
 	@test -x .venv/bench/bin/python || $(PY) -m venv .venv/bench
-	@.venv/bench/bin/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes -r requirements-bench.lock
+	@.venv/bench/bin/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes --no-deps -r requirements-bench.lock
 	@touch $@
 
 .venv/bin/python:

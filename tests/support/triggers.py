@@ -8,6 +8,7 @@ from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from uuid_utils.compat import uuid7
 
 from agents.reserved import RESERVED
+from runs.db.sql import execute
 from runs.models import NIL
 from triggers.accept import Incoming, accept, builtin_source
 from triggers.models import Decision, Event, Schedule, Trigger
@@ -53,3 +54,18 @@ def make_heartbeat(slug: str = "watch", *, agent: str = "", **columns: Any) -> S
     columns = {"kind": Schedule.Kind.HEARTBEAT, "trigger": trigger, **pace, **columns}
     Schedule.objects.filter(task=task).update(**columns)
     return Schedule.objects.select_related("task", "trigger").get(task=task)
+
+
+def fill_with_copies(event: Event, columns: dict[str, str], count: int = 5_000) -> None:
+    """Add copies of an event that differ in the columns, each an SQL expression over `n`, and take statistics of them."""
+    others = "".join(f", '{name}', {expression}" for name, expression in columns.items())
+    execute(
+        f"""
+        INSERT INTO triggers_event
+        SELECT copy.* FROM triggers_event AS event CROSS JOIN generate_series(1, %s::int) AS n CROSS JOIN LATERAL
+          jsonb_populate_record(event, jsonb_build_object('id', gen_random_uuid(), 'ce_id', n::text, 'seq', event.seq + n{others})) AS copy
+        WHERE event.id = %s::uuid
+        """,
+        [count, event.pk],
+    )
+    execute("ANALYZE triggers_event")
