@@ -83,7 +83,7 @@ class Migration(migrations.Migration):
                 ('key', models.TextField(blank=True, default='', help_text='CEL; runs of one key do not overlap. Empty: the trigger itself')),
                 ('key_limit', models.PositiveSmallIntegerField(default=1, help_text='how many runs of one key at once')),
                 ('overlap', models.TextField(choices=[('allow', 'Allow'), ('skip', 'Skip'), ('queue_one', 'Queue One'), ('queue', 'Queue'), ('cancel_previous', 'Cancel Previous')], default='allow', help_text='what a new event does while a run of its key is live')),
-                ('policy', models.JSONField(blank=True, default=dict, help_text='how its runs are executed (see runs.models.policy.Policy) and how many there may be (see triggers.matching.flow_control.Intake)')),
+                ('policy', models.JSONField(blank=True, default=dict, help_text='how its runs are executed (see runs.models.policy.Policy) and how many there may be (see triggers.dispatch.flow_control.Intake)')),
                 ('tools', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), blank=True, help_text='names of the tools that LLM calls of its runs may use; null: all that the agent has; empty: none', null=True, size=None)),
                 ('declared', models.JSONField(editable=False, help_text='what the code says, field by field; null: made by an operator', null=True)),
                 ('overrides', django.contrib.postgres.fields.ArrayField(base_field=models.TextField(), default=list, editable=False, help_text='declared fields an operator has taken over', size=None)),

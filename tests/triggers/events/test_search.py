@@ -7,7 +7,7 @@ import pytest
 
 from runs.db.sql import execute
 from tests.support.api import Api
-from tests.support.triggers import make_event
+from tests.support.triggers import fill_with_copies, make_event
 from triggers.events import pages
 from triggers.events.pages import page_of
 from triggers.events.search import FieldIs, Search
