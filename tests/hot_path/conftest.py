@@ -1,0 +1,1 @@
+from tests.support.durable import lab  # noqa: F401  (a fixture)

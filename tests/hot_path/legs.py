@@ -1,0 +1,139 @@
+"""The legs of a wake, each executed once on a real database, and the statements that each sends."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+from psycopg.types.json import Json, Jsonb
+
+Cursor = Any
+UUIDS = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+EXAMPLE_ID = "01990000-0000-7000-8000-000000000000"
+TRANSACTIONS = ("SAVEPOINT", "RELEASE SAVEPOINT", "ROLLBACK TO SAVEPOINT", "SET CONSTRAINTS")
+PARAMETER = re.compile(r"%\((\w+)\)s|%s|%%")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A statement and the parameters of its first execution. `times`: how often it was sent."""
+
+    text: str
+    parameters: Any
+    times: int = 1
+
+
+@dataclass
+class Recorder:
+    """Without what begins and ends transactions, and without the throttled NOTIFY, which depends on the time of the last one."""
+
+    sent: list[Sent] = field(default_factory=list)
+
+    def add(self, text: str, parameters: Any, times: int = 1) -> None:
+        text = re.sub(r"\n\s*\n", "\n", text.strip())
+        if not text.startswith(TRANSACTIONS) and "pg_notify" not in text:
+            self.sent.append(Sent(text, parameters, times))
+
+
+@contextmanager
+def recording() -> Iterator[Recorder]:
+    """Record what every cursor of the connection sends, those below Django's too."""
+    connection.ensure_connection()
+    driver: Any = connection.connection
+    before = driver.cursor_factory
+    recorder = Recorder()
+
+    class Recording(before):  # type: ignore[misc, valid-type]  # the class that the connection has
+        def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
+            recorder.add(_text_of(query), params)
+            return super().execute(query, params, **options)
+
+        def executemany(self, query: Any, params_seq: Any, **options: Any) -> Any:
+            rows = list(params_seq)
+            if rows:
+                recorder.add(_text_of(query), rows[0], len(rows))
+            return super().executemany(query, rows, **options)
+
+    driver.cursor_factory = Recording
+    try:
+        yield recorder
+    finally:
+        driver.cursor_factory = before
+
+
+def _text_of(query: Any) -> str:
+    return query if isinstance(query, str) else query.as_string(None) if hasattr(query, "as_string") else query.decode()
+
+
+def statements_of(leg: Callable[[], object]) -> Sequence[Sent]:
+    with recording() as recorder:
+        leg()
+    return recorder.sent
+
+
+def psql(sent: Sent) -> str:
+    """The statement for psql: its parameters are variables, with an example for each."""
+    examples: dict[str, str] = {}
+
+    def variable(match: re.Match[str]) -> str:
+        if match[0] == "%%":
+            return "%"
+        name = match[1] or f"p{len(examples) + 1}"
+        value = sent.parameters[match[1]] if match[1] else sent.parameters[len(examples)]
+        examples[name] = example(value)
+        return f":{name}"
+
+    text = PARAMETER.sub(variable, sent.text) if sent.parameters else sent.text
+    often = ["-- once for each row"] if sent.times > 1 else []
+    return "\n".join(
+        [*often, *(f"\\set {name} {_quoted(value)}" for name, value in examples.items()), f"{text.rstrip(';')};"]
+    )
+
+
+def _quoted(literal: str) -> str:
+    """A literal as the argument of \\set, which has quotes and backslashes of its own."""
+    return "'" + literal.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def example(value: Any) -> str:
+    """An SQL literal of the same type that is the same in every run."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).lower()
+        case int():
+            return "1"
+        case float():
+            return "1.0"
+        case UUID():
+            return f"'{EXAMPLE_ID}'::uuid"
+        case datetime():
+            return "'2026-01-01 00:00:00+00'::timestamptz"
+        case timedelta():
+            return "'1 second'::interval"
+        case Json() | Jsonb():
+            return "'{}'::jsonb"
+        case bytes() | memoryview():
+            return "'\\x00'::bytea"
+        case list() | tuple():
+            return (
+                "'{}'" if not value else "'{" + example(value[0]).split("::")[0].strip("'").replace("{}", '"{}"') + "}'"
+            )
+        case str():
+            return f"'{_example_of_text(str(value))}'"
+    raise TypeError(f"no example of {type(value)}")
+
+
+def _example_of_text(text: str) -> str:
+    if UUIDS.fullmatch(text):
+        return EXAMPLE_ID
+    if text.startswith("{"):  # an object or an array
+        return "{}"
+    if text.startswith(("[", '"')) or text.isdigit():
+        return "0"  # as JSON and as text
+    return text if re.fullmatch(r"[a-z_. ]{0,20}", text) else "text"
