@@ -2,7 +2,7 @@
 
 - `states`, `enqueue`, `keys`: a run enters the queue, behind its concurrency key
 - `claim`: a worker takes the next run; `worker` is its processes, `tasks` Celery's door
-- `executor`, `attempt`, `durable`: the body runs, and its outcome is recorded
+- `executor`, `body`, `attempt`, `durable`: the body runs, and its outcome is recorded
 - `transitions`: how a run leaves a state, in one statement each
 - `waits`, `outbox`: what runs wait for, what leaves; `chores` does what falls due
 - `budgets`: what runs may cost; `notifications`: what agents tell people, and what becomes of it

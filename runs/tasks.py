@@ -10,10 +10,11 @@ from django.db import close_old_connections, connection
 
 from agents import registry
 from agents.prompt_agents import catalog
+from runs.attempt.ownership import with_patience
 from runs.claim import Claim, claim_along, claim_next, settle
 from runs.db import nudge
 from runs.db.away import CONNECTION_ERRORS
-from runs.executor import execute, with_patience
+from runs.executor import execute
 from runs.failpoints import failpoint
 from runs.queues import doorbell as relay
 from runs.worker import parent

@@ -53,6 +53,7 @@ FLOORS = {
         "actions worker",
         "attempt",
         "durable retention",
+        "body",
         "executor chores",
         "shadow tasks api",
         "management apps",

@@ -27,11 +27,11 @@ from agents.prompt_agents import catalog
 from runs.attempt import effects
 from runs.attempt.deadline import run_within
 from runs.attempt.failure import as_permanent, trace
+from runs.body import run_of
 from runs.claim import Claim
 from runs.db.session import read_only, writing
 from runs.db.sql import fetch
 from runs.exceptions import DeadlineExceeded, IllegalState
-from runs.executor import run_of
 from runs.shadow.recorder import Recorder, Statement, TableChange
 from runs.shadow.store import ShadowStore, Stop, Stopped, Taken, obstacle_of
 from runs.shadow.trial import TrialStore

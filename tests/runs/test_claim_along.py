@@ -6,7 +6,7 @@ import pytest
 from django.db import connection, transaction
 
 from agents import Agent, AgentRun, registry
-from runs import executor
+from runs import body as running
 from runs.claim import Claim, claim_along, claim_next
 from runs.db.sql import execute as run_sql
 from runs.db.sql import fetch
@@ -33,7 +33,7 @@ def test_a_success_claims_the_next_run_in_its_own_commit(
             assert session() == claim.session_name
 
     with monkeypatch.context() as during:
-        during.setattr(executor, "failpoint", neither_is_seen_alone)
+        during.setattr(running, "failpoint", neither_is_seen_alone)
         along = execute(claim, lambda: claim_along(worker.id, "default", AGENTS))
 
     assert along is not None
@@ -60,7 +60,7 @@ def test_a_commit_that_fails_takes_the_claim_along_back(
         if name == "before_commit":
             raise ValueError("no commit")
 
-    monkeypatch.setattr(executor, "failpoint", fail)
+    monkeypatch.setattr(running, "failpoint", fail)
     claim = first_of_two(lambda run: None)
     assert execute(claim, lambda: claim_along(worker.id, "default", AGENTS)) is None
 
@@ -77,7 +77,7 @@ def test_a_hook_that_fails_after_the_commit_does_not_lose_the_claim_made_along(
 
     claim = first_of_two(lambda run: None)
     with monkeypatch.context() as during:
-        during.setattr(executor, "failpoint", fail)
+        during.setattr(running, "failpoint", fail)
         along = execute(claim, lambda: claim_along(worker.id, "default", AGENTS))
 
     assert along is not None

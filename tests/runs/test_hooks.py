@@ -71,7 +71,7 @@ import time
 from types import SimpleNamespace
 import django
 django.setup()
-from runs import executor
+from runs.attempt import hooks
 
 def hang():
     while True:
@@ -80,9 +80,9 @@ def hang():
         except BaseException:
             pass
 
-executor.HARD_DEADLINE_AFTER = 0.5
+hooks.HARD_DEADLINE_AFTER = 0.5
 policy = SimpleNamespace(timeout=0.2)
-executor.run_hooks(SimpleNamespace(policy=policy, run_id="r", agent="a"), [hang])
+hooks.run_hooks(SimpleNamespace(policy=policy, run_id="r", agent="a"), [hang])
 """
     ended = subprocess.run([sys.executable, "-c", program], env=dict(os.environ), capture_output=True, timeout=120)
 

@@ -12,11 +12,12 @@ from django.db import OperationalError, connection, transaction
 from agents import Agent, AgentRun, registry
 from agents.effects import Effects
 from runs.attempt.failure import outcome_of
+from runs.attempt.ownership import committed
 from runs.claim import Claim, claim_next
 from runs.db.sql import execute as run_sql
 from runs.durable.progress import forget_intent, record_late
 from runs.exceptions import RunLost
-from runs.executor import committed, execute, record
+from runs.executor import execute, record
 from runs.models import Attempt, Run, Step, Worker
 from runs.worker.parent import FENCE_CANCELLED
 from tests.support.durable import Lab

@@ -10,11 +10,13 @@ from django.db import OperationalError, connection, transaction
 
 from agents import Agent, AgentRun, registry
 from agents.effects import Effects
+from runs import body as running
 from runs import claim as claiming
 from runs import executor, keys, tasks
 from runs.actions.cancel import cancel
+from runs.body import ClaimAnother, finish
 from runs.claim import Claim, claim_next, settle
-from runs.executor import execute, finish
+from runs.executor import execute
 from runs.models import Attempt, Queue, Run, Worker
 from runs.worker import parent
 from tests.support.runs import make_run
@@ -165,7 +167,7 @@ def test_an_error_after_the_commit_changes_nothing(
         if name == "after_commit":
             raise RuntimeError("an on_commit hook of the user's")
 
-    monkeypatch.setattr(executor, "failpoint", failpoint)
+    monkeypatch.setattr(running, "failpoint", failpoint)
     execute(claim)
 
     assert Run.objects.get(pk=claim.run_id).status == "succeeded"
@@ -212,7 +214,7 @@ def test_a_broker_that_is_away_is_asked_once_a_slice_not_once_a_run(
         done.append("rang")
         return False
 
-    def count_and_execute(claim: Claim, claim_another: executor.ClaimAnother) -> Claim | None:
+    def count_and_execute(claim: Claim, claim_another: ClaimAnother) -> Claim | None:
         done.append("ran")
         return execute(claim, claim_another)
 

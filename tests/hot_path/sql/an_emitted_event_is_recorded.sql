@@ -8,9 +8,6 @@ DELETE FROM runs_outboxmessage WHERE id = ANY(ARRAY(
   ORDER BY available_at, id LIMIT :limit::int FOR UPDATE SKIP LOCKED))
 RETURNING id, topic, payload;
 
-\set p1 '''run'''
-SELECT "triggers_source"."id" AS "id" FROM "triggers_source" WHERE "triggers_source"."slug" = :p1 LIMIT 21;
-
 \set p1 '''01990000-0000-7000-8000-000000000000''::uuid'
 \set p2 '''01990000-0000-7000-8000-000000000000''::uuid'
 \set p3 '''text'''

@@ -13,7 +13,7 @@ from django.db import OperationalError, connection
 from django.test import Client
 
 from agents import AgentRun
-from runs import executor
+from runs.attempt import ownership
 from runs.executor import execute
 from runs.models import Run
 from tests.support.durable import Lab
@@ -116,7 +116,7 @@ def test_an_atomic_run_is_tried_again(server: Server, monkeypatch: pytest.Monkey
     lab.declare(body, durable=False)
     # The first pause of the executor is when the administrator is done.
     clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda seconds: server.writes())
-    monkeypatch.setattr(executor, "time", clock)
+    monkeypatch.setattr(ownership, "time", clock)
     make_run(event_id=make_event().id, trigger="durable", policy={"retries": 1, "backoff": 0})
     claim = lab.claim()
     assert claim is not None

@@ -12,10 +12,12 @@ from agents.effects import Effects
 from agents.journal.engine import Journal
 from agents.journal.protocol import Place, StepRequest
 from runs.actions.resolve import resolve
+from runs.attempt.ownership import open_session
+from runs.body import run_of
 from runs.db.session import writing
 from runs.durable.progress import record_late
 from runs.durable.store import DatabaseStore
-from runs.executor import execute, open_session, run_of
+from runs.executor import execute
 from runs.models import Notification, Step, Worker
 from runs.processes.rescue import lost
 from tests.runs.db.test_session import end_session

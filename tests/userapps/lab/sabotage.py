@@ -24,11 +24,11 @@ def _without(statement: str, guard: str, weaker: str) -> str:
 
 def no_fence() -> None:
     """A claim that lost its run goes on and finishes it: neither the epoch nor the claim's identity is compared."""
-    from runs import executor
+    from runs.attempt import ownership
     from runs.transitions import leave
 
-    executor.NAME_SESSION = _without(
-        executor.NAME_SESSION,
+    ownership.NAME_SESSION = _without(
+        ownership.NAME_SESSION,
         "AND epoch = %s::int AND claim = %s::uuid",
         "AND epoch >= %s::int AND %s::uuid IS NOT NULL",
     )
@@ -38,12 +38,12 @@ def no_fence() -> None:
 
 def no_claim_identity() -> None:
     """A claim is its run and its epoch, whichever primary gave it that."""
-    from runs import executor
+    from runs.attempt import ownership
     from runs.durable import progress
     from runs.transitions import leave
 
-    executor.NAME_SESSION = _without(executor.NAME_SESSION, "AND claim = %s::uuid", "AND %s::uuid IS NOT NULL")
-    executor.is_still = lambda run, claim: run.epoch == claim.epoch
+    ownership.NAME_SESSION = _without(ownership.NAME_SESSION, "AND claim = %s::uuid", "AND %s::uuid IS NOT NULL")
+    ownership.is_still = lambda run, claim: run.epoch == claim.epoch
     leave.BY_OWNER = _without(leave.BY_OWNER, "AND claim IS NOT DISTINCT FROM %(claim)s::uuid", "")
     leave.BY_OWNER = _without(leave.BY_OWNER, leave.ON_ITS_TIMELINE, "")
     for name in ("FIRST", "FURTHER"):

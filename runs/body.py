@@ -1,0 +1,204 @@
+"""Run the body of a claimed run, to the commit of its success or to the outcome that ends its attempt.
+
+The body of an atomic agent is one transaction: its writes and effects commit together or not at all. The body of a durable agent is
+replayed with its journal, in a read-only session; the commit of its success is a transaction of its own.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import structlog
+from django.db import connection, transaction
+
+from agents import Agent, AgentRun, AsyncAgentRun
+from agents.checklists.of_run import HoldItems
+from agents.effects import Effects
+from agents.guards.atomic import atomic_body
+from agents.guards.storable import storable
+from agents.journal.engine import Journal
+from agents.journal.entries import StepEntry
+from agents.tool_cap import narrowed
+from runs.attempt.checklist_items import holding
+from runs.attempt.clean_session import clean, noticing_changes, reset_settings
+from runs.attempt.deadline import run_within
+from runs.attempt.effects import rows_of
+from runs.attempt.failure import outcome_of
+from runs.attempt.gate import keep_state
+from runs.attempt.hooks import Hook, hooks_after, run_hooks
+from runs.attempt.ownership import committed
+from runs.claim import Claim
+from runs.db.session import read_only
+from runs.durable import recorded
+from runs.durable.ends import outcome_of_end
+from runs.durable.store import DatabaseStore
+from runs.exceptions import CannotClaim, RunLost
+from runs.failpoints import failpoint
+from runs.models import Attempt
+from runs.ports import ports
+from runs.retention.payloads import remove_conversation
+from runs.states import RunStatus
+from runs.transitions.leave import leave
+from runs.transitions.outcome import Outcome
+
+log = structlog.get_logger(__name__)
+
+ClaimAnother = Callable[[], Claim | None]
+
+
+@dataclass
+class Along:
+    """Claims the next run in the commit of a success. `claimed` counts only if that commit happened, which may be known later than
+    its answer: the connection may be lost in between."""
+
+    claim_another: ClaimAnother
+    claimed: Claim | None = None
+
+    def claim(self) -> None:
+        self.claimed = self.claim_another()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How an attempt ended: with an outcome that is not recorded yet, or without one. Then its success is committed, and `next` is
+    the run that was claimed in the same commit."""
+
+    outcome: Outcome | None = None
+    next: Claim | None = None
+
+
+def run_body(claim: Claim, agent: Agent, claim_another: ClaimAnother) -> Ended:
+    run = run_durable if agent.durable else run_atomic
+    try:
+        return run(claim, agent, Along(claim_another))
+    except CannotClaim:
+        log.warning("run.claimed_nothing_along", run=str(claim.run_id), exc_info=True)
+        return run(claim, agent, Along(lambda: None))  # its transaction was rolled back
+
+
+def run_atomic(claim: Claim, agent: Agent, along: Along) -> Ended:
+    # The agent is no longer durable, or not yet durable in this worker's version.
+    if has_journal(claim):
+        return Ended(has_a_journal_that_is_not_used(claim))
+    run = run_of(claim, hold_items=holding(claim))
+    try:
+        run_hooks(claim, commit_with_body(claim, agent, run, along))
+    except BaseException as error:
+        return ended_by(error, claim, along, is_tainted=run.is_tainted)
+    return Ended(next=along.claimed)
+
+
+def commit_with_body(claim: Claim, agent: Agent, run: AgentRun, along: Along) -> list[Hook]:
+    """Run the body of an atomic agent and commit it; return its hooks."""
+    with transaction.atomic():
+        before = len(connection.run_on_commit)
+        # In this order: a late SIGALRM in the exit of `atomic_body` would leave its refusal on for the next run.
+        with noticing_changes(), atomic_body(claim.agent):
+            result = run_within(agent, run, claim.policy.timeout)
+        failpoint("after_body")
+        reset_settings(claim.session_name)
+        hooks = hooks_after(before)
+        finish(claim, result, run.effects, is_tainted=run.is_tainted)
+        # The fence locks the run's row until the commit, so the next claim may share the transaction: half the commits. Not
+        # before hooks: the claimed run would wait for them while its time runs.
+        if not hooks:
+            along.claim()
+        failpoint("before_commit")
+    failpoint("after_commit")
+    return hooks
+
+
+def run_durable(claim: Claim, agent: Agent, along: Along) -> Ended:
+    """Replay the body to the end of its journal, and go on. An outcome: the run waits, is parked, failed or will be retried."""
+    with read_only(claim.session_name, *recorded.queries_of(claim.run_id)) as rows:
+        store = DatabaseStore(claim, *recorded.of_rows(*rows))
+        journal = Journal(store)
+        run = run_of(claim, journal, holding(claim, journal))
+        try:
+            with noticing_changes():
+                result = run_within(agent, AsyncAgentRun(run, journal) if agent.is_async else run, claim.policy.timeout)
+            journal.require_end()
+        except BaseException as error:
+            # The body may have caught the interruption.
+            return Ended(replace(outcome_of_end(journal.end or error, store), is_tainted=store.is_tainted))
+    failpoint("after_body")
+    reset_settings(claim.session_name)
+    try:
+        with transaction.atomic():
+            keeps = claim.policy.keep_content
+            entries = journal.pending if keeps else remove_conversation(claim.run_id, journal.pending)
+            finish(claim, result, run.effects, entries, is_tainted=run.is_tainted)
+            along.claim()
+            failpoint("before_commit")
+        failpoint("after_commit")
+    except BaseException as error:
+        return ended_by(error, claim, along, is_tainted=run.is_tainted)
+    return Ended(next=along.claimed)
+
+
+def ended_by(error: BaseException, claim: Claim, along: Along, *, is_tainted: bool = False) -> Ended:
+    """How an attempt ended that raised, perhaps after its commit. Raises an error that is no end of the body."""
+    if isinstance(error, RunLost | CannotClaim):
+        raise error
+    clean()
+    if committed(claim):
+        log.warning("run.error_after_commit", run=str(claim.run_id), agent=claim.agent, exc_info=True)
+        return Ended(next=along.claimed)
+    return Ended(replace(outcome_of(error, claim), is_tainted=is_tainted))
+
+
+def run_of(claim: Claim, journal: Journal | None = None, hold_items: HoldItems = list) -> AgentRun:
+    return AgentRun(
+        id=claim.run_id,
+        agent=claim.agent,
+        attempt=claim.attempt,
+        trigger=claim.trigger,
+        input=claim.input,
+        read_events=lambda: ports.read_events(claim.event_ids),
+        journal=journal,
+        tools=narrowed(claim.policy.tools, None),
+        is_tainted=claim.is_tainted,
+        from_strangers=lambda: ports.from_strangers([*claim.event_ids, claim.root_id]),
+        fired=claim.fired,
+        hold_items=hold_items,
+    )
+
+
+def has_journal(claim: Claim) -> bool:
+    """Did any version of the code execute this run durably? Versions before `Run.has_journal` did not record that, so this looks
+    for entries of a run that was claimed before, or forked."""
+    was_begun = claim.epoch > 1 or claim.policy.durable
+    return claim.has_journal or (was_begun and recorded.has_entries(claim.run_id))
+
+
+def has_a_journal_that_is_not_used(claim: Claim) -> Outcome:
+    return Outcome(
+        status=RunStatus.UNCERTAIN,
+        attempt=Attempt.Outcome.UNCERTAIN,
+        reason="it has a journal, but its agent is atomic in this worker's code, which would repeat every step",
+        holds_key=claim.policy.holds_key_while_waiting(claim.key_limit),
+    )
+
+
+def finish(
+    claim: Claim, result: Any, effects: Effects, entries: Sequence[StepEntry] = (), *, is_tainted: bool = False
+) -> None:
+    """Must be the last call in the body's transaction. RunLost: another process owns the run; roll back."""
+    if is_tainted:
+        effects.taint()
+        if not claim.is_tainted:
+            ports.taint_changes(claim.run_id)
+    rows = rows_of(claim, effects)
+    keep_state(claim)
+    leave(
+        claim.ticket,
+        Outcome(
+            status=RunStatus.SUCCEEDED,
+            attempt=Attempt.Outcome.SUCCEEDED,
+            result=storable(result, "its result"),
+            outbound=rows.outbound,
+            notices=rows.notices,
+            entries=entries,
+            is_tainted=is_tainted,
+        ),
+    )
