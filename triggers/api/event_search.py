@@ -35,27 +35,20 @@ class EventQuery(Query):
 
 
 class EventPages(NewestFirst):
-    """Of a search: pages at a bounded cost (see `triggers.events.pages`), forwards only; the cursor is the `seq` of an event."""
-
-    is_search = False
-    following: int | None = None
+    """Pages by `seq` at a bounded cost (see `triggers.events.pages`), forwards only: who reads on from what is newest now would miss
+    what is committed late. An export goes on from its last line."""
 
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> Any:
-        search = search_of(request)
-        if search == Search():
-            return super().paginate_queryset(queryset, request, view)
-        self.is_search, self.url = True, request.build_absolute_uri()
-        page = page_of(search, size=self.get_page_size(request), before=_cursor(request))
+        self.url = request.build_absolute_uri()
+        page = page_of(search_of(request), size=self.get_page_size(request), before=_cursor(request))
         self.following = page.before
         return _rows(queryset, page.ids)
 
     def get_next_link(self) -> Any:
-        if not self.is_search:
-            return super().get_next_link()
         return replace_query_param(self.url, self.cursor_query_param, str(self.following)) if self.following else None
 
     def get_previous_link(self) -> Any:
-        return None if self.is_search else super().get_previous_link()
+        return None
 
 
 def search_of(request: Request) -> Search:

@@ -158,12 +158,11 @@ def test_events_are_listed_newest_first_in_pages() -> None:
 
     first = api.get("events/", limit=2).body
     second = api.client.get(first["next"]).json()
-    back = api.client.get(second["previous"]).json()
 
     assert [one["id"] for one in first["results"]] == events[:2:-1]
     assert [one["id"] for one in second["results"]] == events[2:0:-1]
-    assert back["results"] == first["results"]
-    assert (first["previous"], list(first)) == (None, ["next", "previous", "results"])
+    # What is committed late would stand behind who reads on from the newest one: an export goes on.
+    assert (first["previous"], second["previous"], list(first)) == (None, None, ["next", "previous", "results"])
 
 
 def test_a_page_stays_right_while_events_come_in() -> None:
@@ -274,7 +273,7 @@ def test_a_list_costs_a_fixed_number_of_queries(path: str, django_assert_max_num
     api = Api()
     api.get(path)
 
-    with django_assert_max_num_queries(4):
+    with django_assert_max_num_queries(9 if path == "events/" else 4):  # of events, three ways are tried
         assert api.get(path).status == 200
 
 

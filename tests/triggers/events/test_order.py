@@ -11,6 +11,7 @@ from django.db import connection
 
 from runs.db.sql import database_now, execute
 from runs.models import Run
+from tests.support.api import Api
 from tests.support.late import INSERT, record_late, session
 from tests.support.old_rows import ago, id_of, old_event
 from tests.support.triggers import make_event, make_trigger
@@ -122,6 +123,22 @@ def test_rows_of_a_statement_are_exported_imported_and_replayed_in_their_order()
         replayed = [id for run in Run.objects.filter(replay_id=done.pk).order_by("seq") for id in run.event_ids]
         assert replayed == list(Event.objects.order_by("seq").values_list("id", flat=True))
         assert replayed == [id for id, _ in order][-loaded.imported :]
+    finally:
+        execute("DROP TABLE ticket")
+
+
+def test_the_api_lists_rows_of_a_statement_in_their_order() -> None:
+    execute(TICKET)
+    try:
+        watch()
+        execute("INSERT INTO ticket (id) SELECT n FROM generate_series(1, 40) n")
+        api = Api()
+
+        first = api.get("events/", limit=25).body
+        second = api.client.get(first["next"]).json()
+
+        ids = [UUID(one["id"]) for page in (first, second) for one in page["results"]]
+        assert ids == list(Event.objects.order_by("-seq").values_list("id", flat=True))
     finally:
         execute("DROP TABLE ticket")
 
