@@ -96,8 +96,8 @@ class Beginning:
 
 
 def _age_of(source_id: UUID) -> timedelta:
-    made: timedelta = Source.objects.values_list(Now() - F("created_at"), flat=True).get(pk=source_id)
-    return made
+    age: timedelta = Source.objects.values_list(Now() - F("created_at"), flat=True).get(pk=source_id)
+    return max(age, timedelta())  # the clock of the database may have been set back since
 
 
 def _former(stored: dict[str, Any]) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from agents import files
 from tests.support.stack import eventually
 from tests.support.watching import Watching
 from triggers.models import Source, WatchedFile
-from triggers.sources.files import candidates, directory_reader, hints, tree
+from triggers.sources.files import beginning, candidates, directory_reader, hints, tree
 from triggers.sources.files.tree import Tree
 from triggers.sources.kind import kinds
 from triggers.sources.polling.novelty import digest
@@ -176,10 +176,12 @@ def made_at(watching: Watching, time: str) -> None:
     watching.connect()
 
 
-def test_files_that_are_there_before_the_source_are_passed_over_if_asked(place: Path) -> None:
+def test_files_that_are_there_before_the_source_are_passed_over_if_asked(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(place / "old.csv")
+    monkeypatch.setattr(beginning, "TICK", -timedelta(hours=1))  # as if that were an hour ago
     watching = Watching(place, begin_with="new")
-    made_at(watching, "2100-01-01T00:00Z")
     watching.read_all()
     # After the first scan no clock is asked.
     write(place / "new.csv")
@@ -195,6 +197,14 @@ def test_a_file_whose_clock_is_a_tick_behind_that_of_its_source_is_an_event(plac
     path = write(place / "new.csv")
     changed_at = datetime.fromtimestamp(path.stat().st_ctime, UTC)
     made_at(watching, (changed_at + timedelta(milliseconds=10)).isoformat())
+
+    assert watching.look() == [("created", "new.csv")]
+
+
+def test_a_clock_of_the_database_that_was_set_back_since_the_source_was_made_loses_no_file(place: Path) -> None:
+    watching = Watching(place, begin_with="new")
+    made_at(watching, (datetime.now(UTC) + timedelta(minutes=2)).isoformat())
+    write(place / "new.csv")
 
     assert watching.look() == [("created", "new.csv")]
 

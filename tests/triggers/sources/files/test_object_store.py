@@ -13,7 +13,7 @@ from django.db import transaction
 
 from tests.support.brokers import moto_server
 from triggers.models import Source, WatchedFile
-from triggers.sources.files import ledger, object_store
+from triggers.sources.files import beginning, ledger, object_store
 from triggers.sources.kind import kinds
 from triggers.sources.runner import Assignment, Reader, Received, Runner, SourceError
 
@@ -120,10 +120,12 @@ def test_many_are_compared_in_parts_also_where_one_side_has_none(address: str, m
     assert bucket.look() == []
 
 
-def test_objects_that_are_there_before_the_source_are_passed_over_if_asked(address: str) -> None:
+def test_objects_that_are_there_before_the_source_are_passed_over_if_asked(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bucket = Bucket(address, begin_with="new")
     bucket.put("old")
-    Source.objects.filter(pk=bucket.source.pk).update(created_at="2100-01-01T00:00Z")
+    monkeypatch.setattr(beginning, "TICK", -timedelta(hours=1))  # as if that were an hour ago
     assert bucket.look() == []
 
     bucket.put("new")
