@@ -75,11 +75,11 @@ class ObjectStoreSettings(PollSettings):
 
     @property
     def selection(self) -> Selection:
-        return Selection(self.patterns, ignored="")
+        return Selection(self.patterns, ignored="", prefix=self.prefix)
 
     @property
     def place(self) -> str:
-        return f"{self.server or 's3:/'}/{self.bucket}/{self.prefix}"
+        return f"{self.server or 's3:/'}/{self.bucket}/"
 
 
 @register
@@ -116,7 +116,10 @@ class ObjectReader(Reader):
         self.settings = assignment.settings
         self.selection = assignment.settings.selection
         self.ledger = Ledger(assignment.source_id)
-        self.beginning = Beginning(assignment, self.settings.place, self.selection, begin_with=self.settings.begin_with)
+        place, stored = self.settings.place, assignment.position or {}
+        if stored.get("place", "").startswith(place):  # an earlier version stored the prefix with it
+            assignment = replace(assignment, position={**stored, "place": place})
+        self.beginning = Beginning(assignment, place, self.selection, begin_with=self.settings.begin_with)
         self.position, self.is_of_other = self.beginning.position, self.beginning.is_of_other
         self.scan_at = 0.0
         self.botocore = botocore

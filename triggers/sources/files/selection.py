@@ -18,28 +18,39 @@ def patterns_in(text: str) -> list[str]:
 @dataclass(frozen=True)
 class Selection:
     """A pattern without a slash is compared with the name, one with a slash with the path below the directory; `*` in it also stands
-    for slashes. What is ignored, files and folders, is so by its name. Files with the marker's ending are markers."""
+    for slashes. What is ignored, files and folders, is so by its name. Files with the marker's ending are markers. The prefix is the
+    beginning of a key in a bucket."""
 
     patterns: str
     ignored: str
     marker: str = ""
     is_deep: bool = True
+    prefix: str = ""
 
     @property
     def fields(self) -> dict[str, Any]:
         """What `Selection(**fields)` makes again."""
-        return {"patterns": self.patterns, "ignored": self.ignored, "marker": self.marker, "is_deep": self.is_deep}
+        return {
+            "patterns": self.patterns,
+            "ignored": self.ignored,
+            "marker": self.marker,
+            "is_deep": self.is_deep,
+            "prefix": self.prefix,
+        }
 
     @property
     def digest(self) -> str:
         """It is stored: of a field that is added, only another value than its default may change it, or each source begins again."""
+        prefix = f", prefix={self.prefix!r}" if self.prefix else ""
         return digest(
-            f"Selection(patterns={self.patterns!r}, ignored={self.ignored!r}, marker={self.marker!r}, is_deep={self.is_deep!r})"
+            f"Selection(patterns={self.patterns!r}, ignored={self.ignored!r}, marker={self.marker!r}, is_deep={self.is_deep!r}{prefix})"
         )
 
     def wants(self, relative: bytes) -> bool:
         """Whether the file counts."""
         *folders, name = relative.split(b"/")
+        if not relative.startswith(self.prefix.encode()):
+            return False
         if (folders and not self.is_deep) or not all(map(self.enters, folders)) or not self.enters(name):
             return False
         if self.marker and name.endswith(self.marker.encode()):

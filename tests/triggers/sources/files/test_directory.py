@@ -304,7 +304,7 @@ def test_an_edit_of_the_patterns_that_is_taken_back_makes_no_event_twice(place: 
 def test_a_position_of_an_earlier_version_goes_on_and_an_edit_then_loses_nothing(place: Path) -> None:
     watching = Watching(place, patterns="*.csv", begin_with="new")
     watching.look()
-    former = repr(watching.reader.selection)
+    former = repr(watching.reader.selection).replace(", prefix=''", "")  # which that version did not have
     watching.position = {
         **{name: one for name, one in watching.position.items() if name not in ("wants", "former")},
         "selection": digest(former),

@@ -159,6 +159,38 @@ def test_an_object_that_came_since_the_last_listing_is_an_event_after_an_edit_of
     assert bucket.look(patterns="*.csv, *.pdf") == [("created", "orders.csv")]
 
 
+def test_another_prefix_forgets_nothing_that_it_has_too(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket = Bucket(address, begin_with="new", prefix="in/")
+    for key in ("in/changed", "in/same", "in/sub/same", "out/old"):
+        bucket.put(key)
+    bucket.look()
+    bucket.put("in/came")
+    bucket.put("in/changed", "2")
+    monkeypatch.setattr(beginning, "TICK", -timedelta(hours=1))  # as if that were an hour ago
+
+    assert bucket.look(prefix="") == [("created", "in/came"), ("changed", "in/changed")]
+    bucket.put("in/sub/same", "2")
+    assert bucket.look(prefix="in/sub/") == [("changed", "in/sub/same")]
+    assert bucket.look() == []
+    assert [bytes(name) for name in WatchedFile.objects.values_list("name", flat=True)] == [b"in/sub/same"]
+
+
+def test_a_place_that_an_earlier_version_stored_with_its_prefix_is_the_same(address: str) -> None:
+    bucket = Bucket(address, prefix="in/")
+    bucket.put("in/a")
+    bucket.look()
+    wants = {name: value for name, value in bucket.position["wants"].items() if name != "prefix"}
+    bucket.position = {
+        **bucket.position,
+        "place": f"{bucket.position['place']}in/",
+        "wants": wants,
+        "selection": "of it",
+    }
+    bucket.put("in/b")
+
+    assert bucket.look() == [("created", "in/b")]
+
+
 def test_a_part_without_keys_is_not_the_end_and_a_store_without_order_is_an_error(address: str) -> None:
     bucket = Bucket(address)
     for key in ("a", "b"):
