@@ -4,6 +4,7 @@ its server keeps during an outage is an alarm before the disk is full."""
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from tests.support.stack import Stack, StackMaker, dead, eventually
 from tests.support.standby import Standby
 from triggers.models import Source
 from triggers.sources.continuity import Gap
-from triggers.sources.databases.pgoutput import Relation, RowChange, Unchanged, decode
+from triggers.sources.databases.pgoutput import Relation, RowChange, Truncate, Unchanged, decode
 from triggers.sources.edit import create_source
 from triggers.sources.runner import Received
 from triggers.sources.secrets import add_secret
@@ -82,6 +83,8 @@ def truth(foreign: ForeignDatabase) -> list[Change]:
                 assert row
                 version = row[1]
                 found.append((operation, number_of(row[0]), number_of(version) if new else 0))
+            case Truncate(oids):
+                found += [("truncate", 0, 0) for _ in oids]
             case Relation():
                 pass
     return found
@@ -95,7 +98,7 @@ def number_of(value: bytes | None | Unchanged) -> int:
 def seen(stack: Stack) -> list[Change]:
     rows = stack.query("SELECT type, data FROM triggers_event WHERE type LIKE 'db.%%' ORDER BY seq")
     return [
-        (row["type"].rpartition(".")[2], row["data"]["pk"], (row["data"]["new"] or {}).get("version", 0))
+        (row["type"].rpartition(".")[2], row["data"]["pk"] or 0, (row["data"]["new"] or {}).get("version", 0))
         for row in rows
     ]
 
@@ -131,6 +134,54 @@ def test_each_change_is_one_event_in_commit_order_while_the_reader_is_killed_twe
         redelivered = stack.query("SELECT count(*) FROM triggers_redelivery")
         assert redelivered == [{"count": 0}]  # the position alone says what is recorded
         assert not stack.query("SELECT 1 FROM triggers_poisonmessage")
+
+
+UPHEAVALS = (
+    "TRUNCATE items",
+    "VACUUM FULL items",
+    "BEGIN; DROP TABLE items; CREATE TABLE items (id int PRIMARY KEY, version int, filler text); "
+    "ALTER PUBLICATION {publication} ADD TABLE items; COMMIT",
+)
+ROWS = 400  # of each of two sessions
+
+
+def insert(foreign: ForeignDatabase, first: int) -> None:
+    with psycopg.connect(foreign.owner_url, autocommit=True) as session:
+        for id in range(first, first + ROWS):
+            session.execute("INSERT INTO items VALUES (%s, 1, 'x')", [id])
+
+
+def test_each_change_of_a_table_that_is_emptied_rewritten_and_made_again_under_load_is_one_event(
+    make_stack: StackMaker, servers: TestServers, tmp_path: Path
+) -> None:
+    points = Points(tmp_path / "points")
+    stack = make_stack(env={**points.env, "WAKEFUL_LEASE": "2s", "WAKEFUL_LEASE_RENEW": "500ms"})
+    with ForeignDatabase(servers.database_url) as foreign, ThreadPoolExecutor(2) as writers:
+        foreign.run("CREATE TABLE items (id int PRIMARY KEY, version int, filler text)")
+        foreign.publish("items")
+        foreign.run("SELECT pg_create_logical_replication_slot('truth_' || %s, 'pgoutput')", foreign.slot)
+        add_source(stack, foreign)
+        stack.start("dispatcher")
+        runners = [stack.start("sources"), stack.start("sources")]
+
+        for part in range(2 * len(UPHEAVALS)):
+            points.arm(DEATHS[part % 2], "kill@2")
+            writing = [writers.submit(insert, foreign, (2 * part + side) * ROWS) for side in range(2)]
+            foreign.run(UPHEAVALS[part % len(UPHEAVALS)].format(publication=foreign.publication))
+            for each in writing:
+                each.result()
+            eventually(lambda: dead(runners))
+            points.release_all()
+            dead(runners)[0].restart(wait=False)
+        expected = truth(foreign)
+        eventually(lambda: count(stack) >= len(expected), SLOW)
+
+        assert (
+            len(expected) == 2 * len(UPHEAVALS) * 2 * ROWS + 2
+        )  # of a table that was dropped, nothing says that its rows are gone
+        assert seen(stack) == expected
+        assert not stack.query("SELECT 1 FROM triggers_poisonmessage")
+        assert not stack.query("SELECT 1 FROM triggers_sourcegap")
 
 
 @pytest.fixture
