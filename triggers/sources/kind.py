@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from uuid import UUID
 
 from triggers.accept import Incoming
+from triggers.sources.continuity import Gaps
 from triggers.sources.settings import Field, clean, fields_of
 
 S = TypeVar("S")
@@ -65,6 +66,7 @@ class Kind(ABC, Generic[S]):
     group: ClassVar[Group]
     settings_class: type[S]
     setup: ClassVar[tuple[str, ...]]  # steps at the provider, in order; {url} is the address of the source
+    gaps: ClassVar[Gaps]  # whether it sees what was lost before it was recorded
     docs_url: ClassVar[str] = ""  # the provider's own page
     needs_secret: ClassVar[bool] = True
     is_trusted: ClassVar[bool] = False  # no stranger writes its data; the default of its sources

@@ -13,7 +13,7 @@ the broker and reads the next one. Therefore:
   error, and connects again after a pause that doubles up to a minute.
 - Nothing is read while too many events of such sources wait for dispatch.
 - What was lost before it was read is not passed over: a batch has its place in each stream (`Batch.spans`), and the process finds
-  the gaps. A kind that cannot know its place declares it (`Runner.gaps`).
+  the gaps. A kind that cannot know its place declares it (`Kind.gaps`).
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +24,7 @@ from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar
 from uuid import UUID, uuid4
 
-from triggers.sources.continuity import Gap, Gaps, Marks, Span
+from triggers.sources.continuity import Gap, Marks, Span
 from triggers.sources.http.payload import Payload
 from triggers.sources.kind import Kind, Waits, kinds
 from triggers.sources.settings import InvalidSettings
@@ -131,7 +131,6 @@ class Runner(Kind[S]):
     """A kind of source that is read by `manage.py sources`."""
 
     waits = Waits.READER
-    gaps: ClassVar[Gaps]
     extra: ClassVar[str] = ""  # of pyproject.toml, with the client library
 
     @abstractmethod

@@ -61,7 +61,7 @@ def setup_steps(kind: Kind[Any], slug: str) -> Iterator[Section]:
     if kind.docs_url:
         steps.append(format_html("See also {}.", link(kind.docs_url, kind.docs_url)))
     yield Steps(title=f"Set-up: {kind.label}", steps=steps)
-    if isinstance(kind, Runner) and not slug:  # the page of a source has it beside its gaps
+    if not (isinstance(kind, Runner) and slug):  # the page of a source that is read has it beside its gaps
         yield Notice(text=kind.gaps.text, level="info" if kind.gaps.are_seen else "warning")
     if any("{url}" in step for step in kind.setup) and _is_local(address_of(kind, slug)):
         yield Notice(

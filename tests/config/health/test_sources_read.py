@@ -104,11 +104,20 @@ def test_a_gap_is_a_problem_for_a_day_a_figure_and_a_line_of_the_page(
     assert 'wakeful_source_gaps{source="orders"} 2.0' in client.get("/metrics").content.decode()
 
 
-def test_a_kind_that_cannot_see_gaps_has_a_notice_on_its_page_and_in_its_form(admin_client: Client) -> None:
-    queue = Source.objects.create(slug="queue", kind="amqp", settings={"url": "amqp://localhost", "queue": "orders"})
+@pytest.mark.parametrize(
+    ("kind", "settings", "why"),
+    [
+        ("amqp", {"url": "amqp://localhost", "queue": "orders"}, "a queue does not number its messages"),
+        ("github", {}, "a delivery that its sender gives up leaves no trace here"),
+    ],
+)
+def test_a_kind_that_cannot_see_gaps_has_a_notice_on_its_page_and_in_its_form(
+    admin_client: Client, kind: str, settings: dict[str, str], why: str
+) -> None:
+    source = Source.objects.create(slug="queue", kind=kind, settings=settings)
 
-    page = admin_client.get(page_of("triggers_source", queue)).content.decode()
-    form = admin_client.get("/admin/triggers/source/add/?choice=amqp").content.decode()
+    page = admin_client.get(page_of("triggers_source", source)).content.decode()
+    form = admin_client.get(f"/admin/triggers/source/add/?choice={kind}").content.decode()
 
-    assert "Gaps cannot be seen: a queue does not number its messages" in page
-    assert "Gaps cannot be seen: a queue does not number its messages" in form
+    assert page.count(f"Gaps cannot be seen: {why}") == 1
+    assert form.count(f"Gaps cannot be seen: {why}") == 1

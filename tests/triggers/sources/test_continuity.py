@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from triggers.sources.continuity import Gap, Mark, Reason, Span, compare, dump, load
-from triggers.sources.kind import Kind
-from triggers.sources.runner import Broker, Runner, runners
+from triggers.sources.kind import Kind, kinds
+from triggers.sources.runner import Broker, Runner
 
 
 def span(first: int, next: int, stream: str = "orders", **fields: Any) -> Span:
@@ -63,9 +63,9 @@ def test_places_that_are_no_messages_are_not_counted() -> None:
     assert (gap.start, gap.end, gap.count) == ("4", "8", None)
 
 
-@pytest.mark.parametrize("name", sorted(runners()))
-def test_each_kind_that_is_read_declares_whether_it_sees_gaps(name: str) -> None:
-    kind = runners()[name]
+@pytest.mark.parametrize("name", sorted(kinds()))
+def test_each_kind_declares_whether_it_sees_gaps(name: str) -> None:
+    kind = kinds()[name]
     declaring = next(one for one in type(kind).__mro__ if "gaps" in vars(one))
 
     assert declaring not in (Runner, Broker, Kind)

@@ -3,6 +3,7 @@ from uuid import UUID
 
 from triggers.accept import Incoming
 from triggers.models import Source
+from triggers.sources.continuity import Gaps
 from triggers.sources.databases.tables.keep import KIND, keep_table
 from triggers.sources.databases.tables.sample import sample
 from triggers.sources.databases.tables.watched import TableSettings, find
@@ -18,6 +19,11 @@ class Table(Kind[TableSettings]):
     group = Group.DATABASES
     settings_class = TableSettings
     needs_secret = False
+    gaps = Gaps(
+        are_seen=True,
+        how="events are written in the transaction of the change. Triggers that do not fire are noticed by a check; which rows changed "
+        "meanwhile is found by a sweep alone.",
+    )
     permission = "triggers.watch_table"  # it reads what its maker may have no right to see
     setup = (
         "Name a model, such as helpdesk.Ticket, or a table, and choose which changes count.",

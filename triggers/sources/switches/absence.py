@@ -6,6 +6,7 @@ from runs.db.nudge import nudge_dispatcher
 from triggers.accept import Incoming
 from triggers.matching.expressions.cel import ExpressionError, check_condition
 from triggers.models.slug import slug_problems
+from triggers.sources.continuity import Gaps
 from triggers.sources.kind import Group, Kind, register
 from triggers.sources.settings import InvalidSettings, setting, whole_number
 from triggers.sources.switches.terms import Hours, duration, require_hours
@@ -103,6 +104,10 @@ class Absence(Kind[AbsenceSettings]):
     group = Group.WATCHES
     settings_class = AbsenceSettings
     needs_secret = False
+    gaps = Gaps(
+        are_seen=True,
+        how="its events are recorded with what they tell of. An awaited event that is lost is an absence.",
+    )
     setup = (
         "Name the event that is to come, and how long its absence is normal.",
         "For “within a time of another event”, name that event too, and a key that both have, such as an order.",

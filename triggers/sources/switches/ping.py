@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 from agents.redaction import TOKEN_PREFIX
 from runs.db.nudge import nudge_dispatcher
+from triggers.sources.continuity import Gaps
 from triggers.sources.http.payload import Payload
 from triggers.sources.kind import Group, Waits, register
 from triggers.sources.settings import InvalidSettings, setting
@@ -54,6 +55,7 @@ class Ping(Scheme[PingSettings]):
     )
     group = Group.WATCHES
     waits = Waits.JOB
+    gaps = Gaps(are_seen=True, how="a ping that does not come is an absence.")
     settings_class = PingSettings
     secret_label = "Token"  # noqa: S105  (a label)
     methods: ClassVar[tuple[str, ...]] = ("GET", "HEAD", "POST", "PUT")

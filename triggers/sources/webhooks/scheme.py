@@ -8,6 +8,7 @@ from functools import cache, cached_property
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
+from triggers.sources.continuity import Gaps
 from triggers.sources.http.forms import Form, parse_form
 from triggers.sources.http.headers import Headers
 from triggers.sources.http.payload import Payload, read_payload
@@ -79,6 +80,10 @@ class Scheme(Kind[S]):
     """
 
     waits = Waits.SENDER
+    gaps = Gaps(
+        are_seen=False,
+        how="a delivery that its sender gives up leaves no trace here; the sender may have a list of them.",
+    )
     methods: ClassVar[tuple[str, ...]] = ("POST",)  # of deliveries
     per_minute: ClassVar[int] = 0  # deliveries that a source without a limit of its own takes; 0: any number
     overloaded: ClassVar[int] = 503  # the status on which this sender tries again
