@@ -288,6 +288,9 @@ class NatsReader(Reader):
         except TimeoutError:
             await self.connection.flush(ANSWER_TIMEOUT)  # does the server answer at all?
             return []
+        except self.client.js.errors.ServiceUnavailableError:  # newer servers: no consumer, perhaps no stream
+            await self._info()
+            raise SourceError("The server has forgotten how far it was read; it is looked at again.") from None
         for message in found:
             self.consumed += 1
             if message.metadata.sequence.consumer != self.consumed:
