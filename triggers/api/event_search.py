@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Max, QuerySet
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
@@ -10,7 +10,8 @@ from rest_framework.utils.urls import replace_query_param
 
 from runs.api.resource import NewestFirst, Query
 from triggers.api.fields import InstantInUtc, naming
-from triggers.events.pages import CURSOR, page_of
+from triggers.events.order import in_parts
+from triggers.events.pages import CURSOR, page_above, page_of
 from triggers.events.search import FieldIs, Search
 from triggers.models import Event
 
@@ -35,20 +36,24 @@ class EventQuery(Query):
 
 
 class EventPages(NewestFirst):
-    """Pages by `seq` at a bounded cost (see `triggers.events.pages`), forwards only: who reads on from what is newest now would miss
-    what is committed late. An export goes on from its last line."""
+    """Pages by `seq` at a bounded cost (see `triggers.events.pages`); those of a search lead forwards only."""
 
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> Any:
         self.url = request.build_absolute_uri()
-        page = page_of(search_of(request), size=self.get_page_size(request), before=_cursor(request))
+        search, size, cursor = search_of(request), self.get_page_size(request), _cursor(request)
+        goes_back = cursor is not None and cursor < 0
+        page = page_above(abs(cursor or 0), size) if goes_back else page_of(search, size=size, before=cursor)
+        rows = _rows(queryset, page.ids)
         self.following = page.before
-        return _rows(queryset, page.ids)
+        leads_back = search == Search() and cursor is not None and bool(rows) and rows[0].seq < _highest()
+        self.before = rows[0].seq + 1 if leads_back else None
+        return rows
 
     def get_next_link(self) -> Any:
         return replace_query_param(self.url, self.cursor_query_param, str(self.following)) if self.following else None
 
     def get_previous_link(self) -> Any:
-        return None
+        return replace_query_param(self.url, self.cursor_query_param, f"-{self.before}") if self.before else None
 
 
 def search_of(request: Request) -> Search:
@@ -62,6 +67,10 @@ def search_of(request: Request) -> Search:
 def _rows(events: QuerySet[Event], ids: Any) -> list[Event]:
     rows = {event.pk: event for event in events.order_by().filter(pk__in=ids)}
     return [rows[id] for id in ids if id in rows]
+
+
+def _highest() -> int:
+    return max(part.aggregate(highest=Max("seq"))["highest"] or 0 for part in in_parts(Event.objects.all()))
 
 
 def _cursor(request: Request) -> int | None:

@@ -22,7 +22,7 @@ from triggers.events.order import in_parts
 from triggers.events.search import Search
 from triggers.models import Event
 
-CURSOR = re.compile(r"[0-9]{1,18}")  # the `seq` of an event, as text
+CURSOR = re.compile(r"-?[0-9]{1,18}")  # the `seq` of an event, as text; with a minus, of the last one of the page
 PROBE, FEW, WALK = 2_000, 10_000, 20_000  # events
 PATIENCE = 0.1  # seconds
 Row = tuple[int, UUID]  # `seq` and id of an event
@@ -51,6 +51,14 @@ def page_of(search: Search, *, size: int, before: int | None = None, among: Quer
     if len(rows) > size:
         return Page(ids=[id for _, id in rows[:size]], before=rows[size - 1][0])
     return Page(ids=[id for _, id in rows], before=floor, is_full=floor is None)
+
+
+def page_above(seq: int, size: int) -> Page:
+    """The page of all events that ends at this `seq`, as a way back; a shorter one is the first of the list."""
+    found: set[Row] = set()
+    for part in in_parts(Event.objects.filter(seq__gte=seq)):
+        found.update(part.order_by("seq").values_list("seq", "id")[:size])
+    return Page(ids=[id for _, id in reversed(sorted(found)[:size])], before=seq)
 
 
 def _dispatched(search: Search, found: QuerySet[Event], top: int | None, size: int) -> tuple[Sequence[Row], int | None]:
