@@ -17,8 +17,8 @@ from triggers.models import Event
 
 # The clocks of the web process, which gives the id, and of the database may differ.
 SKEW = timedelta(minutes=1)
-# Imported events keep their ids, and have a `seq` of their import: they are no measure. Nor is one whose id is older than its row, as
-# that of a process with a slow clock.
+# Imported events keep their ids, and have a `seq` of their import: they are no measure. Nor is one whose id is older or newer than its
+# row, as that of a process with a slow or a fast clock.
 BEFORE = """
 SELECT seq FROM (
   SELECT id, seq, imported_at, received_at FROM triggers_event WHERE id < %s::uuid ORDER BY id DESC LIMIT 1000) near
@@ -28,8 +28,8 @@ AFTER = """
 SELECT greatest(near.seq, (SELECT max(seq) FROM triggers_event
   WHERE imported_at IS NOT NULL AND received_at < %(end)s::timestamptz
     AND (%(start)s::timestamptz IS NULL OR received_at >= %(start)s::timestamptz)))
-FROM (SELECT id, seq, imported_at FROM triggers_event WHERE id >= %(id)s::uuid ORDER BY id LIMIT 1000) near
-WHERE near.imported_at IS NULL ORDER BY near.id LIMIT 1
+FROM (SELECT id, seq, imported_at, received_at FROM triggers_event WHERE id >= %(id)s::uuid ORDER BY id LIMIT 1000) near
+WHERE near.imported_at IS NULL AND near.received_at >= %(end)s::timestamptz ORDER BY near.id LIMIT 1
 """
 LAST = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM triggers_seq"
 # Other sessions', by their number. When it began is hidden for sessions of other roles, unless ours has pg_read_all_stats.

@@ -204,3 +204,15 @@ def test_the_range_of_a_time_holds_what_arrived_then() -> None:
     assert seq_after(None, now + timedelta(hours=1)) is None
     assert seq_before(now + timedelta(hours=1)) == event.seq
     assert (seq_after(None, now - timedelta(hours=1)) or 0) >= event.seq
+
+
+def test_an_id_of_a_process_whose_clock_is_ahead_is_no_measure_of_the_order() -> None:
+    ahead = id_of(ago(minutes=30))
+    Event.objects.create(
+        id=ahead, source_id=builtin_source("cli"), ce_source="cli:test", ce_id="ahead", type="visitor.came", data={}, headers={},
+        received_at=ago(minutes=60), dispatched_at=ago(minutes=60), root_id=ahead,
+    )  # fmt: skip
+    event = old_event(50 / 24 / 60)
+
+    [line] = export(Search(start=ago(minutes=55), end=ago(minutes=45)))
+    assert line.seq == event.seq
