@@ -61,11 +61,18 @@ class ReservedType(ValueError):
     """The event's type is reserved for another source; the message names it."""
 
 
+class SourceDeleted(LookupError):
+    """The event's source was deleted meanwhile."""
+
+
+# They look for the source with their lock of the events, with which that of a deletion conflicts: there is no foreign key.
 INSERT = """
 INSERT INTO triggers_event (id, source_id, ce_source, ce_id, type, subject, "time", data, data_error, body, headers,
                             body_sha256, target_id, root_id, cause_event_id, cause_run_id, depth, chain, is_tainted)
-VALUES (%s::uuid, %s::uuid, %s::text, %s::text, %s::text, %s::text, %s::timestamptz, %s::jsonb, %s::text, %s::bytea, %s::jsonb,
-        %s::text, %s::uuid, %s::uuid, %s::uuid, %s::uuid, %s::smallint, %s::text[], %s::boolean)
+SELECT * FROM (
+  VALUES (%s::uuid, %s::uuid, %s::text, %s::text, %s::text, %s::text, %s::timestamptz, %s::jsonb, %s::text, %s::bytea, %s::jsonb,
+          %s::text, %s::uuid, %s::uuid, %s::uuid, %s::uuid, %s::smallint, %s::text[], %s::boolean)) AS event (id, source_id)
+WHERE EXISTS (SELECT FROM triggers_source WHERE id = event.source_id)
 ON CONFLICT (source_id, ce_source, ce_id) DO NOTHING
 RETURNING id
 """
@@ -74,9 +81,11 @@ INSERT_ARCHIVED = """
 INSERT INTO triggers_event (id, source_id, ce_source, ce_id, type, subject, "time", data, data_error, body, headers,
                             body_sha256, target_id, root_id, cause_event_id, cause_run_id, depth, chain, is_tainted,
                             received_at, payload_removed_at, imported_at)
-VALUES (%s::uuid, %s::uuid, %s::text, %s::text, %s::text, %s::text, %s::timestamptz, %s::jsonb, %s::text, %s::bytea, %s::jsonb,
-        %s::text, %s::uuid, %s::uuid, %s::uuid, %s::uuid, %s::smallint, %s::text[], %s::boolean,
-        %s::timestamptz, %s::timestamptz, clock_timestamp())
+SELECT * FROM (
+  VALUES (%s::uuid, %s::uuid, %s::text, %s::text, %s::text, %s::text, %s::timestamptz, %s::jsonb, %s::text, %s::bytea, %s::jsonb,
+          %s::text, %s::uuid, %s::uuid, %s::uuid, %s::uuid, %s::smallint, %s::text[], %s::boolean,
+          %s::timestamptz, %s::timestamptz, clock_timestamp())) AS event (id, source_id)
+WHERE EXISTS (SELECT FROM triggers_source WHERE id = event.source_id)
 ON CONFLICT DO NOTHING
 RETURNING id
 """
@@ -100,7 +109,8 @@ def accept(incoming: Sequence[Incoming]) -> list[Accepted]:
     """Record events, in the caller's transaction or each in its own, and wake the dispatcher after the commit.
 
     An event with a known identity is a duplicate: it keeps its first id and payload; the redelivery is counted, and flagged
-    if its body differs. ReservedType: an event has a type that is reserved for Wakeful; then none is recorded.
+    if its body differs. ReservedType: an event has a type that is reserved for Wakeful; then none is recorded. SourceDeleted: the
+    source of an event is gone; the caller's transaction must not go on.
     """
     for event in incoming:
         require_free(event)
@@ -121,7 +131,7 @@ def accept_own(events: Sequence[Incoming], ids: Sequence[UUID] = ()) -> None:
 
 def accept_archived(archived: Sequence[Archived]) -> list[Literal["imported", "known", "taken"]]:
     """Record events of an archive, in the caller's transaction, as dispatched: they wake no agent. Those with a known identity
-    are left as they are; `taken`: another event has the id."""
+    are left as they are; `taken`: another event has the id, or the source is gone."""
     for event in archived:
         if event.type != GAP:  # of a source of any kind
             require_free(event)
@@ -160,7 +170,10 @@ def _record(event: Incoming) -> Accepted:
     if fetch(INSERT, _columns(event_id, event, body_sha256)):
         return Accepted(event_id=event_id, duplicate=False)
 
-    [(first_id, first_sha256)] = fetch(FIRST, [event.source_id, event.ce_source, event.ce_id])
+    first = fetch(FIRST, [event.source_id, event.ce_source, event.ce_id])
+    if not first:
+        raise SourceDeleted
+    [(first_id, first_sha256)] = first
     execute(FLAG, [first_id, body_sha256, body_sha256 != first_sha256])
     return Accepted(event_id=first_id, duplicate=True)
 

@@ -13,15 +13,16 @@ from runs.ports import Searched, Sought
 
 # No stranger writes through these: each API token, the command line, schedules, runs and the console.
 BUILT_IN = "('api', 'cli', 'schedule', 'run', 'manual')"
-BY_STRANGERS = f"NOT (source.trusted OR source.kind IN {BUILT_IN})"
+# Nor of a source that is gone is it known that none does.
+BY_STRANGERS = f"coalesce(NOT (source.trusted OR source.kind IN {BUILT_IN}), true)"
 FROM_STRANGERS = f"""
-SELECT EXISTS (SELECT FROM triggers_event event JOIN triggers_source source ON source.id = event.source_id
+SELECT EXISTS (SELECT FROM triggers_event event LEFT JOIN triggers_source source ON source.id = event.source_id
                WHERE event.id = ANY(%s::uuid[]) AND {BY_STRANGERS})
 """  # noqa: S608  (our own parts)
 READ = f"""
-SELECT event.id, event.type, source.slug AS source, event.subject, coalesce(event.time, event.received_at) AS time, event.data,
-       event.is_tainted, {BY_STRANGERS} AS from_strangers
-FROM triggers_event event JOIN triggers_source source ON source.id = event.source_id
+SELECT event.id, event.type, coalesce(source.slug, '') AS source, event.subject, coalesce(event.time, event.received_at) AS time,
+       event.data, event.is_tainted, {BY_STRANGERS} AS from_strangers
+FROM triggers_event event LEFT JOIN triggers_source source ON source.id = event.source_id
 WHERE event.id = ANY(%s::uuid[]) ORDER BY event.seq
 """  # noqa: S608  (our own parts)
 ITS_SOURCE = "(%(source)s::text = '' OR source_id = (SELECT id FROM triggers_source WHERE slug = %(source)s::text))"

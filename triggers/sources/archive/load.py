@@ -148,7 +148,7 @@ def _record(archived: dict[int, Archived], loaded: Loaded) -> None:
     results = accept_archived(list(archived.values()))
     for (number, event), result in zip(archived.items(), results, strict=True):
         if result == "taken":
-            loaded.refuse(number, f"another event has its id, {event.id}")
+            loaded.refuse(number, f"another event has its id, {event.id}, or its source was deleted meanwhile")
         elif result == "known":
             loaded.known += 1
         else:

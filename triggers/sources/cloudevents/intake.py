@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import BooleanField, UUIDField
 
 from runs.api.body import read_body
-from triggers.accept import Incoming, accept
+from triggers.accept import Incoming, SourceDeleted, accept
 from triggers.models import ApiToken, Source
 from triggers.sources.cloudevents.format import (
     BATCH,
@@ -63,8 +63,11 @@ class EventIntake:
 
         incoming = list(_incoming(message.events, _source_of(token), redact(headers)))
         # One transaction: either the whole batch is recorded, or its sender retries it.
-        with transaction.atomic():
-            accepted = accept(incoming)
+        try:
+            with transaction.atomic():
+                accepted = accept(incoming)
+        except SourceDeleted:
+            raise NotFound("The source of this token was deleted.") from None
         if message.is_batch:
             return Response([answer(one) for one in accepted], 202)
         return Response(answer(accepted[0]), status_of(accepted[0]))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from django.utils import timezone
 from rest_framework.exceptions import MethodNotAllowed, NotFound
 
-from triggers.accept import Accepted, accept
+from triggers.accept import Accepted, SourceDeleted, accept
 from triggers.sources.http.answers import on_live_connection, require_room
 from triggers.sources.http.headers import Headers
 from triggers.sources.kind import Waits
@@ -71,7 +71,10 @@ def take(slug: str, arrival: Arrival, *, kind: str = "") -> Taken:
         return Taken(reply=receipt.reply)
     if scheme.is_verified:
         take_turn(endpoint.id, per_minute, status=scheme.overloaded)
-    [accepted] = on_live_connection(lambda: accept([receipt.event]))
+    try:
+        [accepted] = on_live_connection(lambda: accept([receipt.event]))
+    except SourceDeleted:
+        raise NotFound from None
     note_match(endpoint, used)
     return Taken(event=accepted, reply=scheme.accepted)
 
