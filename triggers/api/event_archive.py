@@ -12,8 +12,9 @@ from runs.api.resource import Query
 from runs.api.shown import Shown
 from runs.models.audit import record_about
 from triggers.api.event_search import EventQuery, search_of
+from triggers.events.order import Horizon
 from triggers.models import Source
-from triggers.sources.archive.export import export
+from triggers.sources.archive.export import export, last_of
 from triggers.sources.archive.load import load_all
 
 NDJSON = "application/x-ndjson"
@@ -57,15 +58,20 @@ class ImportedSerializer(Shown):
 def export_piece(request: Request) -> HttpResponse:
     given = ExportQuery.read(request)
     search = search_of(request)
+    horizon, goal = Horizon(), last_of(search)
     most = min(given["limit"], MOST)
     texts: list[bytes] = []
     size, last, has_more = 0, 0, False
-    for exported in export(search, after=given["after"], raw=given["raw"]):
+    for exported in export(search, after=given["after"], raw=given["raw"], horizon=horizon):
         if texts and (len(texts) >= most or size + len(exported.text) > PIECE_BYTES):
             has_more = True
             break
         texts.append(exported.text)
         size, last = size + len(exported.text), exported.seq
+    else:
+        # A transaction is open that may have recorded an event before newer ones, which are left to the next piece.
+        last = max(given["after"], search.above, horizon.reached)
+        has_more = last < goal
     record_about(str(request.user), "export", "event", "*", events=len(texts), conditions=sorted(search.dump()))
     answer = HttpResponse(b"".join(texts), content_type=NDJSON)
     if has_more:

@@ -59,7 +59,7 @@ class EventResource(EventIntake, ListModelMixin, RetrieveModelMixin, Resource):
     @action(detail=False, methods=["get"])
     def export(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
         """A piece of an export: CloudEvents, one JSON object per line, in the order of arrival. While there are more, the header
-        `Link` names the next piece, which begins after the last line's `wakefulseq`."""
+        `Link` names the next piece. One may be empty, while a transaction is open that may have recorded an event before newer ones."""
         return export_piece(request)
 
     @extend_schema(parameters=[ImportQuery], request={NDJSON: OpenApiTypes.BINARY}, responses={200: ImportedSerializer})

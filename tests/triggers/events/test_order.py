@@ -94,6 +94,23 @@ def test_an_export_that_goes_on_has_what_was_committed_late(tmp_path: Path) -> N
     assert ids_of(file.read_bytes().splitlines()) == [early.pk, late, newer.pk]
 
 
+def test_an_export_over_the_api_leads_on_to_what_an_open_transaction_holds_up() -> None:
+    def piece(url: str) -> tuple[list[UUID], str]:
+        answer = api.client.get(url)
+        return ids_of(answer.content.splitlines()), answer.get("Link", "").partition(">")[0].removeprefix("<")
+
+    early, api = make_event(), Api()
+    with session() as one:
+        late = record_late(one)
+        newer = make_event()
+        first, following = piece("/api/v1/events/export/")
+        second, following = piece(following)
+        one.commit()
+
+    third, end = piece(following)
+    assert (first + second + third, end) == ([early.pk, late, newer.pk], "")
+
+
 def test_an_export_that_begins_after_the_last_event_names_no_open_transaction() -> None:
     make_event()
     said, tomorrow = StringIO(), database_now() + timedelta(days=1)
