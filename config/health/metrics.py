@@ -78,10 +78,11 @@ SELECT source.slug, reading.lag FROM triggers_reading reading JOIN triggers_sour
 WHERE source.enabled AND reading.lag IS NOT NULL
 """
 OF_LAST_DAY = """
-SELECT source.slug, kept.count FROM (
-  SELECT source_id, count(*) AS count FROM (
-    SELECT source_id FROM {table} WHERE {at} > (SELECT clock_timestamp()) - interval '1 day' ORDER BY {at} DESC LIMIT 10000) newest
-  GROUP BY source_id) kept JOIN triggers_source source ON source.id = kept.source_id
+SELECT source.slug, kept.count FROM triggers_source source CROSS JOIN LATERAL (
+  SELECT count(*) AS count FROM (
+    SELECT FROM {table} WHERE source_id = source.id AND {at} > (SELECT clock_timestamp()) - interval '1 day'
+    ORDER BY {at} DESC LIMIT 10000) newest
+  HAVING count(*) > 0) kept
 """
 POISON = OF_LAST_DAY.format(table="triggers_poisonmessage", at="last_at")
 GAPS = OF_LAST_DAY.format(table="triggers_sourcegap", at="at")

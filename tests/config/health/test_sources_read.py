@@ -9,6 +9,8 @@ from django.utils import timezone
 
 from config.health.problems import problems
 from config.health.situation import look
+from runs.db.sql import execute
+from runs.sign import COUNTED
 from tests.support.console import make_worker, page_of
 from triggers.models import PoisonMessage, Reading, Source, SourceGap
 
@@ -102,6 +104,24 @@ def test_a_gap_is_a_problem_for_a_day_a_figure_and_a_line_of_the_page(
     assert "1,234, since" in page
     assert "1006" in page and "trimmed" in page and "Gaps are seen: entries that were trimmed" in page
     assert 'wakeful_source_gaps{source="orders"} 2.0' in client.get("/metrics").content.decode()
+
+
+def test_a_source_with_many_gaps_and_poison_messages_hides_no_other(client: Client, source: Source) -> None:
+    noisy, before = Source.objects.create(slug="noisy", kind="redis_streams", settings=SETTINGS), timezone.now()
+    make_gap(source, at=before - timedelta(minutes=1))
+    make_poison(source, last_at=before - timedelta(minutes=1))
+    for table, columns, values in (
+        ("triggers_sourcegap", 'gap_id, stream, reason, start, "end"', "'', 'trimmed', '', ''"),
+        ("triggers_poisonmessage", "message_id, origin, reason, body, size, headers", "'', 'no field', '', 0, '{}'"),
+    ):
+        execute(
+            f"INSERT INTO {table} (source_id, {columns}) SELECT %s, number::text, {values} FROM generate_series(1, {COUNTED}) number",  # noqa: S608  (our own parts)
+            [noisy.pk],
+        )
+
+    assert names() >= {"source-gap:orders", "source-gap:noisy", "poison:orders", "poison:noisy"}
+    told = client.get("/metrics").content.decode()
+    assert 'wakeful_source_gaps{source="orders"} 1.0' in told and 'wakeful_messages_poison{source="orders"} 1.0' in told
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,12 @@ from runs.sign import COUNTED, WARNING, More, Problem, Sign, age, is_raised, spa
 
 SQL = f"""
 SELECT source.slug, kept.number, kept.messages, kept.reasons, {age("kept.last_at")} AS last
-FROM (
-  SELECT source_id, count(*) AS number, CASE WHEN bool_and(count IS NOT NULL) THEN sum(count) END AS messages,
+FROM triggers_source source CROSS JOIN LATERAL (
+  SELECT count(*) AS number, CASE WHEN bool_and(count IS NOT NULL) THEN sum(count) END AS messages,
     array_agg(DISTINCT reason) AS reasons, max(at) AS last_at
-  FROM (SELECT source_id, count, reason, at FROM triggers_sourcegap
-        WHERE at > (SELECT clock_timestamp()) - interval '1 day' ORDER BY at DESC LIMIT {COUNTED}) newest
-  GROUP BY source_id) kept
-JOIN triggers_source source ON source.id = kept.source_id
+  FROM (SELECT count, reason, at FROM triggers_sourcegap
+        WHERE source_id = source.id AND at > (SELECT clock_timestamp()) - interval '1 day' ORDER BY at DESC LIMIT {COUNTED}) newest
+  HAVING count(*) > 0) kept
 ORDER BY {is_raised("'source-gap:' || source.slug")} DESC, source.slug
 """  # noqa: S608  (our own parts)
 

@@ -8,13 +8,12 @@ from runs.sign import COUNTED, WARNING, More, Problem, Sign, age, is_raised, spa
 
 SQL = f"""
 SELECT source.slug, kept.count, kept.reason, {age("kept.last_at")} AS last
-FROM (
-  SELECT source_id, count(*) AS count, max(last_at) AS last_at, (array_agg(reason ORDER BY last_at DESC))[1] AS reason
-  FROM (SELECT source_id, reason, last_at FROM triggers_poisonmessage
-        WHERE last_at > (SELECT clock_timestamp()) - interval '1 day'
+FROM triggers_source source CROSS JOIN LATERAL (
+  SELECT count(*) AS count, max(last_at) AS last_at, (array_agg(reason ORDER BY last_at DESC))[1] AS reason
+  FROM (SELECT reason, last_at FROM triggers_poisonmessage
+        WHERE source_id = source.id AND last_at > (SELECT clock_timestamp()) - interval '1 day'
         ORDER BY last_at DESC LIMIT {COUNTED}) newest
-  GROUP BY source_id) kept
-JOIN triggers_source source ON source.id = kept.source_id
+  HAVING count(*) > 0) kept
 ORDER BY {is_raised("'poison:' || source.slug")} DESC, source.slug
 """  # noqa: S608  (our own parts)
 
