@@ -49,6 +49,7 @@ class Handover:
     answer: Answer | None = None
     marks: Marks | None = None  # after it, if it is recorded
     error: str = ""  # why it has failed
+    is_left: bool = False  # its feed reads it again, and does not wait for the answer any more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,8 +171,12 @@ class Feed(threading.Thread):
         for number in count(1):
             handover = Handover(feed=self, batch=batch)
             self.inbox.put(handover)
-            while not self._is_answered(handover):
-                self._call(reader.stay)
+            try:
+                while not self._is_answered(handover):
+                    self._call(reader.stay)
+            except Exception:
+                handover.is_left = True
+                raise
             if handover.answer is Answer.RECORDED:
                 return  # and confirm it, also if this feed is to end
             if handover.answer is not Answer.FAILED or self.is_ended:

@@ -220,8 +220,8 @@ class Sources:
         id = item.feed.mandate.source_id
         if self.feeds.get(id) is not item.feed:
             item.feed.end()  # it was given up
-        elif item.feed.is_ended and isinstance(item, Handover):
-            # It has left without an answer and confirms nothing, so its messages come again: what is not confirmed is not recorded.
+        elif isinstance(item, Handover) and (item.feed.is_ended or item.is_left):
+            # The feed has left without an answer and confirms nothing, so its messages come again: what is not confirmed is not recorded.
             log.info("source.batch_dropped", source=item.feed.mandate.slug)
         elif isinstance(item, Failure):
             self.fail(item)

@@ -13,6 +13,7 @@ from django.utils import timezone
 from runs.models import Run, Worker
 from tests.support.hooks import add_secret
 from tests.support.scripts import Script, ScriptReader, handed_over, make_source, message, processes, run_until
+from tests.support.stack import eventually
 from tests.support.triggers import make_trigger
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.rules import Rules
@@ -454,6 +455,29 @@ def test_a_batch_that_its_feed_does_not_confirm_any_more_is_not_recorded(play: P
         run_until(process, lambda: script.confirmed)
 
     assert ids() == ["1"]
+
+
+def test_a_batch_whose_connection_breaks_before_it_is_recorded_is_read_again_and_recorded_once(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one of a broker that gives its messages no ids."""
+    breaks = [SourceError("gone")]
+
+    def stay(_: ScriptReader) -> None:
+        if breaks:
+            raise breaks.pop()
+
+    script = play(Batch(messages=[message(1)]), Batch(messages=[message(2)]))
+    make_source()
+    with processes() as [process]:
+        late = handed_over(process)
+        monkeypatch.setattr(feed, "STAY_EVERY", 0.01)
+        monkeypatch.setattr(ScriptReader, "stay", stay)
+        eventually(lambda: len(script.assignments) == 2)  # it has connected again
+        process.take_in(late)
+        run_until(process, lambda: script.confirmed)
+
+    assert ids() == ["2"]
 
 
 def test_a_sender_cannot_report_a_gap(play: Play) -> None:
