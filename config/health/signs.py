@@ -1,6 +1,9 @@
-"""All signs of trouble (`runs.sign`), read in one statement."""
+"""All signs of trouble (`runs.sign`), read in one statement. The dispatcher reads them, and dispatches nothing meanwhile: a sign that
+has taken too long is left alone for a while."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -8,9 +11,11 @@ from typing import Any
 
 import structlog
 from django.db import DatabaseError, connection
+from psycopg.errors import QueryCanceled
 
 import runs
 import triggers
+from runs.db.patience import statements_take
 from runs.db.sql import fetch
 from runs.sign import Sign
 
@@ -18,6 +23,10 @@ log = structlog.get_logger(__name__)
 
 Rows = Mapping[Sign[Any], list[dict[str, Any]]]
 Errors = Mapping[Sign[Any], str]
+ALONE = timedelta(seconds=5)  # for a sign that is read by itself
+SLOW_FOR = 600.0  # seconds
+# Signs that took too long, until when they are left alone (monotonic seconds), and their errors.
+slow: dict[Sign[Any], tuple[float, str]] = {}
 
 
 @cache
@@ -38,16 +47,23 @@ def read(wanted: Sequence[Sign[Any]]) -> tuple[Rows, Errors]:
 
     In a transaction an error ends the transaction, so it is raised there, as it is if the connection is lost or no sign can be read.
     """
+    left = {sign: slow[sign] for sign in wanted if sign in slow}
+    quick = [sign for sign in wanted if sign not in left]
+    again = [sign for sign, (until, _) in left.items() if until <= time.monotonic() and not connection.in_atomic_block]
+    errors = {sign: error for sign, (_, error) in left.items() if sign not in again}
     try:
-        return _joined(wanted), {}
+        rows, failed = dict(_joined(quick)), dict[Sign[Any], str]()
     except DatabaseError as error:
         if connection.in_atomic_block or not connection.connection or connection.connection.closed:
             raise
         log.warning("signs.not_read_at_once", error=str(error))
-        rows, errors = _one_by_one(wanted)
+        rows, failed = _one_by_one(quick)
         if not rows:
             raise
-        return rows, errors
+    if again:
+        found, failed_again = _one_by_one(again)
+        return {**rows, **found}, {**errors, **failed, **failed_again}
+    return rows, {**errors, **failed}
 
 
 def _joined(wanted: Sequence[Sign[Any]]) -> Rows:
@@ -60,15 +76,19 @@ def _parameters(wanted: Iterable[Sign[Any]]) -> dict[str, Any]:
     return {name: value for sign in wanted for name, value in sign.parameters().items()}
 
 
-def _one_by_one(wanted: Sequence[Sign[Any]]) -> tuple[Rows, Errors]:
+def _one_by_one(wanted: Sequence[Sign[Any]]) -> tuple[dict[Sign[Any], list[dict[str, Any]]], dict[Sign[Any], str]]:
     rows: dict[Sign[Any], list[dict[str, Any]]] = {}
     errors: dict[Sign[Any], str] = {}
     for sign in wanted:
+        slow.pop(sign, None)
         try:
-            rows.update(_joined([sign]))
+            with statements_take(ALONE):
+                rows.update(_joined([sign]))
         except DatabaseError as error:
             if not connection.connection or connection.connection.closed:
                 raise
             log.warning("sign.not_read", sign=sign.name, error=str(error))
             errors[sign] = str(error).partition("\n")[0]
+            if isinstance(error.__cause__, QueryCanceled) and sign in signs():  # nothing is known without the others
+                slow[sign] = time.monotonic() + SLOW_FOR, errors[sign]
     return rows, errors

@@ -12,6 +12,7 @@ from runs.db.sql import fetch
 SET = "SELECT current_setting('lock_timeout'), set_config('lock_timeout', %s::text, true)"
 RESTORE = "SELECT set_config('lock_timeout', %s::text, true)"
 SET_SESSION = "SELECT current_setting('lock_timeout'), set_config('lock_timeout', %s::text, false)"
+SET_STATEMENTS = "SELECT current_setting('statement_timeout'), set_config('statement_timeout', %s::text, false)"
 
 
 class Locked(Exception):
@@ -41,6 +42,17 @@ def session_waits(wait: timedelta) -> Iterator[None]:
     finally:
         with suppress(DatabaseError):  # the session may be gone, and the setting with it
             fetch(SET_SESSION, [before])
+
+
+@contextmanager
+def statements_take(most: timedelta) -> Iterator[None]:
+    """Within, every statement of this session takes at most so long."""
+    [(before, _)] = fetch(SET_STATEMENTS, [f"{most // timedelta(milliseconds=1)}ms"])
+    try:
+        yield
+    finally:
+        with suppress(DatabaseError):  # the session may be gone, and the setting with it
+            fetch(SET_STATEMENTS, [before])
 
 
 def is_locked(error: BaseException) -> bool:

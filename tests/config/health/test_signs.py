@@ -4,16 +4,19 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection, transaction
 
+from config.health import signs as reading
 from config.health.alarms import update_alarms
 from config.health.problems import problems
 from config.health.signs import signs
 from config.health.situation import look
+from runs.db.patience import statements_take
 from runs.db.sql import execute
 from runs.models import Alarm, Worker
 from tests.support.hooks import make_source
@@ -69,6 +72,24 @@ def test_a_sign_that_cannot_be_read_is_a_problem_and_hides_no_other(trouble: Non
 
     assert set(names) == {"unknown-sign:poison", "source:invoices"}
     assert f'relation "{TABLE}" does not exist' in names["unknown-sign:poison"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_sign_that_takes_too_long_is_left_alone_for_a_while(
+    trouble: None, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
+) -> None:
+    monkeypatch.setattr(reading, "ALONE", timedelta(milliseconds=200))
+    monkeypatch.setattr(reading, "slow", {})
+    monkeypatch.setattr(POISON, "sql", "SELECT pg_sleep(60), '' AS slug")
+    with statements_take(timedelta(seconds=1)):
+        assert set(found()) == {"unknown-sign:poison", "source:invoices"}
+    with django_assert_num_queries(1):
+        assert set(found()) == {"unknown-sign:poison", "source:invoices"}
+
+    monkeypatch.undo()
+    monkeypatch.setattr(reading, "slow", {POISON: (0.0, "too long")})
+    assert set(found()) == {"poison:orders", "source:invoices"}
+    assert not reading.slow
 
 
 @pytest.mark.django_db(transaction=True)
