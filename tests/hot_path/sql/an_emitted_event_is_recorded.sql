@@ -29,8 +29,10 @@ RETURNING id, topic, payload;
 \set p19 'false'
 INSERT INTO triggers_event (id, source_id, ce_source, ce_id, type, subject, "time", data, data_error, body, headers,
                             body_sha256, target_id, root_id, cause_event_id, cause_run_id, depth, chain, is_tainted)
-VALUES (:p1::uuid, :p2::uuid, :p3::text, :p4::text, :p5::text, :p6::text, :p7::timestamptz, :p8::jsonb, :p9::text, :p10::bytea, :p11::jsonb,
-        :p12::text, :p13::uuid, :p14::uuid, :p15::uuid, :p16::uuid, :p17::smallint, :p18::text[], :p19::boolean)
+SELECT * FROM (
+  VALUES (:p1::uuid, :p2::uuid, :p3::text, :p4::text, :p5::text, :p6::text, :p7::timestamptz, :p8::jsonb, :p9::text, :p10::bytea, :p11::jsonb,
+          :p12::text, :p13::uuid, :p14::uuid, :p15::uuid, :p16::uuid, :p17::smallint, :p18::text[], :p19::boolean)) AS event (id, source_id)
+WHERE EXISTS (SELECT FROM triggers_source WHERE id = event.source_id)
 ON CONFLICT (source_id, ce_source, ce_id) DO NOTHING
 RETURNING id;
 

@@ -14,7 +14,7 @@ from tests.support.stack import eventually
 from triggers.accept import Incoming, SourceDeleted, accept
 from triggers.events.read import from_strangers, read_events
 from triggers.models import Event, Secret, Source
-from triggers.sources.webhooks import door
+from triggers.sources.webhooks import door, receive
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.triggers.sources.urls")]
 WAITS = "SELECT FROM pg_stat_activity WHERE wait_event = 'relation' AND query ~ '^\\s*INSERT INTO triggers_event'"
@@ -24,10 +24,9 @@ def test_a_delivery_whose_source_is_deleted_meanwhile_is_answered_as_any_other_t
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source = make_source()
-    receive = door.receive
 
     def slow(*given: Any, **named: Any) -> Any:
-        received = receive(*given, **named)
+        received = receive.receive(*given, **named)
         Secret.objects.all().delete()
         source.delete()
         return received
