@@ -27,7 +27,7 @@ from agents.models import Checklist, ChecklistItem
 from config.console.access.audit import entries_of
 from config.console.parts.dialogs import attempt, leave
 from config.console.parts.duration_field import short
-from config.console.parts.html import format_html
+from config.console.parts.html import format_html, shown
 from config.console.parts.links import listing, page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.pages import Group, form_page
@@ -158,7 +158,7 @@ class SilenceForm(forms.Form):
 
     def __init__(self, *args: Any, items: Sequence[ChecklistItem], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        choices = [("", "the whole checklist"), *((str(item.pk), item.text[:100]) for item in items)]
+        choices = [("", "the whole checklist"), *((str(item.pk), shown(item.text)[:100]) for item in items)]
         self.fields["what"].choices = choices  # type: ignore[attr-defined]
         self.fields["what"].required = False
 
