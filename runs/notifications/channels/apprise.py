@@ -1,8 +1,9 @@
 """Services that apprise speaks, by its URLs (`tgram://token/chat`, `ntfys://host/topic`, …). Needs the extra `apprise`.
 
-Not all of them: some write to this machine (syslog, dbus), post a body of any form anywhere (json, form), or speak another protocol
-to any host (amqp, irc). Those at hosts of one's own are checked before a message is sent, and follow no redirect. Unlike those of
-webhooks, their connections are not pinned to the checked address.
+Not all of them: some write to this machine (syslog, dbus), post a body of any form anywhere (json, form), speak another protocol
+to any host (amqp, irc), or ask a server that the account's owner chooses where to post (bluesky). Those at hosts of one's own are
+checked before a message is sent, and follow no redirect. Unlike those of webhooks, their connections are not pinned to the checked
+address.
 
 Apprise says only whether it worked; what it logs says more. A failure without a word about it may have arrived, and so may one
 that took too long: those are unknown.
@@ -23,7 +24,7 @@ from runs.notifications.message import Message
 
 # Their messages go to the service's own hosts.
 HOSTED = """
-46elks atalk azure bluesky brevo bsky bulksms bulkvs burstsms chanify clickatell clicksend cliq cm d7sms dapnet
+46elks atalk azure brevo bulksms bulkvs burstsms chanify clickatell clicksend cliq cm d7sms dapnet
 dingtalk discord eight00com elks exotel fcm feishu firehydrant flock freemobile gchat github groupme guilded gupshup
 httpsms ifttt ilert incidentio jira join kakao kakaotalk kaleyra kavenegar klr kook kudosity kumulos lark lfg line
 mailersend mailgun mobilemessage mobilemsg msg91 msgbird nexmo notifiarr notifyre o365 octopush onesignal opsgenie
@@ -31,13 +32,13 @@ pagerduty pagertree pbul pingram plivo postmark pover prowl psafer psafers push 
 qq reddit resend revolt ringc ryver schan sendgrid sendpulse serwersms ses seven sfr signalgrid signl4 simplepush
 sinch slack smsc smsmanager smsmgr smstunnel smtp2go sns sparkpost spike splunk spugpush spush squadcast stackfield
 strmlabs telesign telnyx tgram threema tweet twilio twist twitter viber victorops voipms vonage webex wecom wecombot
-whapi whatsapp wpush wxpusher wxteams x youlmk zalo zcliq zohocliq zoom zulip
+whapi whatsapp wpush wxpusher wxteams x youlmk zalo zcliq zohocliq zoom
 """
 # At a host that the address names.
 AT_A_HOST = """
 apprise apprises bark barks goalert goalerts gotify gotifys hassio hassios humhub humhubs mastodon mastodons matrix
 matrixs misskey misskeys mmost mmosts nctalk nctalks ntfy ntfys pushdeer pushdeers rocket rockets signal signals
-synology synologys toot toots workflow workflows
+synology synologys toot toots workflow workflows zulip
 """
 # Their values are files or addresses that apprise opens.
 OPENS = re.compile(r"template|attach|cert|pgp|(?:^|key|sub)file", re.IGNORECASE)
@@ -155,13 +156,14 @@ def _barred(address: str) -> str:
 def _keep_outside(service: Any, address: str) -> None:
     """Raises Inside."""
     service.redirects = False
-    networks = networks_for(address)
-    if networks is None or _schema(address).lower() not in AT_A_HOST.split():
+    networks, schema = networks_for(address), _schema(address).lower()
+    if networks is None or schema not in AT_A_HOST.split():
         return
     if getattr(service, "mode", "") == "cloud":  # of ntfy: its host is a topic
         return
     service.discovery = False  # of matrix: the host would name another one
-    find_address(str(service.host or "").strip("[]"), service.port or 443, networks)
+    host = f"{service.organization}.{service.hostname}" if schema == "zulip" else str(service.host or "")
+    find_address(host.strip("[]"), service.port or 443, networks)
 
 
 def _schema(address: str) -> str:

@@ -68,6 +68,7 @@ def test_a_service_that_takes_too_long_is_left(monkeypatch: pytest.MonkeyPatch) 
         "xml://127.0.0.1/x",
         "dbus://",
         "amqp://127.0.0.1/q",
+        "bluesky://ada@password",
     ],
 )
 def test_services_that_write_here_or_post_anything_anywhere_are_refused(address: str) -> None:
@@ -96,6 +97,15 @@ def test_a_service_at_a_host_inside_is_not_called_unless_it_is_allowed(settings:
 
     assert all(isinstance(one, NotNow) for one in outcomes), outcomes
     assert all("public" in one.why for one in outcomes if isinstance(one, NotNow))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1%3A8443", "a.b%40127.0.0.1"])
+def test_an_organization_of_zulip_is_no_address_inside(settings: Any, host: str) -> None:
+    """Zulip's own hosts have the names of organizations; one with a dot in it is a host of one's own."""
+    settings.WAKEFUL_NOTIFY_NETWORKS = []
+    outcome = CHANNEL.send(f"zulip://bot@{host}/{'a' * 32}/ops", message("a"))
+    assert isinstance(outcome, NotNow)
+    assert "public" in outcome.why or "cannot be found" in outcome.why
 
 
 def test_a_service_that_redirects_is_not_followed() -> None:
