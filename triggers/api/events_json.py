@@ -1,5 +1,7 @@
 """Events, triggers and sources as JSON."""
 
+from typing import Any
+
 from rest_framework import serializers
 
 from runs.api.body import Body
@@ -132,8 +134,14 @@ class RedispatchBody(Body):
     since = InstantInUtc(
         required=False,
         default=None,
-        help_text="only events that ended in an error from this time on, in UTC if it has no offset; default: all",
+        help_text="events that ended in an error from this time on, in UTC if it has no offset",
     )
+    all = serializers.BooleanField(default=False, help_text="all that ever did; required if there is no `since`")
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if attrs["all"] == (attrs["since"] is not None):
+            raise serializers.ValidationError({"since": ["Give either since, or all: true."]})
+        return attrs
 
 
 class RedispatchedSerializer(Shown):

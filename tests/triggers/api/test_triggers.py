@@ -254,6 +254,18 @@ def test_since_is_in_utc_unless_it_has_an_offset(since: str) -> None:
     assert Api().post("triggers/greeter/redispatch/", {"since": since}).body == {"events": 1}
 
 
+@pytest.mark.parametrize("body", [b"", {}, {"all": False}, {"since": "2026-12-01", "all": True}])
+def test_no_request_dispatches_all_errors_of_all_time_without_saying_so(body: Any) -> None:
+    Decision.objects.create(event=make_event(), trigger=make_trigger(), replay_id=NIL, outcome="error")
+
+    api = Api()
+
+    answer = api.post("triggers/greeter/redispatch/", body)
+
+    assert (answer.status, list(answer.body)) == (400, ["since"])
+    assert api.post("triggers/greeter/redispatch/", {"all": True}).body == {"events": 1}
+
+
 # --- Schedules and sources ---
 
 

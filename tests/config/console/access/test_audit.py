@@ -496,7 +496,7 @@ API: dict[str, Door] = {
     "triggers pause": call("triggers/greeter/pause/", make=make_trigger),
     "triggers resume": call("triggers/greeter/resume/", make=make_paused_trigger),
     "triggers partial_update": send("patch", "triggers/greeter/", {"filter": "event.data.n > 1"}, make=make_trigger),
-    "triggers redispatch": call("triggers/greeter/redispatch/", make=with_error),
+    "triggers redispatch": call("triggers/greeter/redispatch/", {"all": True}, make=with_error),
     "schedules create": call(
         "schedules/", {"name": "noon", "when": "every day at noon", "trigger": "greeter"}, make=make_trigger
     ),
