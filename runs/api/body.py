@@ -34,14 +34,16 @@ class TooLarge(APIException):
 
 class Body(Serializer[Any]):
     """A JSON body that refuses unknown fields; no body at all counts as an empty one. One with a JSONField, such as the data of an
-    event, may have WAKEFUL_MAX_BODY bytes; others MOST, unless they say `is_large`."""
+    event, may have WAKEFUL_MAX_BODY bytes, others MOST, unless `is_large` says otherwise."""
 
-    is_large: ClassVar[bool] = False
+    is_large: ClassVar[bool | None] = None
 
     @classmethod
     def read(cls, request: Request) -> dict[str, Any]:
         body = cls(data={})
-        is_large = cls.is_large or any(isinstance(field, JSONField) for field in body.fields.values())
+        is_large = cls.is_large
+        if is_large is None:
+            is_large = any(isinstance(field, JSONField) for field in body.fields.values())
         body.initial_data = _json_of(request, settings.WAKEFUL_MAX_BODY if is_large else MOST)
         if not body.is_valid():
             raise ValidationError(_first(body.errors))

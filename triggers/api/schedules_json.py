@@ -75,6 +75,8 @@ class ScheduleSerializer(Shown, serializers.ModelSerializer[Schedule]):
 class PolicyBody(Body):
     """The policy of a schedule; null or empty resets a field to its default."""
 
+    is_large = False  # whoever may view schedules may ask for a preview
+
     kind = serializers.CharField(required=False, allow_null=True, help_text="schedule, heartbeat or reminder")
     data = serializers.JSONField(required=False, allow_null=True, help_text="what its events say besides their times")  # type: ignore[assignment]  # a field, by its metaclass
     catch_up = serializers.CharField(required=False, allow_null=True, help_text="latest, skip or all")

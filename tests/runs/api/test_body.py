@@ -106,5 +106,6 @@ def test_a_body_without_data_of_its_own_has_a_megabyte_at_most() -> None:
     make_trigger()
     large = "x" * (MOST + 1)
     assert posted("replays/", {"type": large})[0] == 413
+    assert posted("schedules/preview/", {"when": "every day", "data": large})[0] == 413
     assert posted("triggers/greeter/pause/", {"reason": large})[0] == 413
     assert posted("triggers/greeter/fire/", {"data": large})[0] == 202
