@@ -51,7 +51,7 @@ def take(slug: str, arrival: Arrival, *, kind: str = "") -> Taken:
     scheme, limits = endpoint.scheme, endpoint.limits
     if arrival.method not in scheme.methods:
         raise WrongMethod(arrival.method, *scheme.methods)
-    require_size(len(arrival.body), limits)
+    require_size(len(arrival.body), limits.max_body or scheme.largest)
     waits = scheme.waits or Waits.SENDER
     require_room(endpoint.id, waits=waits, is_verified=scheme.is_verified, status=scheme.overloaded)
     per_minute = limits.per_minute or scheme.per_minute

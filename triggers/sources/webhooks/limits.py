@@ -74,7 +74,7 @@ class Limits:
     max_body: int = setting(
         0,
         "Largest body (bytes)",
-        "Refuses larger deliveries with 413. 0: only WAKEFUL_MAX_BODY applies.",
+        "Refuses larger deliveries with 413. 0: only WAKEFUL_MAX_BODY applies, or 1 MiB for a source without verification.",
         check=whole_number(0, 2**31 - 1),
     )
     per_minute: int = setting(
@@ -128,8 +128,8 @@ def require_allowed(client: str, limits: Limits) -> None:
         raise ForeignAddress
 
 
-def require_size(length: int, limits: Limits) -> None:
-    if limits.max_body and length > limits.max_body:
+def require_size(length: int, most: int) -> None:
+    if most and length > most:
         raise TooLarge
 
 

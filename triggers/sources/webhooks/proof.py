@@ -9,7 +9,7 @@ from agents.durations import in_words
 
 TOLERANCE = timedelta(minutes=5)
 MATCH_NOTED_EVERY = timedelta(minutes=1)  # at most so often a secret's row says that it matched
-MOST_UNPROVED = 2**20  # bytes of JSON that is parsed to find the proof in it: a stranger's takes no seconds
+MOST_UNPROVED = 2**20  # bytes of JSON that is parsed before anything is proved: a stranger's takes no seconds
 UNIX_SECONDS = re.compile(rb"[0-9]{1,11}")
 
 

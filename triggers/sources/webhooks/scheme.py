@@ -86,6 +86,9 @@ class Scheme(Kind[S]):
     )
     methods: ClassVar[tuple[str, ...]] = ("POST",)  # of deliveries
     per_minute: ClassVar[int] = 0  # deliveries that a source without a limit of its own takes; 0: any number
+    largest: ClassVar[int] = (
+        0  # bytes of a body that a source without a limit of its own takes; 0: as WAKEFUL_MAX_BODY says
+    )
     overloaded: ClassVar[int] = 503  # the status on which this sender tries again
     accepted: ClassVar[Reply | None] = None  # the answer to an event, where the sender reads more of it than a 2xx
     retried_for: ClassVar[timedelta] = timedelta()  # so long it repeats a delivery with the first signed timestamp

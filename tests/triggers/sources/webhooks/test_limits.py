@@ -1,5 +1,6 @@
 """Limits of one source: who may send, how much and how often; and handshakes, which the sender begins."""
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from triggers.exceptions import Invalid
 from triggers.models import DeliveryRate, Event, Redelivery, RefusedDelivery, Source
 from triggers.sources.edit import change_source, create_source
 from triggers.sources.webhooks.limits import Limits, clean_limits
+from triggers.sources.webhooks.proof import MOST_UNPROVED
 from triggers.sources.webhooks.scheme import Delivery, Reply, schemes
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.triggers.sources.urls")]
@@ -77,6 +79,17 @@ def test_a_body_larger_than_the_sources_limit_is_413() -> None:
     answers = [post(body, signed(body, id_=str(len(body)))) for body in (b"1234", b"12345")]
 
     assert [answer.status_code for answer in answers] == [202, 413]
+
+
+def test_a_source_without_verification_takes_a_megabyte_unless_it_says_more() -> None:
+    """Strangers decide how much is parsed there."""
+    body = json.dumps({"text": "x" * MOST_UNPROVED}).encode()
+    source = make_source("open", "none", secret=None, settings={"unverified": True})
+    assert post(body, {}, "open").status_code == 413
+
+    change_source(source, {"limits": {"max_body": 2 * MOST_UNPROVED}}, by="test")
+
+    assert post(body, {}, "open").status_code == 202
 
 
 def test_more_deliveries_than_the_limit_wait_for_the_next_minute() -> None:

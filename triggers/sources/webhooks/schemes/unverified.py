@@ -6,7 +6,7 @@ from triggers.sources.http.payload import read_payload
 from triggers.sources.kind import Group, register
 from triggers.sources.settings import InvalidSettings, setting
 from triggers.sources.webhooks.naming import Naming, describe_by, sample_by
-from triggers.sources.webhooks.proof import Proof, SigningSecret
+from triggers.sources.webhooks.proof import MOST_UNPROVED, Proof, SigningSecret
 from triggers.sources.webhooks.scheme import Delivery, Description, Sample, Scheme
 
 
@@ -40,6 +40,7 @@ class Unverified(Scheme[UnverifiedSettings]):
     needs_secret = False
     is_verified = False
     per_minute = 600
+    largest = MOST_UNPROVED
 
     def clean_secret(self, secret: str) -> str:
         raise InvalidSettings(
