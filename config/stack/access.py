@@ -18,8 +18,8 @@ def ensure_operator_token() -> None:
 
 
 def ensure_admin() -> str:
-    """Ensure that the user `admin` exists. Returns its password if it was set just now, else where to find it: the output of
-    a command may be kept in a log that others read."""
+    """Ensure that the user `admin` exists. Returns its password if it was generated and set just now, else where to find it: the
+    output of a command may be kept in a log that others read."""
     password = settings.WAKEFUL_ADMIN_PASSWORD
     admin, is_new = User.objects.get_or_create(username="admin", defaults={"is_staff": True, "is_superuser": True})
     if is_new:
@@ -27,7 +27,7 @@ def ensure_admin() -> str:
     if not admin.has_usable_password() or not admin.password:
         admin.set_password(password)
         admin.save()
-        return password
+        return _place() if home.given("WAKEFUL_ADMIN_PASSWORD") else password
     if admin.check_password(password):
         return _place()
     if home.given("WAKEFUL_ADMIN_PASSWORD"):

@@ -74,7 +74,8 @@ def test_a_lost_encryption_key_gets_the_demo_a_new_secret(client: Client, settin
     assert paste(client, load_demo().curl).status_code == 202
 
 
-def test_the_admin_can_log_in_with_the_printed_password(client: Client) -> None:
+def test_the_admin_can_log_in_with_the_printed_password(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WAKEFUL_ADMIN_PASSWORD")
     password = ensure_admin()
 
     assert client.login(username="admin", password=password)
@@ -99,6 +100,13 @@ def test_the_password_is_printed_when_it_is_set_and_later_its_place(monkeypatch:
 
     assert first == settings.WAKEFUL_ADMIN_PASSWORD
     assert again == f"(WAKEFUL_ADMIN_PASSWORD in {settings.WAKEFUL_HOME / 'env'})"
+
+
+def test_a_password_that_the_environment_sets_is_never_printed(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAKEFUL_ADMIN_PASSWORD", settings.WAKEFUL_ADMIN_PASSWORD)
+
+    assert ensure_admin() == ensure_admin() == "(WAKEFUL_ADMIN_PASSWORD)"
+    assert client.login(username="admin", password=settings.WAKEFUL_ADMIN_PASSWORD)
 
 
 def paste(client: Client, curl: str) -> Any:
