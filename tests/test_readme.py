@@ -139,6 +139,19 @@ def test_the_web_unit_may_open_as_many_files_as_it_lets_connections_in() -> None
     assert int(files) > int(connections)
 
 
+def test_every_unit_is_hardened() -> None:
+    wanted = {
+        "NoNewPrivileges=yes", "ProtectSystem=strict", "ProtectHome=yes", "PrivateDevices=yes", "ProtectProc=invisible",
+        "RestrictNamespaces=yes", "SystemCallFilter=@system-service", "UMask=0077", "CapabilityBoundingSet=", "LimitCORE=0",
+    }  # fmt: skip
+    units = sorted((ROOT / "deploy").glob("*.service"))
+
+    assert len(units) == 5
+    assert {unit.name: wanted.difference(unit.read_text().splitlines()) for unit in units} == {
+        unit.name: set() for unit in units
+    }
+
+
 def test_the_environment_to_start_from_names_settings() -> None:
     named = said(r"(?m)^([A-Z_]+)=", ROOT / "deploy" / "env.example")
 
