@@ -128,6 +128,15 @@ def test_event_page_shows_the_payload_without_trusting_it(admin: Client) -> None
     assert "&lt;script&gt;alert(1)" in shown
 
 
+def test_the_name_of_a_deleted_trigger_is_text(admin: Client) -> None:
+    run = make_failed_run(make_trigger())
+    Run.objects.filter(pk=run.pk).update(trigger="<b>gone</b>", trigger_id=None)
+
+    for path in (list_of("runs_run"), page_of("runs_run", run)):
+        shown = admin.get(path).content.decode()
+        assert "&lt;b&gt;gone" in shown and "<b>gone" not in shown
+
+
 def test_body_that_is_no_json_is_shown_with_the_reason(admin: Client) -> None:
     event = make_event(body=b'{"a": NaN \xff', data_error="NaN is no JSON")
 
