@@ -48,14 +48,18 @@ def create_source(
 def change_source(source: Source, changes: Mapping[str, Any], *, secret: str = "", by: str) -> None:
     """Change its settings or limits, enable or disable it, or trust what comes from it. Invalid names each wrong field.
 
-    A stored secret is sent nowhere else than where it was entered for: settings that change that need the secret. It takes the
-    place of the stored ones.
+    A stored secret is sent nowhere else than where it was entered for, and takes back no exclusion of columns that look like secrets:
+    settings that change that need the secret. It takes the place of the stored ones.
     """
     _check([], source.kind, changes.get("settings"), changes.get("limits"))
     with transaction.atomic():
         redirects = "settings" in changes and _redirects(source, changes["settings"])
         if redirects and not secret:
-            raise Invalid([f"secret: enter it again, as {' and '.join(redirects)} changed: it would be sent elsewhere"])
+            raise Invalid(
+                [
+                    f"secret: enter it again, as {' and '.join(redirects)} changed: it would be sent elsewhere, or read more"
+                ]
+            )
         for name, value in changes.items():
             setattr(source, name, value)
         source.save(update_fields=list(changes))

@@ -57,7 +57,8 @@ def setting(
 ) -> T:
     """A field of a settings dataclass; `check` returns the error of a value of the default's type, or an empty string. A form
     offers the values that `suggest` returns, and takes others as well. `is_first`: it stands above all others. `secret_goes_to` is the
-    part of the value that decides where, and how protected, the source's secret goes: when it changes, the secret must be entered again."""
+    part of the value that decides where, and how protected, the source's secret goes, or which secrets of others are read with it: when
+    it changes, the secret must be entered again."""
     metadata = {
         "default": default, "label": label, "help_text": help_text, "choices": tuple(choices), "check": check, "suggest": suggest,
         "is_first": is_first, "secret_goes_to": secret_goes_to,

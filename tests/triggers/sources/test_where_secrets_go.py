@@ -53,6 +53,7 @@ ELSEWHERE = [
     ("imap", MAILBOX, {"user": "eve@example.org"}),
     ("postgresql", {"url": POSTGRES}, {"url": POSTGRES.replace("db.", "evil.")}),
     ("postgresql", {"url": POSTGRES}, {"url": POSTGRES.replace("verify-full", "disable")}),
+    ("postgresql", {"url": POSTGRES}, {"secrets": "password"}),
 ]  # fmt: skip
 
 
@@ -88,6 +89,7 @@ def test_settings_that_send_a_secret_elsewhere_need_it_again(
         ("json_list", ITEMS, {"url": "https://api.example.org/v2/items?open=1", "every": "5m"}),
         ("imap", MAILBOX, {"mailbox": "Orders", "port": 993}),
         ("kafka", KAFKA, {"topics": "orders,invoices"}),
+        ("postgresql", {"url": POSTGRES}, {"exclude": "note"}),
     ],
 )
 def test_other_settings_do_not(kind: str, settings: dict[str, Any], changes: dict[str, Any]) -> None:

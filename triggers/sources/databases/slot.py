@@ -57,8 +57,8 @@ def word(value: str) -> str:
     return "" if ALIAS.fullmatch(value) else "must have at most 63 characters: letters, digits and _"
 
 
-def _named(value: str) -> set[str]:
-    return {part.strip() for part in value.split(",")}
+def _named(value: str) -> frozenset[str]:
+    return frozenset(part.strip() for part in value.split(","))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,10 @@ class SlotSettings:
         "names look like those of secrets are excluded, too.",
     )
     secrets: str = setting(
-        "", "Columns that are no secrets", "Columns that are stored although their names look like those of secrets."
+        "",
+        "Columns that are no secrets",
+        "Columns that are stored although their names look like those of secrets.",
+        secret_goes_to=_named,
     )
     messages: str = setting(
         "", "Messages", f"Prefix of logical messages (pg_logical_emit_message) to take as {MESSAGE}. Empty: none."
