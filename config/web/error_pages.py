@@ -6,7 +6,7 @@ from typing import Any
 
 from django.views.debug import ExceptionReporter, SafeExceptionReporterFilter
 
-from agents.redaction import in_object, redacted
+from agents.redaction import in_object, said, stored
 from config.secrets import secrets_of_settings
 
 SHORTEST = 6  # characters: a shorter text may occur anywhere in a report
@@ -38,14 +38,15 @@ class Reporter(ExceptionReporter):
 
 
 def _without_secrets() -> Callable[[str], str]:
-    """Besides those that are known to `redacted`, shorter ones of settings."""
-    found = {text for text in secrets_of_settings() if len(text) >= SHORTEST}
+    """Besides those that are known to `stored`, shorter ones of settings. What the request contains stays: local variables repeat it."""
+    answered = said.get()()
+    found = {text for text in secrets_of_settings() if len(text) >= SHORTEST and text not in answered}
     # The longest first: a password is a part of its address.
     shapes = [shape for text in sorted(found, key=len, reverse=True) for shape in (text, repr(text)[1:-1])]
 
     def clean(text: str) -> str:
         for shape in shapes:
             text = text.replace(shape, SafeExceptionReporterFilter.cleansed_substitute)
-        return redacted(text)
+        return stored(text)
 
     return clean

@@ -5,12 +5,18 @@ from collections.abc import Callable
 from uuid import uuid4
 
 import pytest
+from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
 from pytest_django import Settings
 
+from agents import redaction
 from config.env import Knob
 from config.web.error_pages import Reporter
+from config.web.said import KnowWhatIsSaid
+from tests.support.secrets import forgotten
 from tests.support.stack import StackMaker, eventually
+
+__all__ = ["forgotten"]
 
 SECRETS = {
     "SECRET_KEY": "s3cret-key-<>-" + "x" * 50,
@@ -64,6 +70,25 @@ def test_a_secret_in_a_local_variable_is_blotted_out(settings: Settings, shape: 
     for report in (reporter.get_traceback_html(), reporter.get_traceback_text()):
         assert "it broke" in report
         assert secret[:20] not in report
+
+
+def test_a_guess_in_the_request_stays_also_in_local_variables(settings: Settings, forgotten: None) -> None:
+    """With DEBUG, whoever causes an error reads the page."""
+    secret, guess = "Summer-2026-house", "Winter-2025-house"
+    settings.KNOBS = [Knob(name="K", default="", meaning="m", value=secret, secret=True)]
+    redaction.know(secret)
+
+    def report(query: str) -> str:
+        def fail(request: HttpRequest) -> HttpResponse:
+            try:
+                words = request.GET["q"].split()
+                raise RuntimeError(f"it broke: {words}")
+            except RuntimeError:
+                return HttpResponse(Reporter(request, *sys.exc_info()).get_traceback_html())
+
+        return KnowWhatIsSaid(fail)(RequestFactory().get("/", {"q": query})).content.decode()
+
+    assert report(secret).replace(secret, guess).count(guess) == report(guess).count(guess) > 3
 
 
 def test_a_knob_does_not_print_its_value() -> None:
