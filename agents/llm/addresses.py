@@ -6,22 +6,25 @@ from fnmatch import fnmatch
 from typing import Any
 from urllib.parse import urlsplit
 
-URL = re.compile(r"(?:[a-z][a-z0-9+.-]{0,30}:)?//\S+", re.IGNORECASE)
+URL = re.compile(r"(?:[a-z][a-z0-9+.-]{0,30}:)?[/\\]{2}\S+", re.IGNORECASE)
+# What begins like this is an address up to its end, also with blanks, which clients encode.
+BEGINS_URL = re.compile(r"[a-z][a-z0-9+.-]{0,30}:[/\\]{2}\S|mailto:\S", re.IGNORECASE)
 MAIL = re.compile(r"(?:mailto:)?[^\s@<>\"',;:]+@[^\s@<>\"',;:]+", re.IGNORECASE)
-NAMED_MAIL = re.compile(r"[^<>]{0,200}<([^\s<>@]+@[^\s<>@]+)>")
+NAMED = re.compile(r"<([^\s<>@]{1,200}@[^\s<>@]{1,255})>")  # a mail behind a name
+LONGEST_NAME = 200
 # A name with a dot whose last part has letters alone, or an address of a network; with a port and a path, or without.
 HOST = re.compile(
     r"(?:(?:[\w-]{1,63}\.)+[^\W\d_]{2,63}\.?|(?:\d{1,3}\.){3}\d{1,3}|\[[0-9a-f:.]+\]|[\w-]{1,63}(?=:\d))(?::\d{1,5})?(?:[/?#]\S*)?",
     re.IGNORECASE,
 )
-APART = re.compile(r"[\s,;]+")
-LONGEST = 4_000  # characters of a text that is looked at: an address is shorter
+PART = re.compile(r"[^\s,;]+")
+WORD = re.compile(r"\S+")
 PATTERN_BEGINS = "*."
 
 
 def addresses_in(arguments: Any) -> Iterator[str]:
     """The addresses among these values of JSON: of a URL its host, of a mail the whole address. A text counts if it is an address, or
-    a list of them; one that only mentions an address does not."""
+    a list of them, or begins with a URL; one that only mentions an address does not."""
     if isinstance(arguments, dict):
         arguments = arguments.values()
     elif isinstance(arguments, str):
@@ -34,16 +37,31 @@ def addresses_in(arguments: Any) -> Iterator[str]:
 
 
 def _addresses_of(text: str) -> list[str]:
-    if not text or len(text) > LONGEST:
+    if BEGINS_URL.match(text):
+        found = [_address_of(word.rstrip(",;")) for word in WORD.findall(text)]
+        return [one for one in found if one] or [text.lower()]
+    *names, rest = NAMED.split(text)
+    if any(len(name) > LONGEST_NAME for name in names[::2]):
         return []
-    if named := NAMED_MAIL.fullmatch(text):
-        return [named[1].lower()]
-    found = [_address_of(part) for part in APART.split(text) if part]
-    return [one for one in found if one] if all(found) else []
+    found = [mail.lower() for mail in names[1::2]]
+    found += [
+        mail
+        for name in names[::2]
+        for part in PART.findall(name)
+        if MAIL.fullmatch(part) and (mail := _address_of(part))
+    ]
+    for part in PART.finditer(rest):
+        address = _address_of(part[0])
+        if not address:
+            return []
+        found.append(address)
+    return found
 
 
 def _address_of(text: str) -> str:
     if URL.fullmatch(text):
+        if "\\" in text:  # some clients take it for a slash, others do not
+            return text.lower()
         try:
             return (urlsplit(text).hostname or text).lower()
         except ValueError:

@@ -36,7 +36,7 @@ from agents.llm.danger import danger_of
 from agents.llm.delegates import DELEGATES, delegating
 from agents.llm.leaves import guarded, passing
 from agents.llm.outputs import OutputFunction
-from agents.llm.shown_arguments import as_the_model_gives_them, of_output
+from agents.llm.shown_arguments import as_json, as_the_model_gives_them, of_output
 from agents.llm.tool_steps import ToolSteps
 from agents.llm.tools import HOSTS, OF_THE_FRAMEWORK, ToolPolicy
 
@@ -291,7 +291,7 @@ class Door(AbstractCapability[Any]):
             return None
         danger = ""
         if self._is_tainted():
-            danger = danger_of(policy, arguments, lambda: self._trusted_texts(ctx, tool))
+            danger = danger_of(policy, as_json(arguments), lambda: self._trusted_texts(ctx, tool))
         return danger or ("" if always else None)
 
     def _trusted_texts(self, ctx: RunContext[Any], tool: ToolDefinition | None) -> Iterator[str]:
