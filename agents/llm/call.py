@@ -140,7 +140,9 @@ class LlmCall:
         if untrusted is not None or opening["untrusted"] or opening.get("strangers"):
             context.taint()
         own_words = prompt if isinstance(prompt, str) else ""
-        if context.is_tainted():
+        if context.depth and context.is_tainted():
+            own_words = ""  # a model wrote the task
+        elif context.is_tainted():
             own_words = await in_main_thread(lambda: without(own_words, context.given()))
         if untrusted is not None:
             prompt = fenced(str(prompt), untrusted, opening["mark"])

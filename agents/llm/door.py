@@ -83,7 +83,7 @@ class Door(AbstractCapability[Any]):
         self._taint = taint
         self._prompt = prompt
         self._hand_over = hand_over
-        self._trusted_calls: set[str] = set()  # of this call of run.llm, by their ids
+        self._trusted_calls: set[tuple[str, str]] = set()  # of this call of run.llm: some models use an id again
         self._always_asks: set[str] = set()
         for name in outputs:
             self._require_allowed("output function", name)
@@ -155,11 +155,12 @@ class Door(AbstractCapability[Any]):
                     f"the call {call!r} of tool {name!r} needs the approval of a person, and no person has seen it: leave out what "
                     "else approves it (deferred_tool_results, a handler of deferred calls); run.llm asks"
                 )
-        if policy.trusted:
-            self._trusted_calls.add(call)
-        else:
+        hands_over = bool((tool.metadata or {}).get(DELEGATES))
+        if not policy.trusted:
             self._taint()
-        if (tool.metadata or {}).get(DELEGATES):
+        elif not hands_over:  # the words of another agent may be a stranger's
+            self._trusted_calls.add((name, call))
+        if hands_over:
             key = self._steps.take(name, call)
             await self._steps.charge(key, {"tool": name, "call": call})
             with delegating(lambda agent, task, context: self._hand_over(key, agent, task, context)):
@@ -253,7 +254,7 @@ class Door(AbstractCapability[Any]):
                     return
                 arguments = answer.arguments
         if policy.trusted:
-            self._trusted_calls.add(number)
+            self._trusted_calls.add((name, number))
         else:
             self._taint()
         one = DeferredToolRequests(
@@ -308,7 +309,10 @@ class Door(AbstractCapability[Any]):
                 for part in message.parts:
                     if isinstance(part, SystemPromptPart):
                         yield part.content
-                    elif isinstance(part, BaseToolReturnPart) and part.tool_call_id in self._trusted_calls:
+                    elif (
+                        isinstance(part, BaseToolReturnPart)
+                        and (part.tool_name, part.tool_call_id) in self._trusted_calls
+                    ):
                         yield part.model_response_str()
 
     def _allows(self, tool: ToolDefinition) -> bool:
