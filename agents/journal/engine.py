@@ -305,6 +305,11 @@ class Journal:
         """The request is over."""
         self.store.settle(reserved, used)
 
+    def has_outcome(self, known: RecordedStep) -> bool:
+        """Is a replay given what is recorded? The failure of a step that may be repeated, and that nothing followed, is not an
+        outcome: the step is made once more."""
+        return known.status != "failed" or known.effect == "at_most_once" or known.position < self.last
+
     def require_end(self) -> None:
         """Call when the body has returned. Raises if it caught an Interrupted, or left entries of its journal unused."""
         if self.end:
@@ -344,7 +349,7 @@ class Journal:
             self._park(
                 f"step {known.key!r} has begun and not ended; it is unknown whether it happened", unproved=known.key
             )
-        elif known.effect == "at_most_once" or known.position < self.last:
+        elif self.has_outcome(known):
             self.store.recalled(known.key, request.effect)
             raise known.failure
         else:

@@ -143,7 +143,7 @@ class Door(AbstractCapability[Any]):
                 record_durable_unit(executed=False)  # nothing was called: no span of a call
                 raise ApprovalRequired
         else:
-            is_made = self._steps.has(name, call)
+            is_made = self._steps.is_made(name, call)
             instead = await self._approver.use(
                 name, call, shown, is_made=is_made, why=asks or "", expires=policy.expires
             )
@@ -185,7 +185,7 @@ class Door(AbstractCapability[Any]):
         why = self._why(name, call, function.policy, arguments, ctx)
         if why is not None:
             await self._require_approval(name, call, arguments, why, function.policy)
-            if not self._steps.has(name, call):
+            if not self._steps.is_made(name, call):
                 self._approver.approve_output(call, output)
 
         async def process() -> Any:
@@ -198,7 +198,7 @@ class Door(AbstractCapability[Any]):
         self, name: str, call: str, arguments: dict[str, Any], why: str, policy: ToolPolicy
     ) -> None:
         """ModelRetry: the person wants something else, with its words for the model."""
-        is_made = self._steps.has(name, call)
+        is_made = self._steps.is_made(name, call)
         try:
             answer = await self._approver.decide(name, call, arguments, why, policy.expires)
         except ValueError as error:
@@ -253,6 +253,8 @@ class Door(AbstractCapability[Any]):
                     results.calls[number] = ModelRetry(f"A person wants these arguments instead: {answer.arguments}")
                     return
                 arguments = answer.arguments
+            elif not self._steps.is_made(name, number):
+                self._approver.require_shown(name, number, answer, arguments)
         if policy.trusted:
             self._trusted_calls.add((name, number))
         else:

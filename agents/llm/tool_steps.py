@@ -16,6 +16,7 @@ from agents.guards.storable import shown
 from agents.journal.budget import Cost
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread, to_its_end
 from agents.journal.engine import Begun, Undone
+from agents.journal.entries import RecordedStep
 from agents.journal.protocol import Place, StepRequest, fitting
 from agents.llm.failures import refusals_final
 from agents.llm.main_thread import run_without_loop
@@ -50,8 +51,12 @@ class ToolSteps:
 
     def has(self, tool: str, call: str) -> bool:
         """Has the journal the next call of this name and id, however it ended?"""
-        unit = f"{tool} {call}"
-        return f"{self._place}:{self._key(unit, self._numbers.get(unit, 0) + 1)}" in self._steps.journal.store.steps
+        return self._known(tool, call) is not None
+
+    def is_made(self, tool: str, call: str) -> bool:
+        """Has the journal its outcome, so that nothing is called?"""
+        known = self._known(tool, call)
+        return known is not None and self._steps.journal.has_outcome(known)
 
     def take(self, tool: str, call: str) -> str:
         """The key of the next call of this name and id."""
@@ -110,6 +115,11 @@ class ToolSteps:
             raise ApprovalRequired(asks.metadata) from asks
         record_durable_unit(executed=begun is not None and not begun.is_recorded)
         return unwrap_tool_call_result(JSON_CODEC.load(CallToolResult, payload))
+
+    def _known(self, tool: str, call: str) -> RecordedStep | None:
+        unit = f"{tool} {call}"
+        key = self._key(unit, self._numbers.get(unit, 0) + 1)
+        return self._steps.journal.store.steps.get(f"{self._place}:{key}")
 
     def _begin(self, request: StepRequest) -> Begun:
         journal = self._steps.journal

@@ -286,3 +286,28 @@ def test_an_optional_argument_that_a_deploy_adds_fails_only_a_call_that_is_not_m
         return
     run = lab.later(run)
     assert (run.status, run.error, paid) == ("succeeded", "", [5])
+
+
+@pytest.mark.parametrize("effect", ["idempotent", "transactional"])
+def test_a_call_that_failed_is_not_made_again_with_arguments_that_no_person_has_seen(lab: Lab, effect: str) -> None:
+    paid: list[int] = []
+
+    def body_of(cents_today: int, *, fails: bool) -> Any:
+        llm = LlmAgent(Turns([("pay", {"invoice": 7})], "done").model, name="payer")
+
+        @llm.tool_plain(metadata={"effect": effect, "dangerous": True})
+        def pay(invoice: int, cents: int = cents_today) -> str:
+            if fails:
+                raise ConnectionError("the bank is away")
+            paid.append(cents)
+            return "ok"
+
+        return lambda run: run.llm(llm, "Pay?", untrusted="x").output
+
+    run = lab.run(body_of(5, fails=True), policy={"retries": 2})
+    decide(Approval.objects.get(wait__run=run).pk, decision="approve", by="ann")
+    assert lab.go_on(run).status == "queued"
+    lab.declare(body_of(99999, fails=False))
+    run = lab.later(run)
+
+    assert (run.status, paid) == ("failed", []) and "with other arguments" in run.error
