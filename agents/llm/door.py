@@ -150,9 +150,9 @@ class Door(AbstractCapability[Any]):
             if instead:
                 record_durable_unit(executed=False)
                 return instead
-            if instead is None and asks is not None:
+            if instead is None:
                 raise Permanent(
-                    f"the call {call!r} of tool {name!r} needs the approval of a person, and no person has seen it: leave out what "
+                    f"the call {call!r} of tool {name!r} is approved, and no person has seen it: leave out what "
                     "else approves it (deferred_tool_results, a handler of deferred calls); run.llm asks"
                 )
         hands_over = bool((tool.metadata or {}).get(DELEGATES))

@@ -252,6 +252,26 @@ def test_code_that_approves_a_call_by_itself_is_refused(lab: Lab) -> None:
     assert "no person has seen it" in run.error
 
 
+def test_code_that_approves_a_call_of_a_tool_that_asks_itself_is_refused(lab: Lab) -> None:
+    paid: list[int] = []
+    llm = clerk("done", "done")
+
+    @llm.tool
+    def pay(ctx: RunContext[Any], cents: int) -> str:
+        if not ctx.tool_call_approved:
+            raise ApprovalRequired
+        paid.append(cents)
+        return "paid"
+
+    history = [ModelResponse(parts=[ToolCallPart("pay", {"cents": 500}, "call-0-0")])]
+    results = DeferredToolResults(approvals={"call-0-0": True})
+
+    run = lab.run(lambda run: run.llm(llm, None, message_history=history, deferred_tool_results=results).output)
+
+    assert (run.status, paid) == ("failed", [])
+    assert "no person has seen it" in run.error
+
+
 def test_a_call_with_other_arguments_than_a_person_approved_is_not_made(lab: Lab) -> None:
     paid: list[int] = []
     hooks: Hooks[Any] = Hooks()
