@@ -24,6 +24,11 @@ from runs.shadow.store import ShadowStore, Stopped, stopped
 
 T = TypeVar("T")
 LEASE = timedelta(minutes=3)  # a trial is killed before
+# Its session holds the locks of windows that runs wait for: it ends soon where the process of the trial freezes in between.
+BOUNDED = """
+SELECT set_config('idle_in_transaction_session_timeout', '5s', false), set_config('tcp_user_timeout', '5s', false),
+       set_config('lock_timeout', '10s', false)
+"""
 STOPPED = f"SELECT {IS_STOPPED.format(agent='%s::text')}"  # noqa: S608  (our own parts)
 
 
@@ -67,8 +72,14 @@ class TrialStore(ShadowStore):
 
     def close(self) -> None:
         """A request that is under way counts as it was reserved once its lease ends."""
-        self._beside(lambda: connection.close())
+        self._thread.submit(lambda: connection.close()).result()
         self._thread.shutdown()
 
     def _beside(self, act: Callable[[], T]) -> T:
-        return self._thread.submit(act).result()
+        return self._thread.submit(_bounded, act).result()
+
+
+def _bounded(act: Callable[[], T]) -> T:
+    if connection.connection is None:
+        fetch(BOUNDED)
+    return act()

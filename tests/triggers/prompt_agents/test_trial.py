@@ -1,27 +1,29 @@
 """A trial asks the model and shows what would be sent; it sends and keeps nothing, and what it spends counts."""
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from decimal import Decimal
+from threading import Event as Signal
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from django.db.models.functions import Now
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from agents import registry, tool
 from agents.budget import Budget as Caps
-from agents.journal.budget import Cost, Refusal
+from agents.journal.budget import Cost, Refusal, Reserved
 from agents.llm.stand_in import StandIn, standing_in
 from agents.models import ChecklistItem, SessionTurn
 from runs.actions.checklists import ItemEdit
 from runs.actions.stop_agents import EVERY
 from runs.budgets import wake
 from runs.db.session import READ_WRITE
-from runs.db.sql import execute
+from runs.db.sql import execute, fetch
 from runs.exceptions import IllegalState
 from runs.models import AgentStop, AuditEntry, BudgetWindow, Notification, Reservation, Run
 from runs.shadow.shadow import Outcome
@@ -147,6 +149,34 @@ def test_trials_at_the_same_time_do_not_overspend_together(model: Scripted) -> N
     assert (tried.outcome, others) == (Outcome.SUCCEEDS, [0])
     window = BudgetWindow.objects.get()
     assert (window.spent, window.reserved) == (Decimal(1), Decimal(0))
+
+
+def test_a_trial_that_freezes_as_it_reserves_does_not_hold_up_runs(model: Scripted) -> None:
+    claim = trial._claim(make_prompt_agent(budget=Caps(day_requests=9)), None)
+    [tried, other] = [TrialStore(claim), TrialStore(claim)]
+    ask = Cost(usd=Decimal("0.01"), tokens=1, requests=1, model="m")
+    other.reserve("first", ask)
+    frozen, holds = Signal(), Signal()
+
+    def keep(key: str, asked: Any) -> Any:
+        holds.set()
+        frozen.wait(30)
+        return fetch("SELECT 1")
+
+    tried._reservations._keep = keep  # type: ignore[method-assign]
+    with ThreadPoolExecutor(1) as pool:
+        freezes = pool.submit(tried.reserve, "second", ask)
+        holds.wait(10)
+        began = time.monotonic()
+        reserved = other.reserve("third", ask)
+        took = time.monotonic() - began
+        frozen.set()
+        with pytest.raises(OperationalError):
+            freezes.result()
+        tried.close()
+    other.close()
+
+    assert isinstance(reserved, Reserved) and took < 9
 
 
 def test_a_trial_that_is_killed_has_spent_what_it_reserved_and_stands_in_the_audit_log(model: Scripted) -> None:
