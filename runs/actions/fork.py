@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.db.models.functions import Now
 from uuid_utils.compat import uuid7
 
@@ -202,9 +202,12 @@ def _readdress_signals(fork_id: UUID) -> None:
 
 
 def _repeats(origin: Run, position: int) -> bool:
-    """Will the fork repeat a step that had, or may have had, an effect?"""
-    done = origin.steps.filter(position__gte=position, status__in=[Step.Status.DONE, Step.Status.STARTED])
-    return done.exclude(effect__in=[Step.Effect.READ, Step.Effect.VALUE]).exists()
+    """Will the fork repeat a step that had, or may have had, an effect? An idempotent call that failed may have arrived, and the fork
+    makes it under a key of its own."""
+    done = Q(status__in=[Step.Status.DONE, Step.Status.STARTED])
+    maybe_done = Q(status=Step.Status.FAILED, effect=Step.Effect.IDEMPOTENT) & ~Q(kind=Step.Kind.MODEL)
+    repeated = origin.steps.filter(done | maybe_done, position__gte=position)
+    return repeated.exclude(effect__in=[Step.Effect.READ, Step.Effect.VALUE]).exists()
 
 
 def _granted(origin: Run, position: int) -> list[str]:

@@ -156,7 +156,7 @@ def make_refunded(effect: str = "idempotent", status: str = "done") -> Run:
     return origin
 
 
-@pytest.mark.parametrize("status", ["done", "started"])
+@pytest.mark.parametrize("status", ["done", "started", "failed"])  # a call that failed may have arrived
 def test_a_fork_that_repeats_an_approved_step_asks_again(status: str) -> None:
     origin = make_refunded(status=status)
     asked_at = timezone.now() - timedelta(hours=3)
@@ -172,7 +172,7 @@ def test_a_fork_that_repeats_an_approved_step_asks_again(status: str) -> None:
 
 @pytest.mark.parametrize(
     ("origin", "step"),
-    [(("idempotent", "done"), "mail"), (("idempotent", "failed"), "refund"), (("read", "done"), "refund")],
+    [(("idempotent", "done"), "mail"), (("transactional", "failed"), "refund"), (("read", "done"), "refund")],
 )
 def test_a_fork_before_the_approved_step_needs_no_second_decision(origin: tuple[str, str], step: str) -> None:
     copy = Approval.objects.get(wait__run=fork(make_refunded(*origin).id, step=step, by="ada"))
@@ -181,7 +181,7 @@ def test_a_fork_before_the_approved_step_needs_no_second_decision(origin: tuple[
 
 
 def test_a_decision_is_good_for_one_fork() -> None:
-    origin = make_refunded("idempotent", "failed")
+    origin = make_refunded("transactional", "failed")
 
     first, second = (fork(origin.id, step="refund", by="ada") for _ in range(2))
 
