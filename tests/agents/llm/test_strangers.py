@@ -197,7 +197,7 @@ def test_what_an_untrusted_tool_gave_is_not_trusted_where_a_model_uses_the_id_of
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         number = sum(isinstance(message, ModelResponse) for message in messages)
-        said = ToolCallPart(*calls[number], "call") if number < len(calls) else TextPart("done")
+        said = ToolCallPart(calls[number][0], calls[number][1], "call") if number < len(calls) else TextPart("done")
         return ModelResponse(parts=[said])
 
     llm, read = reader()
