@@ -11,7 +11,7 @@ from django.conf import settings
 from agents import registry
 from agents.tools import toolbox
 from config.celery import OUR_SCHEDULER
-from config.health.situation import BROKEN_SHOWN, PAUSED_SHOWN, Process, Situation, Transaction
+from config.health.situation import BROKEN_SHOWN, PAUSED_SHOWN, Process, Situation, Transaction, Unreachable
 from runs.actions.stop_agents import EVERY
 from runs.budgets.room import amount_in_words
 from runs.models import Worker
@@ -564,16 +564,21 @@ def _budgets(now: Situation) -> Iterator[Problem]:
         )
 
 
+def _instead(one: Unreachable) -> str:
+    if one.second:
+        return f"{one.second} gets them instead."
+    if one.others:
+        return "No second route is set: what reached no one else goes to those who get all."
+    return "No second route is set, and no one else gets all, so they reach no one."
+
+
 def _notifications(now: Situation) -> Iterator[Problem]:
     for one in now.unreachable[:BROKEN_SHOWN]:
-        instead = (
-            f" {one.second} gets them instead." if one.second else " No second route is set, so they reach no one."
-        )
         yield Problem(
             name=f"unreachable:{one.name}",
             severity=WARNING if one.second else BAD,
             text=f"Notifications to recipient {one.name} ({one.address}) have failed for {span(one.seconds)}: "
-            f"{one.error or 'no error is recorded'}.{instead}",
+            f"{one.error or 'no error is recorded'}. {_instead(one)}",
             remedy="Correct its address or the server behind it, and send a test. This ends with the next delivery that "
             "succeeds.",
             lasted=timedelta(seconds=one.seconds),

@@ -140,6 +140,7 @@ SELECT json_build_object(
           ORDER BY id LIMIT %(counted)s::int) waiting),
   'unreachable', (SELECT coalesce(json_agg(one), '[]') FROM (
     SELECT recipient.name, recipient.address, second.name AS second,
+      EXISTS (SELECT FROM runs_recipient WHERE gets_all AND active AND id <> recipient.id) AS others,
       extract(epoch FROM clock_timestamp() - recipient.failing_since)::float8 AS seconds,
       (SELECT left(error, 300) FROM runs_delivery WHERE recipient_id = recipient.id AND status = 'failed'
        ORDER BY id DESC LIMIT 1) AS error
@@ -354,11 +355,13 @@ class Failover:
 
 @dataclass(frozen=True, kw_only=True)
 class Unreachable:
-    """A recipient whose last deliveries failed for good, for so many seconds; `second`: the one that gets them instead."""
+    """A recipient whose last deliveries failed for good, for so many seconds; `second`: the one that gets them instead;
+    `others`: whether without one there are others, which get all."""
 
     name: str
     address: str
     second: str | None
+    others: bool
     seconds: float
     error: str | None
 

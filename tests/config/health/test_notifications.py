@@ -8,6 +8,7 @@ from config.health import situation
 from config.health.alarms import update_alarms
 from config.health.problems import problems
 from config.health.situation import look
+from runs.db.sql import database_now
 from runs.models import Alarm, Delivery, Notification, Recipient
 from runs.sign import Problem
 from tests.config.health.test_metrics import scrape
@@ -43,6 +44,17 @@ def test_a_recipient_that_cannot_be_reached_is_one_alarm_until_something_arrives
         delivered()
         update_alarms()
     assert Alarm.objects.get(name="unreachable:ops").ended_at is not None
+
+
+def test_a_recipient_that_cannot_be_reached_is_not_said_to_lose_what_others_get() -> None:
+    make_recipient("gone", failing_since=database_now(), gets_all=False)
+    alone = found("unreachable:gone")
+
+    make_recipient("ops")
+    with_others = found("unreachable:gone")
+
+    assert alone and "so they reach no one" in alone.text
+    assert with_others and "what reached no one else goes to those who get all" in with_others.text
 
 
 def test_with_a_second_route_it_is_a_warning() -> None:
