@@ -88,6 +88,12 @@ def news_of(notification: Notification) -> News:
     )
 
 
+def _news_of_all(notifications: Sequence[Notification]) -> News:
+    """Of a message that carries these: as urgent as the most urgent one."""
+    urgency = max((one.urgency for one in notifications), key=ORDER.__getitem__)
+    return News(urgency=urgency, topic="", text="", is_request=any(approval_of(one) for one in notifications))
+
+
 def unreachable(recipient: Recipient) -> str:
     """The name of the alarm that deliveries to it fail."""
     return f"unreachable:{recipient.name}"
@@ -259,8 +265,7 @@ def take_second_route(delivery: Delivery) -> str:
         left = list(Notification.objects.filter(id__among=sorted(new)).order_by("id"))
         if not left:
             break
-        urgency = max((one.urgency for one in left), key=ORDER.__getitem__)
-        verdict = desk.decide(News(urgency=urgency, topic="", text=""), planner.now)
+        verdict = desk.decide(_news_of_all(left), planner.now)
         planner.carry_out(desk, left, verdict, reason=f"second route of {recipient.name}")
         recipient = desk.recipient
         if not isinstance(verdict, Suppress):
@@ -290,9 +295,7 @@ def take_default_route(delivery: Delivery) -> list[str]:
         if not (notifications := list(Notification.objects.filter(id__among=sorted(new)).order_by("id"))):
             continue
         desk = planner.desks[recipient.pk]
-        urgency = max((one.urgency for one in notifications), key=ORDER.__getitem__)
-        is_request = any(approval_of(one) for one in notifications)
-        verdict = desk.decide(News(urgency=urgency, topic="", text="", is_request=is_request), planner.now)
+        verdict = desk.decide(_news_of_all(notifications), planner.now)
         planner.carry_out(desk, notifications, verdict, reason=f"{delivery.name} could not be reached")
         names.append(recipient.name)
     planner.write()

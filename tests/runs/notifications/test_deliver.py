@@ -221,6 +221,21 @@ def test_the_second_route_is_taken_when_the_first_refuses(hook: HookServer) -> N
     assert Delivery.objects.get(name="night").reason == "second route of day"
 
 
+def test_a_request_for_approval_waits_for_no_spacing_of_the_second_route(hook: HookServer) -> None:
+    second = make_recipient("night", gets_all=False, spacing=HALF_AN_HOUR)
+    make_recipient("day", hook.url, second=second)
+    notify("earlier", to=["night"])
+    delivered()
+    Delivery.objects.update(sent_at=F("sent_at") - timedelta(minutes=2))
+    hook.manner = "refuse"
+    approval = make_approval(make_run(status="waiting"), status="open")
+    notify("May I?", link=f"approval:{approval.pk}")
+
+    delivered()
+
+    assert statuses(name="day") == ["failed"] and statuses(name="night") == ["sent", "sent"]
+
+
 def test_what_reached_none_of_those_it_names_goes_to_those_who_get_all(hook: HookServer) -> None:
     hook.manner = "refuse"
     make_recipient("night", hook.url, gets_all=False)
