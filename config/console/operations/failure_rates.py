@@ -3,11 +3,13 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
-from runs.db.sql import fetch
+from runs.db.sql import fetch, fetch_as
 
 LAST = 50  # runs of a trigger
 MOST = 1_000  # triggers of one page
+SPAWNED = FAILED = 1_000  # runs without a trigger, and failed runs, that are read: an agent's own are in no index
 RATES = """
 SELECT trigger.agent, trigger.slug, count(*) FILTER (WHERE run.status = 'failed'), count(*)
 FROM (SELECT slug, agent FROM triggers_trigger
@@ -16,6 +18,20 @@ CROSS JOIN LATERAL (
   SELECT status FROM runs_run WHERE trigger = trigger.slug AND status IN ('succeeded', 'failed')
   ORDER BY id DESC LIMIT %(last)s::int) run
 GROUP BY trigger.agent, trigger.slug
+"""
+RATES_OF_SPAWNED = """
+SELECT agent, count(*) FILTER (WHERE status = 'failed'), count(*)
+FROM (SELECT agent, status FROM runs_run WHERE trigger = '' AND status IN ('succeeded', 'failed')
+      ORDER BY id DESC LIMIT %(most)s::int) run
+GROUP BY agent
+"""
+FAILED_LATELY = """
+SELECT trigger, max(agent) AS agent, count(*) AS count, min(finished_at) AS first_at, max(finished_at) AS last_at,
+  (array_agg(left(error, 300) ORDER BY finished_at DESC))[1] AS error
+FROM (SELECT trigger, agent, finished_at, error FROM runs_run WHERE status = 'failed' ORDER BY id DESC LIMIT %(most)s::int) run
+WHERE finished_at > clock_timestamp() - interval '1 day'
+GROUP BY trigger, CASE WHEN trigger = '' THEN agent END
+ORDER BY last_at DESC
 """
 
 
@@ -37,17 +53,39 @@ class Rate:
         return f"{self.failed} of {self.runs}" if self.runs else "–"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Failing:
+    """A trigger, or an agent without one, that has failed runs of the last day."""
+
+    trigger: str
+    agent: str
+    count: int
+    first_at: datetime
+    last_at: datetime
+    error: str
+
+
+def failed_lately() -> list[Failing]:
+    """The last one to fail comes first."""
+    return fetch_as(Failing, FAILED_LATELY, {"most": FAILED})
+
+
 def rates_of_triggers(slugs: Sequence[str] | None = None) -> dict[str, Rate]:
     """By slug; of these, or of all."""
     return {slug: Rate(failed, runs) for _, slug, failed, runs in _rates(slugs)}
 
 
 def rates_of_agents() -> dict[str, Rate]:
-    """By agent, over its triggers."""
-    found: dict[str, Rate] = defaultdict(Rate)
+    """By agent, over its triggers and the runs that others have spawned."""
+    found: dict[str, Rate] = defaultdict(Rate, rates_of_spawned())
     for agent, _, failed, runs in _rates(None):
         found[agent] += Rate(failed, runs)
     return found
+
+
+def rates_of_spawned() -> dict[str, Rate]:
+    """By agent, of its runs without a trigger."""
+    return {agent: Rate(failed, runs) for agent, failed, runs in fetch(RATES_OF_SPAWNED, {"most": SPAWNED})}
 
 
 def _rates(slugs: Sequence[str] | None) -> list[tuple[str, str, int, int]]:

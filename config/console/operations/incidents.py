@@ -1,5 +1,7 @@
 """Incidents: what fails and why, what people were told, and its runs, requeued in one step."""
 
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, ClassVar
@@ -17,13 +19,13 @@ from unfold.forms import BaseDialogForm
 from agents.durations import in_words
 from agents.models import ChecklistItem
 from config.console.access.audit import entries_of
-from config.console.operations.failure_rates import Rate, rates_of_triggers
+from config.console.operations.failure_rates import Failing, Rate, failed_lately, rates_of_spawned, rates_of_triggers
 from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.filters import ConditionFilter
-from config.console.parts.links import link, page, run_link
+from config.console.parts.links import link, listing, page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.panel import Panel, acting, allowed, button, column, is_list, time_column
-from config.console.parts.sections import Facts, Notice, Section, Table, Text
+from config.console.parts.sections import Cell, Facts, Notice, Section, Table, Text
 from config.console.runs.words import first_line
 from runs.actions.incidents import (
     IN_STATUS,
@@ -35,9 +37,12 @@ from runs.actions.incidents import (
 )
 from runs.incidents.tell import topic_of, words_of
 from runs.models import Incident, Notification, Run
+from runs.states import RunStatus
 from triggers.models import Source, Trigger
 
 SHOWN = 20  # runs, notifications
+DAY = timedelta(days=1)
+Thing = tuple[str, str]  # kind and subject
 INTERMITTENT = "fails now and then"
 COLOURS = {"open": "danger", INTERMITTENT: "warning", "closed": "default", "noticed": "info"}
 
@@ -154,9 +159,18 @@ def _notice(incident: Incident) -> Notice:
 
 
 def _rate(incident: Incident) -> Rate | None:
-    if incident.kind != Incident.Kind.TRIGGER:
-        return None
-    return rates_of_triggers([incident.subject]).get(incident.subject)
+    key = (incident.kind, incident.subject)
+    return _rates([key]).get(key)
+
+
+def _rates(things: Collection[Thing]) -> dict[Thing, Rate]:
+    """Of triggers and agents; nothing else has runs of its own."""
+    triggers = [subject for kind, subject in things if kind == Incident.Kind.TRIGGER]
+    has_agents = any(kind == Incident.Kind.AGENT for kind, _ in things)
+    of_triggers = rates_of_triggers(triggers) if triggers else {}
+    of_agents = rates_of_spawned() if has_agents else {}
+    rates: dict[Thing, Rate] = {(Incident.Kind.TRIGGER, slug): rate for slug, rate in of_triggers.items()}
+    return rates | {(Incident.Kind.AGENT, agent): rate for agent, rate in of_agents.items()}
 
 
 def _facts(incident: Incident) -> Facts:
@@ -221,26 +235,60 @@ def _told(incident: Incident) -> Table:
     )
 
 
-def newest_open(most: int) -> Table:
-    """For the overview: those that are open, newest first, then those that fail now and then."""
+def what_fails(most: int) -> Table:
+    """For the overview: open incidents, newest first, then what fails now and then, with and without an incident."""
     found = list(Incident.objects.filter(IN_STATUS["open"]).order_by("-id")[:most])
-    lately = Incident.objects.filter(last_at__gt=Now() - timedelta(days=1), closed_at__lt=F("last_at"), closed_by="")
+    lately = Incident.objects.filter(last_at__gt=Now() - DAY, closed_at__lt=F("last_at"), closed_by="")
     found += lately.order_by("-last_at")[: most - len(found)]
-    rates = rates_of_triggers([one.subject for one in found if one.kind == Incident.Kind.TRIGGER]) if found else {}
+    others = _without_incident({(one.kind, one.subject) for one in found})[: most - len(found)]
+    rates = _rates([(one.kind, one.subject) for one in found] + [_thing(one) for one in others])
     return Table(
         title="What fails",
         headers=("What fails", "Status", "Cause", "Failures", "Failed of its last runs", "First", "Last"),
-        rows=[
-            (
-                link(page("runs_incident", one.pk), words_of(one)[0]),
-                INTERMITTENT if one.is_intermittent else "open",
-                one.cause,
-                f"{one.count:,}",
-                rates.get(one.subject, Rate()).in_short if one.kind == Incident.Kind.TRIGGER else "–",
-                moment(one.first_at),
-                moment(one.last_at),
-            )
-            for one in found
-        ],
+        rows=[*(_row(one, rates) for one in found), *(_row_without_incident(one, rates) for one in others)],
         empty="No incident is open, and nothing fails now and then.",
+    )
+
+
+def _without_incident(shown: Collection[Thing]) -> list[Failing]:
+    """What has failed in the last day, too seldom in a row for an incident, or with another cause after the end of one. What a person
+    has closed is left closed."""
+    ended: dict[Thing, list[Incident]] = defaultdict(list)
+    for one in Incident.objects.filter(closed_at__gt=Now() - DAY).only("kind", "subject", "closed_at", "closed_by"):
+        ended[one.kind, one.subject].append(one)
+
+    def is_over(one: Failing) -> bool:
+        return any(end.closed_by or (end.closed_at and end.closed_at >= one.last_at) for end in ended[_thing(one)])
+
+    return [one for one in failed_lately() if _thing(one) not in shown and not is_over(one)]
+
+
+def _thing(one: Failing) -> Thing:
+    return (Incident.Kind.TRIGGER, one.trigger) if one.trigger else (Incident.Kind.AGENT, one.agent)
+
+
+def _row(one: Incident, rates: Mapping[Thing, Rate]) -> Sequence[Cell]:
+    rate = rates.get((one.kind, one.subject), Rate())
+    return (
+        link(page("runs_incident", one.pk), words_of(one)[0]),
+        INTERMITTENT if one.is_intermittent else "open",
+        one.cause,
+        f"{one.count:,}",
+        rate.in_short,
+        moment(one.first_at),
+        moment(one.last_at),
+    )
+
+
+def _row_without_incident(one: Failing, rates: Mapping[Thing, Rate]) -> Sequence[Cell]:
+    rate = rates.get(_thing(one), Rate())
+    name = f"Trigger {one.trigger}" if one.trigger else f"Agent {one.agent}"
+    return (
+        link(listing("runs_run", agent=one.agent, status__exact=RunStatus.FAILED), name),
+        INTERMITTENT if rate.failed < rate.runs else "failed",
+        first_line(one.error),
+        f"{one.count:,}",
+        rate.in_short,
+        moment(one.first_at),
+        moment(one.last_at),
     )

@@ -9,7 +9,7 @@ from django.db.models import Min, QuerySet
 from django.db.models.functions import Now
 from django.http import HttpRequest
 
-from config.console.operations.incidents import newest_open
+from config.console.operations.incidents import what_fails
 from config.console.operations.processes import notices
 from config.console.operations.upcoming import soonest
 from config.console.parts.inboxes import open_incidents, pending_approvals, uncertain_runs
@@ -121,7 +121,7 @@ def _tile(label: str, rows: QuerySet[Any], url: str, *, note: str = "", level: s
 
 
 def _sections(request: HttpRequest) -> Sequence[Section]:
-    return [newest_open(SHOWN), _paused_triggers(), _failed_runs(), *_missed_fires(), soonest(request, SHOWN)]
+    return [what_fails(SHOWN), _paused_triggers(), _failed_runs(), *_missed_fires(), soonest(request, SHOWN)]
 
 
 def _paused_triggers() -> Table:

@@ -228,6 +228,45 @@ def test_what_fails_now_and_then_has_a_rate_and_no_green_incident(admin: Client)
     assert "fails now and then" in home and "2 of 5" in home
 
 
+def test_what_never_fails_twice_in_a_row_is_on_the_first_page_with_its_rate(admin: Client) -> None:
+    make_trigger()
+    ended("succeeded", "failed", "succeeded", "succeeded", "failed", "succeeded")
+
+    home = shown(admin, "/admin/")
+
+    assert "Trigger greeter" in home and "fails now and then" in home and "2 of 6" in home
+    assert "nothing fails now and then" not in home
+
+
+def test_what_failed_again_with_another_cause_after_its_incident_is_on_the_first_page(admin: Client) -> None:
+    make_trigger()
+    fail(2)
+    succeed()
+    ended("failed", "succeeded")
+
+    assert "1 of 2" in shown(admin, "/admin/")
+
+
+def test_an_agent_that_others_spawn_has_a_rate(admin: Client) -> None:
+    name = registry.all_agents()[0].name
+    for status in ("failed", "succeeded", "succeeded"):
+        make_run(status=status, trigger="", agent=name, finished_at=timezone.now())
+    thing = {"kind": Incident.Kind.AGENT, "subject": name, "name": name, "agent": name}
+    incident = Incident.objects.create(
+        **thing,
+        cause="x",
+        count=2,
+        in_a_row=2,
+        first_at=timezone.now(),
+        last_at=timezone.now(),
+        opened_at=timezone.now(),
+    )
+
+    for path in ("/admin/", "/admin/runs/agentstop/agents/"):
+        assert "1 of 3" in shown(admin, path)
+    assert "1 of its last 3 runs failed" in shown(admin, page_of("runs_incident", incident))
+
+
 def test_an_incident_that_a_person_closed_keeps_that_status_when_its_thing_fails_again(admin: Client) -> None:
     make_trigger()
     fail(2)
