@@ -113,6 +113,9 @@ def ends_in_an_error(slug: str) -> None:
     Decision.objects.create(event=make_event(), trigger=make_trigger(slug), replay_id=NIL, outcome="error")
 
 
+HOUR = timedelta(hours=1)
+
+
 def is_paused(slug: str) -> None:
     make_trigger(slug, paused_at=timezone.now(), paused_reason="10 failed runs in a row")
 
@@ -190,6 +193,23 @@ def test_an_incident_of_a_source_begins_with_its_first_refusal_and_not_with_the_
 
     incident = Incident.objects.get(subject="mine")
     assert abs(incident.first_at - first) < timedelta(minutes=1) and abs(incident.last_at - last) < timedelta(minutes=1)
+
+
+def test_what_was_refused_before_the_last_authenticated_delivery_is_no_part_of_an_incident() -> None:
+    now = timezone.now()
+    refuses("mine", count=40)
+    RefusedDelivery.objects.update(hour=now - 8 * HOUR, first_at=now - 8 * HOUR, last_at=now - 7 * HOUR)
+    source = Source.objects.get(slug="mine")
+    source.secrets.update(last_matched_at=now - 5 * HOUR)
+    RefusedDelivery.objects.create(
+        source=source, hour=now, reason="signature", status=401, count=2, first_at=now - HOUR, last_at=now
+    )
+
+    update_alarms()
+
+    incident = Incident.objects.get()
+    assert incident.count == 2
+    assert abs(incident.first_at - (now - HOUR)) < timedelta(minutes=1)
 
 
 def test_a_source_whose_sender_fell_silent_has_not_succeeded() -> None:

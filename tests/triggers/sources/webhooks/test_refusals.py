@@ -79,7 +79,7 @@ def test_a_sender_that_was_proven_and_is_refused_now_is_a_problem() -> None:
     post(b"{}", {"X-Signature": "sha256=" + "0" * 64})
 
     [text] = refusing()
-    assert "refuses deliveries: 1 in the last day" in text
+    assert "1 of the last day were refused since then" in text
     assert "no live secret matches" in text
     assert "The last authenticated delivery came 1 h ago" in text
 
