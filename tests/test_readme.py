@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -13,8 +14,10 @@ from agents.tools.toolbox import all_tools
 from config.env import Knob
 from runs.actions.watch import WATCHERS
 from runs.notifications.channels.channel import channels
-from triggers.sources.kind import kinds
+from triggers.sources.kind import Kind, kinds
 from triggers.sources.metrics.detector import detectors
+from triggers.sources.runner import Runner
+from triggers.sources.webhooks.scheme import Scheme
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -52,21 +55,52 @@ def test_every_make_target_exists() -> None:
 OWN_COMMANDS = {name for name, app in get_commands().items() if app in ("config", "triggers", "runs", "agents")}
 
 
+def pages_of(heading: str) -> list[Path]:
+    """The pages that the map of the docs lists under this heading."""
+    [section] = said(rf"(?s)\n## {heading}\n(.*?)(?:\n## |$)", ROOT / "docs" / "README.md")
+    return [ROOT / "docs" / name for name in re.findall(r"\]\(([\w-]+\.md)\)", section)]
+
+
+# A word is no description: each stands where its pages describe it, and in the form in which they do.
 @pytest.mark.parametrize(
-    ("what", "names"),
+    ("what", "names", "pages"),
     [
-        ("kind of source", [kind.label for kind in kinds().values()]),
-        ("channel", list(channels())),
-        ("tool", [tool.name for tool in all_tools() if tool.function.__module__.startswith("agents.tools.")]),
-        ("detector", list(detectors())),
-        ("command", sorted(OWN_COMMANDS)),
+        (
+            "kind of source",
+            [kind.label for kind in kinds().values()],
+            pages_of("Wake it: sources, triggers, schedules"),
+        ),
+        ("channel", list(channels()), [ROOT / "docs" / "notifications.md"]),
+        (
+            "tool",
+            [f"| `{tool.name}` |" for tool in all_tools() if tool.function.__module__.startswith("agents.tools.")],
+            [ROOT / "docs" / "tools.md"],
+        ),
+        ("detector", [f"| {one.label} |" for one in detectors().values()], [ROOT / "docs" / "metrics.md"]),
+        ("command", [f"manage.py {name}" for name in sorted(OWN_COMMANDS)], DOCUMENTS),
     ],
 )
-def test_whatever_there_is_stands_in_the_docs(what: str, names: list[str]) -> None:
-    text = "\n".join(path.read_text() for path in DOCUMENTS).lower()
+def test_whatever_there_is_stands_in_the_docs(what: str, names: list[str], pages: list[Path]) -> None:
+    text = "\n".join(path.read_text() for path in pages).lower()
     missing = [name for name in names if not re.search(rf"(?<![\w-]){re.escape(name.lower())}(?![\w-])", text)]
+    where = ", ".join(path.name for path in pages)
 
-    assert names and not missing, f"no page of README.md and docs/ names this {what}: {', '.join(missing)}"
+    assert names and not missing, f"this {what} is not described ({where}): {', '.join(missing)}"
+
+
+def way_in(kind: Kind[Any]) -> str:
+    """What the picture of the README calls it."""
+    if isinstance(kind, Scheme):
+        return "webhook"
+    return "read (*)" if isinstance(kind, Runner) else {"table": "row change", "absence": "absence"}[kind.name]
+
+
+def test_the_picture_draws_every_way_in() -> None:
+    [picture] = said(r"(?s)## The path of a wake\n\n```\n(.*?)```", ROOT / "README.md")
+    drawn = set(re.findall(r"(?m)^ (\S.*?) *─[┐┤┼┘]", picture))
+
+    ways = {way_in(kind) for kind in kinds().values()}
+    assert drawn == ways | {"CloudEvent", "schedule", "fire, CLI", "emitted"}
 
 
 def test_every_command_exists() -> None:
