@@ -165,6 +165,18 @@ def test_a_group_and_a_recipient_share_no_name() -> None:
     assert list(actions) == ["create", "change", "change", "remove"]
 
 
+def test_nothing_takes_the_name_of_the_recipient_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValidationError, match="the recipient of that setting"):
+        create_recipient(name="WAKEFUL_NOTIFY_TO", address="mailto:ada@example.com", by="ada")
+    with pytest.raises(ValidationError, match="the recipient of that setting"):
+        create_group("WAKEFUL_NOTIFY_TO", [], by="ada")
+
+    monkeypatch.setattr(settings, "WAKEFUL_NOTIFY_TO", "mailto:ops@example.com")
+    monkeypatch.setattr(settings, "EMAIL_URL", "smtp://127.0.0.1")
+    sync_settings()
+    assert Recipient.objects.get().is_from_settings
+
+
 def test_a_test_is_sent_whatever_the_rules_say() -> None:
     recipient = make_recipient(silenced_until=database_now() + timedelta(days=1), digest_hour=8)
 
