@@ -98,7 +98,7 @@ def _tab(title: str, link: str, model: str) -> dict[str, Any]:
 UNFOLD: dict[str, Any] = {
     "SITE_TITLE": "Wakeful",
     "SITE_HEADER": "Wakeful",
-    "SITE_SUBHEADER": "Agents that wake when something happens",
+    "SITE_SUBHEADER": "config.console.parts.browser_zone.times_in",
     "SITE_SYMBOL": "wb_twilight",
     "SITE_URL": None,
     "SHOW_HISTORY": False,  # the audit log is the history

@@ -1,6 +1,10 @@
+"""The zone in which the console shows times: that of the browser."""
+
 from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest
+from django.utils import html
+from django.utils.safestring import SafeString
 
 from triggers.exceptions import RuleError
 from triggers.schedules.clock import zone_of
@@ -14,3 +18,8 @@ def zone_shown(request: HttpRequest) -> ZoneInfo:
         return zone_of(request.COOKIES.get(COOKIE, "UTC"))
     except RuleError:
         return ZoneInfo("UTC")
+
+
+def times_in(request: HttpRequest) -> SafeString:
+    """Of the header. The first page is shown before there is a cookie: moments.js corrects it."""
+    return html.format_html('Times in <span data-zone-shown="">{}</span>', zone_shown(request).key)

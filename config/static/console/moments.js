@@ -19,6 +19,9 @@
     time.dataset.local = "1";
   };
   const showAll = (root) => root.querySelectorAll("time[datetime]").forEach(show);
-  document.addEventListener("DOMContentLoaded", () => showAll(document));
+  document.addEventListener("DOMContentLoaded", () => {
+    showAll(document);
+    if (zone) document.querySelectorAll("[data-zone-shown]").forEach((named) => { named.textContent = zone; });
+  });
   document.addEventListener("htmx:afterSwap", (event) => showAll(event.target));
 })();

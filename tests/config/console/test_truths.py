@@ -362,6 +362,14 @@ def test_the_page_of_a_new_source_does_not_ask_for_a_process_that_is_alive(admin
     assert "takes it over within seconds" in page and "manage.py sources" not in page
 
 
+def test_the_header_names_the_zone_of_the_times(admin: Client) -> None:
+    assert re.search(r"Times in <span[^>]*>UTC<", shown(admin, "/admin/"))
+
+    admin.cookies["zone"] = "Europe/Vienna"
+
+    assert re.search(r"Times in <span[^>]*>Europe/Vienna<", shown(admin, list_of("runs_run")))
+
+
 def test_the_end_of_a_silence_is_shown_by_the_clock_of_the_page_and_items_are_silenced_with_their_checklist(
     admin: Client,
 ) -> None:
