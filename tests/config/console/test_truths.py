@@ -25,7 +25,7 @@ from tests.support.triggers import make_event, make_paused_trigger, make_trigger
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.hold import resume
 from triggers.dispatch.rules import Rules
-from triggers.models import Event, Schedule, Source
+from triggers.models import Event, Schedule, Source, Trigger
 from triggers.schedules.edit import create_schedule, pause_schedule
 from triggers.schedules.rules.interval import Interval
 from triggers.sources.manual import fire
@@ -324,6 +324,37 @@ def test_a_dead_mans_switch_that_is_down_is_an_alarm_for_people_although_no_agen
     Source.objects.filter(pk=source.pk).update(enabled=False)
     update_alarms()
     assert not Alarm.objects.filter(name="switch-down:backup", ended_at=None).exists()
+
+
+def test_an_absence_that_no_trigger_listens_to_is_an_alarm_for_people(admin: Client) -> None:
+    make_switch("orders", within="1h")
+    work()
+    later(timedelta(hours=2))
+    work()
+
+    update_alarms()
+
+    assert Notification.objects.filter(text__startswith="Switch orders has been down", urgency="high").exists()
+    assert "No trigger listens to it." in shown(admin, "/admin/")
+
+
+@pytest.mark.parametrize(
+    ("types", "source"),
+    [(["absence.opened"], "orders"), (["absence.*"], ""), (["*"], "orders"), (["absence.opene[d]"], "")],
+)
+def test_an_absence_that_a_trigger_listens_to_is_left_to_its_agent(types: list[str], source: str) -> None:
+    make_switch("orders", within="1h")
+    make_trigger("listener", types=types, source=source)
+    work()
+    later(timedelta(hours=2))
+    work()
+
+    update_alarms()
+    assert not Alarm.objects.filter(name="switch-down:orders").exists()
+
+    Trigger.objects.update(enabled=False)
+    update_alarms()
+    assert Alarm.objects.filter(name="switch-down:orders", ended_at=None).exists()
 
 
 def test_the_form_of_a_dead_mans_switch_names_the_address_that_it_gets(admin: Client) -> None:
