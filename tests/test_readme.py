@@ -46,6 +46,14 @@ def test_the_two_commands_come_first() -> None:
     assert [line.split("#")[0].strip() for line in first_block.splitlines()] == ["make run", "make test"]
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_what_needs_the_settings_of_make_run_comes_after_it(document: Path) -> None:
+    text = document.read_text()
+
+    if "manage.py makemigrations" in text:
+        assert -1 < text.find("make run") < text.find("manage.py makemigrations")
+
+
 def test_every_make_target_exists() -> None:
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
 

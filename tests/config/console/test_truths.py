@@ -25,7 +25,7 @@ from tests.support.triggers import make_event, make_paused_trigger, make_trigger
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.hold import resume
 from triggers.dispatch.rules import Rules
-from triggers.models import Event, Schedule, Source, Trigger
+from triggers.models import Event, Reading, Schedule, Source, Trigger
 from triggers.schedules.edit import create_schedule, pause_schedule
 from triggers.schedules.rules.interval import Interval
 from triggers.sources.manual import fire
@@ -371,8 +371,11 @@ def test_a_page_of_events_of_which_there_are_more_does_not_call_itself_all(admin
         make_event(type=f"visit.{number}")
 
     page = shown(admin, list_of("triggers_event"))
+    assert "50 on this page" in page and "50 results" not in page
 
-    assert "50 of more" in page and "50 results" not in page
+    [older] = re.findall(r'href="(\?before=\d+)">Older<', page)
+    last = shown(admin, list_of("triggers_event") + older)
+    assert "1 on this page" in last and "1 result" not in last
 
 
 def test_a_run_that_has_not_ended_has_no_time_until_its_end(admin: Client) -> None:
@@ -391,6 +394,17 @@ def test_the_page_of_a_new_source_does_not_ask_for_a_process_that_is_alive(admin
 
     page = shown(admin, page_of("triggers_source", source))
     assert "takes it over within seconds" in page and "manage.py sources" not in page
+
+
+def test_a_source_that_no_message_has_come_from_is_not_said_to_have_answered(admin: Client) -> None:
+    owner = make_worker("sources", seen_at=timezone.now())
+    source = Source.objects.create(slug="samples", kind="pushed", settings={})
+    Reading.objects.create(source=source, owner_id=owner.pk)
+    page = shown(admin, page_of("triggers_source", source))
+    assert "no message has come yet" in page and "its last answer" not in page
+
+    Reading.objects.update(read_at=timezone.now())
+    assert "its last answer was no error" in shown(admin, page_of("triggers_source", source))
 
 
 def test_the_header_names_the_zone_of_the_times(admin: Client) -> None:

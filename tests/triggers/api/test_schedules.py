@@ -1,6 +1,9 @@
 """Schedules over HTTP: every answer exactly, every refusal with its field."""
 
+import json
+import re
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +24,7 @@ from triggers.schedules.terms.policy import SchedulePolicy
 pytestmark = pytest.mark.django_db
 
 HOUR = timedelta(hours=1)
+API_PAGE = Path(__file__).resolve().parents[3] / "docs" / "api.md"
 
 
 def make_schedule(rule: Rule | None = None, *, name: str = "digest", **policy: Any) -> Schedule:
@@ -104,6 +108,13 @@ def test_a_preview_shows_the_parsed_rule_and_changes_nothing() -> None:
     assert len(answer.body["next_fires"]) == 10
     assert not any("-05-01" in fire for fire in answer.body["next_fires"])
     assert not Schedule.objects.exists()
+
+
+@pytest.mark.parametrize("path", ["schedules/preview/", "schedules/"])
+def test_the_examples_of_the_docs_work_on_a_new_installation(path: str) -> None:
+    [body] = re.findall(rf"(?s)-X POST \$API/{path} .*?-d '(\{{.*?\}})'", API_PAGE.read_text())
+
+    assert Api().post(path, json.loads(body)).status in (200, 201)
 
 
 # Looking

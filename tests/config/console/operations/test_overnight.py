@@ -9,9 +9,11 @@ from django.test import Client
 from django.utils import timezone
 
 from config.console.operations import overnight
-from runs.models import Notification
+from runs.models import Delivery, Notification
+from runs.notifications.plan import plan
 from tests.config.console.conftest import LogIn
 from tests.config.console.test_pages import queries_of
+from tests.support.notifying import make_recipient, notify
 from tests.support.runs import make_run
 
 PATH = "/admin/overnight/"
@@ -74,6 +76,22 @@ def test_figures_are_in_the_table_and_summed_above_it(admin: Client) -> None:
 
     assert [row[1] for row in context["table"].rows] == ["2", "1"]
     assert {gauge.label: gauge.value for gauge in context["gauges"]}["Woken"] == "3"
+
+
+def test_what_is_held_merged_or_not_sent_is_not_counted_as_suppressed(admin: Client) -> None:
+    make_recipient(spacing=timedelta(hours=1))
+    make_recipient("gone", gets_all=False)
+    for text in "abcd":
+        notify(text)
+    notify("lost", to=["gone"])
+    notify("unknown", to=["nobody"])
+    plan()
+    Delivery.objects.filter(name="gone").update(status="failed", due_at=None, ended_at=timezone.now())
+
+    gauges = {gauge.label: (gauge.value, gauge.note) for gauge in shown(admin, **around_now())["gauges"]}
+
+    assert gauges["Suppressed"] == ("1", "1 held, 3 merged into others")
+    assert gauges["Spoke"] == ("6", "0 messages sent, 1 not sent")
 
 
 @pytest.mark.parametrize(
