@@ -148,7 +148,10 @@ def _notice(incident: Incident) -> Notice:
         text = f"{thing}: {incident.in_a_row:,} {failures} since the last success."
         return Notice(text=text, level="bad", details=[incident.cause])
     rate = _rate(incident)
-    if incident.is_intermittent and (rate is None or rate.failed or not rate.runs):
+    if incident.is_intermittent and rate and rate.runs and not rate.failed:
+        text = f"{thing} failed again after its end, but none of its last {rate.runs} runs failed."
+        return Notice(text=text, details=[incident.cause])
+    if incident.is_intermittent:
         often = f": {rate}" if rate and rate.runs else ""
         return Notice(text=f"{thing} fails now and then{often}.", level="warning", details=[incident.cause])
     if incident.closed_at:

@@ -228,6 +228,20 @@ def test_what_fails_now_and_then_has_a_rate_and_no_green_incident(admin: Client)
     assert "fails now and then" in home and "2 of 5" in home
 
 
+def test_an_incident_whose_thing_failed_after_its_end_is_not_green_even_if_that_is_long_ago(admin: Client) -> None:
+    make_trigger()
+    fail(2)
+    succeed()
+    pass_by(timedelta(minutes=5))
+    fail()
+    ended("succeeded", "succeeded")
+
+    page = shown(admin, page_of("runs_incident", Incident.objects.get()))
+
+    assert "Trigger greeter failed again after its end, but none of its last 2 runs failed." in page
+    assert "succeeded again" not in page
+
+
 def test_what_never_fails_twice_in_a_row_is_on_the_first_page_with_its_rate(admin: Client) -> None:
     make_trigger()
     ended("succeeded", "failed", "succeeded", "succeeded", "failed", "succeeded")
