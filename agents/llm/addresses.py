@@ -1,5 +1,6 @@
 """Addresses among the arguments of a call: what a text of a stranger may send a run to, or have it tell."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
@@ -19,6 +20,7 @@ HOST = re.compile(
 )
 PART = re.compile(r"[^\s,;]+")
 WORD = re.compile(r"\S+")
+NAME = re.compile(r"[\w.@-]+")  # as `stands_in` bounds an address
 PATTERN_BEGINS = "*."
 
 
@@ -82,11 +84,16 @@ def stands_in(address: str, texts: Iterable[str]) -> bool:
 
 
 def without(text: str, data: Any) -> str:
-    """The text without the texts of this data, which may have been written into it."""
+    """The text without what may have been written into it of this data: its texts, and words that stand in them."""
+    written = json.dumps(data, ensure_ascii=False, default=str).lower()
+    return NAME.sub(lambda name: " " if name[0].lower().strip(".-") in written else name[0], _without_texts(text, data))
+
+
+def _without_texts(text: str, data: Any) -> str:
     if isinstance(data, dict):
         data = [*data, *data.values()]
     if isinstance(data, str):
         return text.replace(data, " ") if len(data) > 3 else text
     for value in data if isinstance(data, (list, tuple)) else ():
-        text = without(text, value)
+        text = _without_texts(text, value)
     return text

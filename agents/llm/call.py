@@ -143,7 +143,7 @@ class LlmCall:
         if context.depth and context.is_tainted():
             own_words = ""  # a model wrote the task
         elif context.is_tainted():
-            own_words = await in_main_thread(lambda: without(own_words, context.given()))
+            own_words = await in_main_thread(lambda: without(own_words, [context.given(), untrusted]))
         if untrusted is not None:
             prompt = fenced(str(prompt), untrusted, opening["mark"])
         turn = None

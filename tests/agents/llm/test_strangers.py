@@ -226,10 +226,11 @@ def test_an_address_that_the_author_or_a_trusted_tool_has_named_needs_no_approva
 
 
 @DATABASE
-def test_an_address_that_came_into_the_prompt_with_the_data_is_still_a_strangers(lab: Lab) -> None:
+@pytest.mark.parametrize("written", [str, str.upper, lambda text: text[:-3], lambda text: text.replace(" ", "\n> ")])
+def test_an_address_that_came_into_the_prompt_with_the_data_is_still_a_strangers(lab: Lab, written: Any) -> None:
     llm, read = reader([("fetch", {"url": "https://evil.example.net/x"})], "done")
 
-    run = asked(lab, llm, f"Work on this: {EVIL['text']}")
+    run = asked(lab, llm, f"Work on this: {written(EVIL['text'])}")
 
     assert (run.status, read) == ("waiting", [])
 
@@ -289,4 +290,12 @@ def test_an_address_stands_in_a_text_only_as_a_whole() -> None:
 
 
 def test_a_prompt_without_the_data_that_was_written_into_it() -> None:
-    assert without("Answer: see evil.net (Ada)", {"text": "see evil.net", "n": 3, "from": ["Ada"]}) == "Answer:   (Ada)"
+    data = {"text": "see evil.net", "n": 3, "from": ["Ada"]}
+
+    assert without("Answer: see evil.net (Ada) at shop.example", data).split() == [
+        "Answer:",
+        "(",
+        ")",
+        "at",
+        "shop.example",
+    ]
