@@ -19,6 +19,7 @@ from pydantic_ai.messages import ModelMessage, UserContent
 from pydantic_ai.models import Model
 from pydantic_ai.run import AgentRunResult
 from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import DeferredToolResults
 from pydantic_core import to_jsonable_python
 
 from agents.exceptions import Permanent
@@ -39,7 +40,7 @@ from agents.llm.models import model_for
 from agents.llm.outputs import functions_in
 from agents.llm.stand_in import asking
 from agents.llm.turn import Turn
-from agents.llm.untrusted import fenced
+from agents.llm.untrusted import fenced, fenced_answer, is_declared_trusted
 from agents.telemetry import instrumentation
 from agents.tool_cap import narrowed
 
@@ -137,7 +138,10 @@ class LlmCall:
         )
         if opening is None:
             raise Permanent(f"the content of {place!r} has been erased from the journal, so it cannot be replayed")
-        if untrusted is not None or opening["untrusted"] or opening.get("strangers"):
+        strange = False
+        if (results := given.get("deferred_tool_results")) is not None:
+            given["deferred_tool_results"], strange = _fenced_results(results, opening["mark"])
+        if untrusted is not None or opening["untrusted"] or opening.get("strangers") or strange:
             context.taint()
         own_words = prompt if isinstance(prompt, str) else ""
         if context.depth and context.is_tainted():
@@ -160,7 +164,9 @@ class LlmCall:
             backend = StepBackend(place, self._name, self._steps, effect, past)
             allowed = narrowed(context.tools, tools)
             durability = self._durability(opening["began"], place, model, backend, allowed)
-            door = self._door(place, backend, allowed, given.get("output_type") or self._agent.output_type, own_words)
+            door = self._door(
+                place, backend, allowed, given.get("output_type") or self._agent.output_type, own_words, opening["mark"]
+            )
             given["capabilities"] = [
                 door,
                 *(given.get("capabilities") or ()),
@@ -197,7 +203,13 @@ class LlmCall:
         )
 
     def _door(
-        self, place: str, backend: StepBackend, tools: frozenset[str] | None, output_type: Any, own_words: str
+        self,
+        place: str,
+        backend: StepBackend,
+        tools: frozenset[str] | None,
+        output_type: Any,
+        own_words: str,
+        mark: str,
     ) -> Door:
         store, context = self._steps.journal.store, self._context
         return Door(
@@ -214,6 +226,7 @@ class LlmCall:
             is_tainted=context.is_tainted,
             taint=context.taint,
             prompt=own_words,
+            mark=mark,
             hand_over=partial(self._hand_over, place, tools),
         )
 
@@ -282,6 +295,13 @@ def run_sync(
         time.sleep(1 + (journal.store.seconds_left or 0))  # the signal of the body's deadline strikes here
         raise TimeoutError("the time of the body was over")
     return result
+
+
+def _fenced_results(results: DeferredToolResults, mark: str) -> tuple[DeferredToolResults, bool]:
+    """Answers to calls that the model made, from outside, in fences; is there any? Those that are declared trusted stay as they are."""
+    strange = {call: answer for call, answer in results.calls.items() if not is_declared_trusted(answer)}
+    fences = {call: fenced_answer(answer, mark) for call, answer in strange.items()}
+    return replace(results, calls={**results.calls, **fences}), bool(strange)
 
 
 def _most(seconds: float | None) -> float | None:

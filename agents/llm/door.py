@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
+from django.utils.crypto import salted_hmac
 from pydantic_ai import Agent, ApprovalRequired, RunContext, ToolDefinition
 from pydantic_ai.capabilities import AbstractCapability, BatchModelRequests, ModelFallback, SelectModel
 from pydantic_ai.capabilities.abstract import CapabilityOrdering, WrapOutputProcessHandler, leaf_capabilities
@@ -39,6 +40,7 @@ from agents.llm.outputs import OutputFunction
 from agents.llm.shown_arguments import as_json, as_the_model_gives_them, of_output
 from agents.llm.tool_steps import ToolSteps
 from agents.llm.tools import HOSTS, OF_THE_FRAMEWORK, ToolPolicy
+from agents.llm.untrusted import fenced_answer
 
 # Native tools whose results are the model's own: those of any other read what strangers wrote.
 OF_THE_MODEL = {"image_generation", "tool_search", "advisor"}
@@ -72,6 +74,7 @@ class Door(AbstractCapability[Any]):
         is_tainted: Callable[[], bool],
         taint: Callable[[], None],
         prompt: str,
+        mark: str,
         hand_over: HandOver,
     ) -> None:
         self._steps = steps
@@ -82,6 +85,7 @@ class Door(AbstractCapability[Any]):
         self._is_tainted = is_tainted
         self._taint = taint
         self._prompt = prompt
+        self._mark = mark  # of fences
         self._hand_over = hand_over
         self._trusted_calls: set[tuple[str, str]] = set()  # of this call of run.llm: some models use an id again
         self._always_asks: set[str] = set()
@@ -272,6 +276,9 @@ class Door(AbstractCapability[Any]):
             return
         except (ModelRetry, ToolFailed) as refusal:
             results.calls[number] = refusal
+        if not policy.trusted:
+            mark = salted_hmac("agents.llm.fence", f"{self._mark} {number}", algorithm="sha256").hexdigest()[:16]
+            results.calls[number] = fenced_answer(results.calls[number], mark)
 
     # Rules
 

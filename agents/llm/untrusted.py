@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic_ai.exceptions import ModelRetry, ToolFailed
 from pydantic_ai.messages import BinaryContent, TextContent, ToolReturn
 
 # Special tokens of chat templates, such as <|im_start|>, [INST] and <<SYS>>: in data they could pass for a turn of their own.
@@ -54,6 +55,17 @@ def fenced_return(result: Any, mark: str) -> Any:
             content = fence(content, mark)
         return replace(result, return_value=fenced_return(result.return_value, mark), content=content)
     return result if isinstance(result, BinaryContent) else fence(result, mark)
+
+
+def fenced_answer(answer: Any, mark: str) -> Any:
+    """Like `fenced_return`, of an answer to a deferred call: it may also say why the call was not done."""
+    if isinstance(answer, ModelRetry | ToolFailed):
+        return type(answer)(fence(answer.message, mark))
+    return fenced_return(answer, mark)
+
+
+def is_declared_trusted(answer: Any) -> bool:
+    return isinstance(answer, ToolReturn) and (answer.metadata or {}).get("trusted") is True
 
 
 def stripped(text: str, mark: str = "") -> str:

@@ -2,6 +2,7 @@
 dangerous."""
 
 import asyncio
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -641,6 +642,51 @@ def test_what_a_handler_answers_to_an_external_call_is_a_step(lab: Lab, answer: 
 
     assert (run.status, run.error, run.is_tainted, paid) == ("succeeded", "", True, [500])
     assert Step.objects.get(run=run, key="llm clerk#1:pay call-0-0").effect == "at_most_once"
+
+
+def told_from_outside_by(lab: Lab, how: str, answer: Any) -> tuple[Run, str]:
+    """The answer to an external call, of a handler or of a second call of run.llm: what the model gets of it."""
+    told: list[str] = []
+    turns = Turns([("lookup", {})], "done")
+
+    def model(messages: list[Any], info: AgentInfo) -> ModelResponse:
+        told.extend(str(part.content) for part in messages[-1].parts)
+        return turns.answer(messages, info)
+
+    async def answers(ctx: Any, requests: Any) -> DeferredToolResults:
+        return DeferredToolResults(calls={call.tool_call_id: answer for call in requests.calls})
+
+    schema = {"type": "object", "properties": {}}
+    external: Any = ExternalToolset([ToolDefinition(name="lookup", parameters_json_schema=schema)])
+    llm: Any = LlmAgent(FunctionModel(model, model_name="m"), name="clerk", toolsets=[external])
+
+    def body(run: Any) -> str:
+        if how == "handler":
+            return str(run.llm(llm, "q", capabilities=[HandleDeferredToolCalls(answers)]).output)
+        first = run.llm(llm, "q", output_type=[str, DeferredToolRequests])
+        results = DeferredToolResults(calls={call.tool_call_id: answer for call in first.output.calls})
+        history = first.all_messages()
+        return str(run.llm(llm, None, message_history=history, deferred_tool_results=results).output)
+
+    run = lab.run(body)
+    return run, "\n".join(told[1:])
+
+
+@pytest.mark.parametrize("how", ["handler", "second call"])
+@pytest.mark.parametrize("answer", ["EVIL", ToolReturn("EVIL"), ModelRetry("EVIL"), ToolFailed("EVIL")], ids=repr)
+def test_what_answers_an_external_call_from_outside_is_fenced_and_taints(lab: Lab, how: str, answer: Any) -> None:
+    run, told = told_from_outside_by(lab, how, answer)
+
+    assert (run.status, run.error, run.is_tainted) == ("succeeded", "", True)
+    assert re.search(r'<untrusted-data mark="(\w{16})">\nEVIL\n</untrusted-data mark="\1">', told)
+
+
+def test_an_answer_of_a_second_call_may_be_declared_trusted(lab: Lab) -> None:
+    answer = ToolReturn("42", metadata={"trusted": True})
+
+    run, told = told_from_outside_by(lab, "second call", answer)
+
+    assert (run.status, run.is_tainted, told) == ("succeeded", False, "42")
 
 
 @pytest.mark.parametrize(("decision", "expected"), [("approve", [500]), ("edit", [7]), ("deny", [])])
