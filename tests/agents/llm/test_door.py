@@ -5,7 +5,8 @@ import asyncio
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,12 @@ def dynamic(paid: list[int], metadata: dict[str, Any]) -> Any:
     return llm, {}
 
 
+def overridden(paid: list[int], metadata: dict[str, Any]) -> Any:
+    llm = payer()
+    stack.enter_context(llm.override(toolsets=[till(paid, metadata)]))
+    return llm, {}
+
+
 def told_from_outside(paid: list[int], metadata: dict[str, Any]) -> Any:
     return payer(), {"toolsets": [till(paid, {}).with_metadata(**metadata)]}
 
@@ -154,9 +161,19 @@ WAYS = [
     of_a_capability_of_the_agent,
     of_ones_own,
     dynamic,
+    overridden,
     told_from_outside,
     renamed,
 ]
+
+
+stack = ExitStack()
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    with stack:
+        yield
 
 
 def then_sleeps(llm: Any, **options: Any) -> Callable[[Any], str]:
@@ -191,6 +208,34 @@ def test_a_dangerous_call_asks_once_and_is_made_once(lab: Lab, made: Make) -> No
 
     run = lab.run(then_sleeps(llm, untrusted="a mail", **options))
     assert (run.status, run.status_reason, paid) == ("waiting", "approval:llm clerk#1: pay call-0-0", [])
+    decide(Approval.objects.get(wait__run=run).pk, decision="approve", by="ann")
+    run = replayed(lab, lab.go_on(run))
+
+    assert (run.status, paid, Approval.objects.count()) == ("succeeded", [500], 1)
+
+
+def test_a_toolset_of_ones_own_lists_its_tools_again_on_a_replay(lab: Lab) -> None:
+    listed: list[int] = []
+
+    class Listed(OwnToolset):
+        async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+            listed.append(1)
+            return await super().get_tools(ctx)
+
+    paid: list[int] = []
+    run = lab.run(then_sleeps(payer(toolsets=[Listed(paid, {})])))
+    before = len(listed)
+
+    assert (replayed(lab, run).status, paid) == ("succeeded", [500])
+    assert len(listed) > before
+
+
+def test_a_tool_that_requires_approval_asks_in_a_clean_run_too(lab: Lab) -> None:
+    paid: list[int] = []
+    pay = Tool(till(paid, {}).tools["pay"].function, requires_approval=True, metadata={"effect": "at_most_once"})
+
+    run = lab.run(then_sleeps(payer(tools=[pay])))
+    assert (run.status, run.is_tainted, paid) == ("waiting", False, [])
     decide(Approval.objects.get(wait__run=run).pk, decision="approve", by="ann")
     run = replayed(lab, lab.go_on(run))
 
