@@ -1,5 +1,6 @@
 """Within the body of a run, LLM agents are asked by run.llm alone. `agent.run_sync(…)` and its like would pass by the journal, the
-budgets, the tool cap and the approvals of the run, so they are refused, and so are requests by `pydantic_ai.direct`."""
+budgets, the tool cap and the approvals of the run, so they are refused, and so are requests by `pydantic_ai.direct` and by the methods
+of a model itself."""
 
 import sys
 import threading
@@ -9,6 +10,7 @@ from contextvars import ContextVar
 from functools import wraps
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
+from inspect import iscoroutinefunction
 from types import ModuleType
 from typing import Any
 
@@ -17,13 +19,19 @@ from agents.exceptions import Permanent
 MODULE = "pydantic_ai.agent"
 # run, run_stream and the like come through `iter`. So do the synchronous ones, but only after they have made an event loop, which stays.
 WAYS_IN = ("iter", "realtime", "run_sync", "run_stream_sync")
+MODELS = "pydantic_ai.models"
+# What each class of models has of its own.
+REQUESTS = ("request", "request_stream", "compact_messages", "batch_create")
 DIRECT = "pydantic_ai.direct"
 # Each of its functions calls this one by its name in the module, also one that was imported from there before the body.
 DIRECT_WAY_IN = "_ensure_instruction_parts"
 
+MODULES = (MODULE, MODELS, DIRECT)
+
 _bodies = 0  # that run in this process: threads that a body starts belong to it
 _lock = threading.Lock()
 _admission: ContextVar[list[None] | None] = ContextVar("admission", default=None)
+_metered: ContextVar[bool] = ContextVar("metered", default=False)
 
 
 @contextmanager
@@ -47,6 +55,17 @@ def admitted() -> Iterator[None]:
         _admission.reset(token)
 
 
+@contextmanager
+def metered() -> Iterator[None]:
+    """While the model of a run passes a request on."""
+    before = _metered.get()
+    _metered.set(True)
+    try:
+        yield
+    finally:
+        _metered.set(before)  # by value: a stream may be closed in another context than it was opened in
+
+
 def _require_admission(agent: Any) -> None:
     admission = _admission.get()
     if admission:
@@ -67,10 +86,10 @@ def _count(number: int) -> None:
 
 def _install() -> None:
     """Now if pydantic-ai is imported, else when it is: a body may import it itself."""
-    known = [module for name in (MODULE, DIRECT) if (module := sys.modules.get(name)) is not None]
+    known = [module for name in MODULES if (module := sys.modules.get(name)) is not None]
     for module in known:
         _guard(module)
-    if len(known) < 2 and not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+    if len(known) < len(MODULES) and not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 
@@ -80,11 +99,66 @@ def _guard(module: ModuleType) -> None:
         if prepare is not None and not hasattr(prepare, "is_guarded"):
             setattr(module, DIRECT_WAY_IN, _guarded_direct(prepare))
         return
-    agent = getattr(module, "Agent", None)  # none while the module is being imported
-    for name in WAYS_IN:
-        way_in = getattr(agent, name, None)
-        if way_in is not None and not hasattr(way_in, "is_guarded"):
-            setattr(agent, name, _guarded(way_in))
+    if module.__name__ == MODELS:
+        model = getattr(module, "Model", None)
+        if model is not None and not hasattr(model, "is_guarded"):
+            _guard_models(model)
+        return
+    # None while the module is being imported. An agent around another has some of the ways in from the abstract one.
+    for kind, names in (("AbstractAgent", WAYS_IN[1:]), ("Agent", WAYS_IN)):
+        agent = getattr(module, kind, None)
+        for name in names:
+            way_in = getattr(agent, name, None)
+            if way_in is not None and not hasattr(way_in, "is_guarded"):
+                setattr(agent, name, _guarded(way_in))
+
+
+def _guard_models(model: Any) -> None:
+    """The classes of models that there are, and those that are defined later."""
+    define = model.__init_subclass__.__func__
+
+    def init_subclass(cls: Any, /, **named: Any) -> None:
+        define(cls, **named)
+        _guard_requests(cls)
+
+    model.__init_subclass__ = classmethod(init_subclass)
+    model.is_guarded = True
+    classes = [model]
+    for cls in classes:
+        _guard_requests(cls)
+        classes.extend(cls.__subclasses__())
+
+
+def _guard_requests(cls: Any) -> None:
+    for name in REQUESTS:
+        ask = vars(cls).get(name)
+        if ask is not None and not hasattr(ask, "is_guarded"):
+            setattr(cls, name, _guarded_request(ask))
+
+
+def _guarded_request(ask: Any) -> Any:
+    @wraps(ask)
+    def enter(self: Any, *arguments: Any, **named: Any) -> Any:
+        _require_metered(self)
+        return ask(self, *arguments, **named)
+
+    @wraps(ask)
+    async def enter_async(self: Any, *arguments: Any, **named: Any) -> Any:
+        _require_metered(self)
+        return await ask(self, *arguments, **named)
+
+    guarded: Any = enter_async if iscoroutinefunction(ask) else enter
+    guarded.is_guarded = True
+    return guarded
+
+
+def _require_metered(model: Any) -> None:
+    # A model around that of a run, as for traces, has its attributes.
+    if _bodies and not _metered.get() and not getattr(model, "is_metered", False):
+        raise Permanent(
+            f"model {model.model_name} is asked by itself inside a run: nothing would be recorded, metered or stopped. Give an agent "
+            "that model, and call run.llm(agent, …) in the body"
+        )
 
 
 def _guarded(way_in: Any) -> Any:
@@ -115,7 +189,7 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        spec = PathFinder.find_spec(fullname, path, target) if fullname in (MODULE, DIRECT) else None
+        spec = PathFinder.find_spec(fullname, path, target) if fullname in MODULES else None
         if spec is not None and spec.loader is not None:
             spec.loader = _Loader(spec.loader)
         return spec

@@ -13,6 +13,7 @@ from pydantic_ai.models import Model, ModelRequestContext, ModelRequestParameter
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
+from agents.guards.llm_calls import metered
 from agents.journal.budget import NOTHING, Cost, Limits, Reserved
 from agents.journal.concurrent import in_main_thread
 from agents.journal.engine import Journal
@@ -45,6 +46,8 @@ class MeteredModel(WrapperModel):
     output, so that it cannot cost more than is reserved for it. The run can do without a request that `is_spare`: it fails where
     a budget never has room for it."""
 
+    is_metered = True
+
     def __init__(self, model: Model, journal: Journal, *, is_spare: bool = False) -> None:
         super().__init__(model)
         self._journal = journal
@@ -58,7 +61,9 @@ class MeteredModel(WrapperModel):
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
         async with self._metered(messages, model_settings, model_request_parameters) as meter:
-            response = meter.read(await self.wrapped.request(messages, meter.settings, model_request_parameters))
+            with metered():
+                response = await self.wrapped.request(messages, meter.settings, model_request_parameters)
+            meter.read(response)
             self._learn(meter, messages, response)
             return response
 
@@ -67,7 +72,8 @@ class MeteredModel(WrapperModel):
     ) -> ModelResponse:
         asked = request_context.messages, request_context.model_settings, request_context.model_request_parameters
         async with self._metered(*asked) as meter:
-            return meter.read(await self.wrapped.compact_messages(request_context, instructions=instructions))
+            with metered():
+                return meter.read(await self.wrapped.compact_messages(request_context, instructions=instructions))
 
     @asynccontextmanager
     async def request_stream(
@@ -78,9 +84,10 @@ class MeteredModel(WrapperModel):
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
         async with self._metered(messages, model_settings, model_request_parameters) as meter:
-            stream = self.wrapped.request_stream(messages, meter.settings, model_request_parameters, run_context)
-            async with stream as streamed:
-                yield streamed
+            with metered():
+                asked = messages, meter.settings, model_request_parameters, run_context
+                async with self.wrapped.request_stream(*asked) as streamed:
+                    yield streamed
             self._learn(meter, messages, meter.read(streamed.get()))
 
     @asynccontextmanager

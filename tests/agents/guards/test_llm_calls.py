@@ -6,11 +6,19 @@ import sys
 from collections.abc import Callable
 from inspect import getsource
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic_ai import Agent, direct
+from pydantic_ai.agent import WrapperAgent
 from pydantic_ai.direct import model_request, model_request_batch, model_request_stream, model_request_sync
-from pydantic_ai.messages import ModelRequest
+from pydantic_ai.embeddings import Embedder
+from pydantic_ai.embeddings.test import TestEmbeddingModel
+from pydantic_ai.images import ImageGenerator
+from pydantic_ai.images.test import TestImageGenerationModel
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
+from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.test import TestModel
 
 from agents.exceptions import Permanent
@@ -59,7 +67,12 @@ def test_a_realtime_session_inside_a_run_is_refused() -> None:
         agent.realtime("openai:gpt-realtime")
 
 
-MESSAGES = [ModelRequest.user_text_prompt("q")]
+def test_a_realtime_session_of_an_agent_around_another_is_refused() -> None:
+    with within_body(), pytest.raises(Permanent, match="voice.* is run by itself"):
+        WrapperAgent(Agent(name="voice")).realtime("openai:gpt-realtime")
+
+
+MESSAGES: list[ModelMessage] = [ModelRequest.user_text_prompt("q")]
 
 
 async def streamed() -> None:
@@ -91,6 +104,50 @@ def test_a_request_to_a_model_by_itself_inside_a_run_is_refused(ask: Callable[[]
     with within_body(), pytest.raises(Permanent, match=r"pydantic_ai\.direct"):
         ask()
     ask()
+
+
+async def asked_itself(model: Model) -> None:
+    await model.request(MESSAGES, None, ModelRequestParameters())
+
+
+async def asked_itself_in_a_stream(model: Model) -> None:
+    async with model.request_stream(MESSAGES, None, ModelRequestParameters()):
+        pass
+
+
+class Own(TestModel):
+    """A model that the code of an agent defines."""
+
+    async def request(self, *arguments: Any, **named: Any) -> ModelResponse:
+        return await super().request(*arguments, **named)
+
+
+@pytest.mark.parametrize("model", [TestModel(), Own(), FallbackModel(TestModel(), TestModel())], ids=repr)
+@pytest.mark.parametrize("ask", [asked_itself, asked_itself_in_a_stream])
+def test_a_model_that_is_asked_by_its_own_method_inside_a_run_is_refused(ask: Any, model: Model) -> None:
+    with within_body(), pytest.raises(Permanent, match=r"is asked by itself inside a run.*call run.llm"):
+        asyncio.run(ask(model))
+    asyncio.run(ask(model))
+
+
+def test_every_class_of_models_that_is_defined_inside_a_run_is_guarded() -> None:
+    with within_body():
+
+        class Later(TestModel):
+            async def request(self, *arguments: Any, **named: Any) -> ModelResponse:
+                raise AssertionError
+
+        with pytest.raises(Permanent, match="is asked by itself"):
+            asyncio.run(asked_itself(Later()))
+
+
+def test_embeddings_and_pictures_may_be_asked_for_inside_a_run() -> None:
+    async def ask() -> None:
+        assert (await Embedder(TestEmbeddingModel()).embed_query("q")).embeddings
+        assert (await ImageGenerator(TestImageGenerationModel()).generate("a cat")).images
+
+    with within_body():
+        asyncio.run(ask())
 
 
 def test_every_function_that_asks_a_model_directly_passes_the_guarded_one() -> None:

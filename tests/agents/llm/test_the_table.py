@@ -41,9 +41,13 @@ HELD_BY = {
     "`agent.run`, `run_sync`, `run_stream`, `iter` in a body, step or tool": [
         (DOOR, "test_an_agent_that_is_run_by_itself_inside_a_run_is_refused_by_name"),
     ],
-    "`agent.realtime`, `pydantic_ai.direct` in a body, step or tool": [
+    "`agent.realtime`, `pydantic_ai.direct`, a model's own `request` in a body, step or tool": [
         ("guards/test_llm_calls.py", "test_a_realtime_session_inside_a_run_is_refused"),
         ("guards/test_llm_calls.py", "test_a_request_to_a_model_by_itself_inside_a_run_is_refused"),
+        ("guards/test_llm_calls.py", "test_a_model_that_is_asked_by_its_own_method_inside_a_run_is_refused"),
+    ],
+    "`Embedder`, `ImageGenerator`": [
+        ("guards/test_llm_calls.py", "test_embeddings_and_pictures_may_be_asked_for_inside_a_run"),
     ],
     "`MCPToolset(sampling_model=…)`": [(DOOR, "test_a_server_that_may_ask_a_model_itself_is_refused_by_name")],
     "`run.llm` in a tool, a tool that calls another tool": [
