@@ -380,7 +380,7 @@ class _Passage(WrapperToolset[Any]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
         async def execute(ctx: RunContext[Any]) -> Any:
-            with passing(tool):
+            with passing(tool, tool_args if ctx.tool_call_approved else None):
                 return await self.wrapped.call_tool(name, tool_args, ctx, tool)
 
         return await self.door.call(tool.tool_def, tool_args, ctx, execute)

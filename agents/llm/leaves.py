@@ -15,14 +15,23 @@ from pydantic_ai.toolsets.abstract import SchemaValidatorProt, ToolsetTool
 from pydantic_core import SchemaValidator
 
 from agents.exceptions import Permanent
+from agents.journal.canonical import canonical
+from agents.llm.shown_arguments import as_json
 
-_passed: ContextVar[ToolsetTool[Any] | None] = ContextVar("passed", default=None)
+
+@dataclass(frozen=True)
+class _Call:
+    tool: ToolsetTool[Any]
+    approved: str | None  # the arguments that a person approved
+
+
+_passed: ContextVar[_Call | None] = ContextVar("passed", default=None)
 
 
 @contextmanager
-def passing(tool: ToolsetTool[Any]) -> Iterator[None]:
-    """While the door executes a call of this tool."""
-    token = _passed.set(tool)
+def passing(tool: ToolsetTool[Any], approved: Any = None) -> Iterator[None]:
+    """While the door executes a call of this tool; `approved`: with the arguments that a person approved."""
+    token = _passed.set(_Call(tool, None if approved is None else canonical(as_json(approved))))
     try:
         yield
     finally:
@@ -63,11 +72,16 @@ class _Leaf(WrapperToolset[Any]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
         passed = _passed.get()
-        if passed is None or not self._is(passed.args_validator, name):
-            instead = f"tool {passed.tool_def.name!r}" if passed else "no tool"
+        if passed is None or not self._is(passed.tool.args_validator, name):
+            instead = f"tool {passed.tool.tool_def.name!r}" if passed else "no tool"
             raise Permanent(
                 f"tool {name!r} is called by a toolset or a capability around it, while the run executes {instead}: it would pass by "
                 "the journal, the tool cap and the approvals. Give the model this tool itself, or make the wrapper's tool do the work"
+            )
+        if passed.approved is not None and passed.approved != canonical(as_json(tool_args)):
+            raise Permanent(
+                f"a person approved the call of tool {name!r} with other arguments than a toolset around it would make it with. Change "
+                "them in the tool itself"
             )
         if isinstance(tool.args_validator, _Mark):
             tool = replace(tool, args_validator=tool.args_validator.validator)
