@@ -43,7 +43,7 @@ from agents.journal.budget import Limits, NoRoom
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread, to_its_end
 from agents.journal.engine import Begun
 from agents.journal.protocol import Effect, Place, StepRequest, fitting
-from agents.llm import failures
+from agents.llm import failures, hidden_tools
 from agents.llm.answers import recordable
 from agents.llm.delegates import DELEGATES, Delegate
 from agents.llm.leaves import guarded
@@ -289,6 +289,7 @@ class Durability(BaseDurabilityCapability[Any]):
     ) -> ModelRequestContext:
         """No secret of the settings leaves the house, and no tool that a provider itself runs passes the cap."""
         request = await super().prepare_model_request(ctx, request_context)
+        hidden_tools.require_none(self._model, request.model_settings)
         return replace(
             request,
             messages=redacted_messages(request.messages),

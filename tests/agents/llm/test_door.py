@@ -565,6 +565,28 @@ def test_a_capability_that_chooses_the_model_is_refused_by_name(lab: Lab, capabi
     assert type(capability).__name__ in run.error and "FallbackModel" in run.error
 
 
+@pytest.mark.parametrize("where", ["call", "agent", "model"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"openai_native_tools": [{"type": "web_search"}]},
+        {"extra_body": {"tools": [{"type": "web_search"}]}},
+        {"extra_body": {"mcp_servers": [{"url": "https://e.com"}]}},
+    ],
+    ids=["setting", "body", "servers"],
+)
+def test_tools_of_a_provider_that_model_settings_bring_are_refused_by_name(lab: Lab, where: str, settings: Any) -> None:
+    turns = Turns("done")
+    model = FunctionModel(turns.answer, model_name="m", settings=settings if where == "model" else None)
+    llm = LlmAgent(model, name="clerk", model_settings=settings if where == "agent" else None)
+    given: Any = {"model_settings": settings} if where == "call" else {}
+
+    run = lab.run(lambda run: run.llm(llm, "q", tools=[], **given).output)
+
+    assert (run.status, turns.asked) == ("failed", 0)
+    assert "past the tool cap" in run.error
+
+
 def test_a_server_that_may_ask_a_model_itself_is_refused_by_name(lab: Lab) -> None:
     pytest.importorskip("fastmcp")
     from pydantic_ai.mcp import MCPToolset

@@ -76,6 +76,9 @@ HELD_BY = {
     "web search and other tools that a provider runs": [
         (DOOR, "test_what_a_search_of_the_provider_has_read_taints_the_calls_of_the_same_answer"),
     ],
+    "tools of a provider in model settings (`openai_native_tools`, `extra_body`)": [
+        (DOOR, "test_tools_of_a_provider_that_model_settings_bring_are_refused_by_name"),
+    ],
     "deferred and external tools with `DeferredToolRequests`, then `deferred_tool_results=`": [
         (BUILDERS, "test_deferred_calls_are_answered_by_a_second_call"),
         (BUILDERS, "test_an_external_tool_without_deferred_requests_is_refused_at_once"),
