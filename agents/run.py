@@ -116,6 +116,7 @@ class AgentRun:
         self._is_tainted = is_tainted
         self._from_strangers = from_strangers
         self._awaited: list[Event] = []
+        self._said: list[Any] = []  # by its models
         if is_tainted and journal:
             journal.store.is_tainted = True
 
@@ -351,7 +352,12 @@ class AgentRun:
             is_tainted=lambda: self.is_tainted,
             taint=self.taint,
             from_strangers=lambda: self.is_from_strangers,
-            given=lambda: [self.input, *(event.data for event in (*self.events, *self._awaited))],
+            given=lambda: [
+                self.input,
+                *((event.subject, event.data) for event in (*self.events, *self._awaited)),
+                *self._said,
+            ],
+            note_said=self._said.append,
         )
 
     # Trust

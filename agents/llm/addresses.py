@@ -4,18 +4,20 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
 URL = re.compile(r"(?:[a-z][a-z0-9+.-]{0,30}:)?[/\\]{2}\S+", re.IGNORECASE)
 # What begins like this is an address up to its end, also with blanks, which clients encode.
-BEGINS_URL = re.compile(r"[a-z][a-z0-9+.-]{0,30}:[/\\]{2}\S|mailto:\S", re.IGNORECASE)
+BEGINS_URL = re.compile(r"[a-z][a-z0-9+.-]{0,30}:[/\\]{2}\S|(?:https?|wss?|ftps?|mailto):\S", re.IGNORECASE)
 MAIL = re.compile(r"(?:mailto:)?[^\s@<>\"',;:]+@[^\s@<>\"',;:]+", re.IGNORECASE)
 NAMED = re.compile(r"<([^\s<>@]{1,200}@[^\s<>@]{1,255})>")  # a mail behind a name
 LONGEST_NAME = 200
 # A name with a dot whose last part has letters alone, or an address of a network; with a port and a path, or without.
 HOST = re.compile(
-    r"(?:(?:[\w-]{1,63}\.)+[^\W\d_]{2,63}\.?|(?:\d{1,3}\.){3}\d{1,3}|\[[0-9a-f:.]+\]|[\w-]{1,63}(?=:\d))(?::\d{1,5})?(?:[/?#]\S*)?",
+    r"(?:(?:[\w-]{1,63}\.)+(?:[^\W\d_]{2,63}|xn--[\w-]{1,59})\.?|(?:\d{1,3}\.){3}\d{1,3}|\[[0-9a-f:.]+\]|localhost"
+    r"|(?=[\w-]*[a-z])[\w-]{1,63}(?=:\d))(?::\d{1,5})?(?:[/?#]\S*)?",
     re.IGNORECASE,
 )
 PART = re.compile(r"[^\s,;]+")
@@ -72,7 +74,10 @@ def _address_of(text: str) -> str:
         return text.lower().removeprefix("mailto:")
     if HOST.fullmatch(text):
         return re.split(r"[/?#]", text.lower())[0].rstrip(".")
-    return ""
+    try:
+        return str(ip_address(text)) if ":" in text else ""
+    except ValueError:
+        return ""
 
 
 def stands_in(address: str, texts: Iterable[str]) -> bool:

@@ -83,7 +83,8 @@ class LlmContext:
     is_tainted: Callable[[], bool]
     taint: Callable[[], None]
     from_strangers: Callable[[], bool]  # was it woken by data that strangers write?
-    given: Callable[[], Any]  # its input and the data of its events, if strangers write it
+    given: Callable[[], Any]  # its input, the data of its events and what its models have said
+    note_said: Callable[[Any], None]  # what a model has said, for `given`
     depth: int = 0  # of calls inside each other
 
 
@@ -143,11 +144,13 @@ class LlmCall:
             given["deferred_tool_results"], strange = _fenced_results(results, opening["mark"])
         if untrusted is not None or opening["untrusted"] or opening.get("strangers") or strange:
             context.taint()
+        from_strangers: list[Any] = []
         own_words = prompt if isinstance(prompt, str) else ""
         if context.depth and context.is_tainted():
             own_words = ""  # a model wrote the task
         elif context.is_tainted():
-            own_words = await in_main_thread(lambda: without(own_words, [context.given(), untrusted]))
+            from_strangers = [await in_main_thread(context.given), untrusted]
+            own_words = without(own_words, from_strangers)
         if untrusted is not None:
             prompt = fenced(str(prompt), untrusted, opening["mark"])
         turn = None
@@ -164,9 +167,8 @@ class LlmCall:
             backend = StepBackend(place, self._name, self._steps, effect, past)
             allowed = narrowed(context.tools, tools)
             durability = self._durability(opening["began"], place, model, backend, allowed)
-            door = self._door(
-                place, backend, allowed, given.get("output_type") or self._agent.output_type, own_words, opening["mark"]
-            )
+            output_type = given.get("output_type") or self._agent.output_type
+            door = self._door(place, backend, allowed, output_type, own_words, from_strangers, opening["mark"])
             given["capabilities"] = [
                 door,
                 *(given.get("capabilities") or ()),
@@ -186,6 +188,7 @@ class LlmCall:
                     result: AgentRunResult[Any] = await self._agent.run(prompt, deps=deps, infer_name=False, **given)
             if turn:
                 await turn.record(result.new_messages(), context.is_tainted)
+            context.note_said(to_jsonable_python(result.output, bytes_mode="base64", fallback=str))
             return result
 
     def _durability(
@@ -209,6 +212,7 @@ class LlmCall:
         tools: frozenset[str] | None,
         output_type: Any,
         own_words: str,
+        from_strangers: Sequence[Any],
         mark: str,
     ) -> Door:
         store, context = self._steps.journal.store, self._context
@@ -226,6 +230,7 @@ class LlmCall:
             is_tainted=context.is_tainted,
             taint=context.taint,
             prompt=own_words,
+            from_strangers=from_strangers,
             mark=mark,
             hand_over=partial(self._hand_over, place, tools),
         )

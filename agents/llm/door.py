@@ -2,7 +2,7 @@
 call of an output function. In this order: recorded entry → tool cap → taint → approval bound to the validated arguments →
 effect → execution → record. What cannot pass it is refused by name."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +23,7 @@ from pydantic_ai.messages import (
     NativeToolReturnPart,
     SystemPromptPart,
     ToolCallPart,
+    ToolsetInstructionSource,
 )
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.output import OutputContext
@@ -31,6 +32,7 @@ from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
 from pydantic_ai.toolsets.abstract import ToolsetTool
 
 from agents.exceptions import Permanent
+from agents.llm.addresses import without
 from agents.llm.approvals import Approver, said
 from agents.llm.approved_output import OUTPUT, ApprovedOutput
 from agents.llm.danger import danger_of
@@ -39,7 +41,7 @@ from agents.llm.leaves import guarded, passing
 from agents.llm.outputs import OutputFunction
 from agents.llm.shown_arguments import as_json, as_the_model_gives_them, of_output
 from agents.llm.tool_steps import ToolSteps
-from agents.llm.tools import HOSTS, OF_THE_FRAMEWORK, ToolPolicy
+from agents.llm.tools import HOSTS, OF_THE_FRAMEWORK, ToolPolicy, of_mcp
 from agents.llm.untrusted import fenced_answer
 
 # Native tools whose results are the model's own: those of any other read what strangers wrote.
@@ -74,6 +76,7 @@ class Door(AbstractCapability[Any]):
         is_tainted: Callable[[], bool],
         taint: Callable[[], None],
         prompt: str,
+        from_strangers: Sequence[Any],
         mark: str,
         hand_over: HandOver,
     ) -> None:
@@ -85,6 +88,7 @@ class Door(AbstractCapability[Any]):
         self._is_tainted = is_tainted
         self._taint = taint
         self._prompt = prompt
+        self._not_of_the_author = list(from_strangers)  # what may have come into instructions
         self._mark = mark  # of fences
         self._hand_over = hand_over
         self._trusted_calls: set[tuple[str, str]] = set()  # of this call of run.llm: some models use an id again
@@ -108,6 +112,10 @@ class Door(AbstractCapability[Any]):
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
     ) -> ModelResponse:
         """What a provider's own tools have read stands in the answer. Not every answer shows that one was used."""
+        for part in request_context.model_request_parameters.instruction_parts or ():
+            is_toolsets = part.id is not None and isinstance(part.id.source, ToolsetInstructionSource)
+            if is_toolsets and part.content not in self._not_of_the_author:
+                self._not_of_the_author.append(part.content)  # an MCP server, say, may have written it
         offered = {tool.kind for tool in request_context.model_request_parameters.native_tools}
         used = any(
             isinstance(part, NativeToolCallPart | NativeToolReturnPart) and part.tool_name not in OF_THE_MODEL
@@ -305,19 +313,20 @@ class Door(AbstractCapability[Any]):
         return danger or ("" if always else None)
 
     def _trusted_texts(self, ctx: RunContext[Any], tool: ToolDefinition | None) -> Iterator[str]:
-        """What no stranger has written: the prompt and the instructions of this call, the description of the tool, and what
-        trusted tools have given."""
+        """What no stranger has written: the prompt and the instructions of this call, the description of a tool that is no MCP
+        server's, and what trusted tools have given."""
         yield self._prompt
         if tool:
-            yield tool.description or ""
+            if not of_mcp(tool.metadata) or ToolPolicy.of_tool(tool).trusted:
+                yield tool.description or ""
             hosts = (tool.metadata or {}).get(HOSTS, ())
             yield from hosts() if callable(hosts) else hosts
         for message in ctx.messages:
             if isinstance(message, ModelRequest):
-                yield message.instructions or ""
+                yield without(message.instructions or "", self._not_of_the_author)
                 for part in message.parts:
                     if isinstance(part, SystemPromptPart):
-                        yield part.content
+                        yield without(part.content, self._not_of_the_author)
                     elif (
                         isinstance(part, BaseToolReturnPart)
                         and (part.tool_name, part.tool_call_id) in self._trusted_calls

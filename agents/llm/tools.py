@@ -46,7 +46,7 @@ class ToolPolicy:
     def of(cls, name: str, metadata: Mapping[str, Any] | None) -> "ToolPolicy":
         """Permanent: the metadata declares something that a tool cannot be."""
         said = metadata or {}
-        effect = said.get("effect", "at_most_once" if said.keys() >= OF_MCP else "idempotent")
+        effect = said.get("effect", "at_most_once" if of_mcp(metadata) else "idempotent")
         if effect not in get_args(Effect):
             raise Permanent(f"tool {name!r}: effect {effect!r} is not one of {', '.join(get_args(Effect))}")
         flags = {flag: said.get(flag, False) for flag in FLAGS}
@@ -65,3 +65,8 @@ class ToolPolicy:
         if tool.tool_kind in OF_THE_FRAMEWORK:
             return cls(effect="read", trusted=True)
         return cls.of(tool.name, tool.metadata)
+
+
+def of_mcp(metadata: Mapping[str, Any] | None) -> bool:
+    """Is it a tool of an MCP server, which has written its description as well?"""
+    return (metadata or {}).keys() >= OF_MCP
