@@ -20,8 +20,9 @@ from triggers.sources.runner import Runner
 from triggers.sources.webhooks.scheme import Scheme
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PUBLISHED = [*DOCUMENTS, *sorted(path for path in (ROOT / "deploy").iterdir() if path.is_file())]
+FOR_OPERATORS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [*FOR_OPERATORS, ROOT / "CONTRIBUTING.md"]
+PUBLISHED = [*FOR_OPERATORS, *sorted(path for path in (ROOT / "deploy").iterdir() if path.is_file())]
 NOBODY = UUID(int=0)
 
 

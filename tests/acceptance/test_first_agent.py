@@ -1,4 +1,4 @@
-"""The README's first agent, as it stands there: its files, its commands, its test."""
+"""The agent of docs/first-agent.md, as it stands there: its files, its commands, its test."""
 
 import re
 from pathlib import Path
@@ -15,12 +15,12 @@ def stack(make_stack: StackMaker, tmp_path: Path) -> Stack:
     app = tmp_path / "my-agents" / "stock"
     app.mkdir(parents=True)
     (app / "__init__.py").touch()
-    for name, code in FILE.findall((ROOT / "README.md").read_text()):
+    for name, code in FILE.findall((ROOT / "docs/first-agent.md").read_text()):
         (app / name).write_text(code)
     return make_stack(env={"WAKEFUL_APPS": "stock", "PYTHONPATH": str(app.parent)})
 
 
-def test_the_first_agent_works_as_the_readme_says(stack: Stack) -> None:
+def test_the_first_agent_works_as_its_page_says(stack: Stack) -> None:
     stack.manage("makemigrations", "stock")
     stack.manage("prepare")
     stack.up()

@@ -1,4 +1,4 @@
-"""The durable agents of README.md and docs/agents.md do what stands there."""
+"""The agents of README.md and docs/ do what stands there."""
 
 import re
 import sys
@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from pydantic_ai.models.test import TestModel
 
 import agents
 from agents import Agent, Fire, Quiet, registry
@@ -21,7 +22,7 @@ CALLED = {"event invoice.paid#1": None, "approval#1": "approved"}
 
 
 class Shop:
-    """The README's example, with a mail server of ours."""
+    """The example of docs/durability.md, with a mail server of ours."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.welcomed: list[Any] = []
@@ -29,9 +30,11 @@ class Shop:
         mail.send_welcome = self.welcomed.append
         monkeypatch.setitem(sys.modules, "shop", ModuleType("shop"))
         monkeypatch.setitem(sys.modules, "shop.mail", mail)
-        [code] = re.findall(r"```python\n([^`]*def onboarding\(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+        [code] = re.findall(
+            r"```python\n([^`]*def onboarding\(.*?)```", (ROOT / "docs/durability.md").read_text(), re.DOTALL
+        )
         names: dict[str, Any] = {"__package__": "shop", "__name__": "shop.agents"}
-        exec(compile(code, "README.md", "exec"), names)  # noqa: S102 (our own document)
+        exec(compile(code, "durability.md", "exec"), names)  # noqa: S102 (our own document)
         self.onboarding: Agent = names["onboarding"]
 
 
@@ -132,3 +135,16 @@ def test_the_heartbeat_agents_of_the_documents_are_declared(monkeypatch: pytest.
     assert ask_gate(registry.get("desk-watch"), last=8) == Quiet("no new ticket")
     assert ask_gate(registry.get("desk-watch"), last=7) == Fire("a new ticket", state=8)
     assert registry.get("disk-watch").checklist == {"/": timedelta(hours=1), "/srv": None}
+
+
+@pytest.mark.parametrize(("urgent", "told"), [(True, ["Urgent: No login"]), (False, [])])
+def test_the_agent_on_the_first_screen_of_the_readme_asks_before_it_notifies(urgent: bool, told: list[str]) -> None:
+    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    names: dict[str, Any] = {"__name__": "tickets.agents"}
+    exec(compile(code, "README.md", "exec"), names)  # noqa: S102 (our own document)
+    model = TestModel(custom_output_args={"urgent": urgent, "summary": "No login"})
+
+    done = run_agent(names["ticket_triage"], data={"text": "?"}, model=model, waits={"approval#1": "approved"})
+
+    assert [notice.text for notice in done.notifications] == told
+    assert done.result == {"urgent": urgent, "summary": "No login"}
