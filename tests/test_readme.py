@@ -32,7 +32,7 @@ def said(pattern: str, *paths: Path) -> list[str]:
 
 
 def knobs_table() -> str:
-    """The table of settings in docs/operations.md."""
+    """The table of settings in docs/settings.md."""
     return "\n".join(["| setting | default | |", "|---|---|---|", *(_row(knob) for knob in settings.KNOBS)])
 
 
@@ -134,7 +134,7 @@ def test_every_setting_exists() -> None:
 
 
 def test_the_table_of_settings_is_the_one_list() -> None:
-    assert knobs_table() in (ROOT / "docs" / "operations.md").read_text(), f"docs/operations.md needs:\n{knobs_table()}"
+    assert knobs_table() in (ROOT / "docs" / "settings.md").read_text(), f"docs/settings.md needs:\n{knobs_table()}"
 
 
 def test_every_metric_exists() -> None:

@@ -173,7 +173,7 @@ def replication() -> Finding:
         return Finding(
             f"every standby streams asynchronously ({named}): a failover loses the newest commits, including events that "
             f"were answered with 2xx and intents of at_most_once steps{noticed}",
-            "Name a standby in synchronous_standby_names, or accept the loss: docs/operations.md, “Failover”.",
+            "Name a standby in synchronous_standby_names, or accept the loss: docs/upgrade.md, “Failover”.",
         )
     return Finding(f"a standby confirms each commit: a failover to it loses none{noticed}")
 

@@ -170,7 +170,7 @@ def _failover(now: Situation) -> Iterator[Problem]:
             text=f"PostgreSQL failed over from {over.was} to {over.now} (server/timeline), noticed at {over.noticed_at}. The new "
             f"primary has the old primary's commits up to {known}. Later commits may be lost, including events that were "
             "answered with 2xx and intents of at_most_once steps.",
-            remedy="Compare your records with those of senders and called services after that time: docs/operations.md, "
+            remedy="Compare your records with those of senders and called services after that time: docs/upgrade.md, "
             "“Failover”. This warning ends after a day.",
             lasted=timedelta(seconds=over.age),
         )
