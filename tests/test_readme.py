@@ -21,7 +21,7 @@ from triggers.sources.webhooks.scheme import Scheme
 
 ROOT = Path(__file__).resolve().parent.parent
 FOR_OPERATORS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-DOCUMENTS = [*FOR_OPERATORS, ROOT / "CONTRIBUTING.md"]
+DOCUMENTS = [*FOR_OPERATORS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 PUBLISHED = [*FOR_OPERATORS, *sorted(path for path in (ROOT / "deploy").iterdir() if path.is_file())]
 NOBODY = UUID(int=0)
 
