@@ -13,7 +13,7 @@ export PYTHONUNBUFFERED := 1
 # A stack is several processes that start from the same sources: the first one compiles them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test check chaos bench lock fmt clean
+.PHONY: help run test check docs chaos bench lock fmt clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -31,12 +31,18 @@ test: .venv/dev ## all tests, on real servers; tries to install a Chromium for t
 	@exec $(PY) -m pytest $(or $(ARGS),$(ALL_TESTS))
 
 check: export SECRET_KEY = for make check alone, which serves nobody and signs nothing
-check: .venv/dev ## ruff, types, migrations, Django's checks
+check: .venv/dev ## ruff, types, migrations, Django's checks, links of the documentation
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	WAKEFUL_DEMO=1 $(PY) -W ignore::RuntimeWarning manage.py makemigrations --check --dry-run # it warns of the database it does without
 	$(PY) manage.py check --fail-level WARNING
+	$(PY) manage.py docs
+
+# The stack serves the same pages at /docs/: nothing has to be built for that.
+docs: export SECRET_KEY = for make docs alone, which serves nobody and signs nothing
+docs: .venv/runtime ## the documentation as static pages in .wakeful/docs; fails if a link leads nowhere
+	@$(PY) manage.py docs .wakeful/docs
 
 # ALL=1: every seed, those with the lease as shipped, the fault tests at full length, and the builds broken on purpose.
 # SEEDS=0-49: these seeds alone. APPS=…, EVENTS=…, INVARIANTS=…: over agents of your own (docs/chaos.md).

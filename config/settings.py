@@ -183,6 +183,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "config.console.parts.banner.banner",
+                "config.console.parts.docs_link.docs_link",
             ],
         },
     }

@@ -7,6 +7,7 @@ from config.console.access.password_again import password_again
 from config.console.notifications.inbox import inbox
 from config.console.operations.overnight import overnight_page
 from config.console.operations.upcoming import coming
+from config.documentation.views import documentation
 from config.health import probes
 from config.health.metrics import metrics
 from runs.api.approval_links import ApprovalLinkView
@@ -31,6 +32,8 @@ urlpatterns = [
     re_path(PING, PingView.as_view(), name="ping"),
     path("api/", include("config.api")),
     path("approvals/<str:token>/", ApprovalLinkView.as_view(), name="approval"),
+    path("docs/", documentation, name="docs"),
+    path("docs/<slug:slug>/", documentation, name="docs_page"),
     path("health/live", probes.live),
     path("health/ready", probes.ready),
     path("metrics", metrics),

@@ -248,6 +248,10 @@ UNFOLD: dict[str, Any] = {
                 "separator": True,
                 "items": [_item("Users", "person", "auth.user"), _item("Groups", "group", "auth.group")],
             },
+            {
+                "separator": True,
+                "items": [{"title": "Documentation", "icon": "menu_book", "link": _link("docs")}],
+            },
         ],
     },
 }

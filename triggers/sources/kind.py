@@ -68,6 +68,7 @@ class Kind(ABC, Generic[S]):
     setup: ClassVar[tuple[str, ...]]  # steps at the provider, in order; {url} is the address of the source
     gaps: ClassVar[Gaps]  # whether it sees what was lost before it was recorded
     docs_url: ClassVar[str] = ""  # the provider's own page
+    docs: ClassVar[str]  # the page of docs/ that describes it, such as `files#object-stores`
     needs_secret: ClassVar[bool] = True
     is_trusted: ClassVar[bool] = False  # no stranger writes its data; the default of its sources
     is_verified: ClassVar[bool] = True  # by a secret, or by a key that only the sender has

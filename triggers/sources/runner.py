@@ -153,6 +153,7 @@ class Broker(Runner[S]):
     """A runner whose secret is the password of a broker, which may need none."""
 
     is_secret_given = True
+    docs = "brokers"
 
     def clean_secret(self, secret: str) -> str:
         if not secret.strip():

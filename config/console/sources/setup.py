@@ -9,6 +9,7 @@ from django.utils.html import format_html
 
 from config.console.parts.links import link
 from config.console.parts.sections import Cell, Notice, Section, Steps
+from config.documentation.console_pages import docs_url
 from runs.network.site import LOCAL, site
 from triggers.sources.kind import Group, Kind, kinds
 from triggers.sources.runner import Runner
@@ -60,6 +61,7 @@ def setup_steps(kind: Kind[Any], slug: str) -> Iterator[Section]:
     steps = [_with_address(step, kind, slug) for step in kind.setup]
     if kind.docs_url:
         steps.append(format_html("See also {}.", link(kind.docs_url, kind.docs_url)))
+    steps.append(format_html("{} describes sources of this kind.", link(docs_url(kind.docs), "The documentation")))
     yield Steps(title=f"Set-up: {kind.label}", steps=steps)
     if not (isinstance(kind, Runner) and slug):  # the page of a source that is read has it beside its gaps
         yield Notice(text=kind.gaps.text, level="info" if kind.gaps.are_seen else "warning")

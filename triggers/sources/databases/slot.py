@@ -131,6 +131,7 @@ class ReplicationSlot(Runner[SlotSettings]):
         "in the order of the commits."
     )
     group = Group.DATABASES
+    docs = "replication"
     settings_class = SlotSettings
     secret_label = "Password"  # noqa: S105  (a label)
     is_secret_given = True

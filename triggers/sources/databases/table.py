@@ -17,6 +17,7 @@ class Table(Kind[TableSettings]):
     label = "Table of this database"
     help_text = "Each row that is inserted, updated or deleted is an event, with its old and new values; or each statement is one."
     group = Group.DATABASES
+    docs = "databases"
     settings_class = TableSettings
     needs_secret = False
     gaps = Gaps(

@@ -142,6 +142,7 @@ class Directory(Runner[DirectorySettings]):
     label = "Directory of files"
     help_text = "Files that are created, changed, renamed or removed in a directory and the folders below it."
     group = Group.FILES
+    docs = "files"
     settings_class = DirectorySettings
     needs_secret = False
     gaps = Gaps(

@@ -88,6 +88,7 @@ class ObjectStore(Broker[ObjectStoreSettings]):
     label = "Object store (S3)"
     help_text = "Lists a bucket of Amazon S3, or of a server that speaks its protocol: objects that are new, changed or removed."
     group = Group.FILES
+    docs = "files#object-stores"
     settings_class = ObjectStoreSettings
     secret_label = LABEL
     gaps = Gaps(

@@ -53,6 +53,7 @@ class Drift(Metric[DriftSettings]):
     label = "Drift of a state"
     help_text = "Compares two states, such as what should be there and what is: their difference is an event that opens and closes."
     settings_class = DriftSettings
+    docs = "metrics#drift-of-a-state"
     noun = "drift"
     secret_label = "Connection string"  # noqa: S105  (a label)
     setup = (

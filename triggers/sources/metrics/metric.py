@@ -45,6 +45,7 @@ class Metric(Poller[M]):
     )
     is_trusted = True  # numbers
     group = Group.METRICS
+    docs = "metrics"
     noun: ClassVar[str] = "metric"  # the beginning of the types of its events
 
 

@@ -71,6 +71,7 @@ class Poller(Runner[P]):
     """A kind of source that is polled. Its secret is what the server asks for, if anything."""
 
     is_secret_given = True
+    docs = "polling-and-mail"
 
     def clean_secret(self, secret: str) -> str:
         if not secret.strip() or not secret.isprintable():

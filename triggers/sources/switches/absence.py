@@ -102,6 +102,7 @@ class Absence(Kind[AbsenceSettings]):
     label = "Absence of an event"
     help_text = "Records absence.opened when an awaited event does not come in time, and absence.closed when it does."
     group = Group.WATCHES
+    docs = "absence#absence-of-an-event"
     settings_class = AbsenceSettings
     needs_secret = False
     gaps = Gaps(

@@ -54,6 +54,7 @@ class Ping(Scheme[PingSettings]):
         "An address that a job pings when it has worked. Records absence.opened when pings stop, or when one says so."
     )
     group = Group.WATCHES
+    docs = "absence#dead-mans-switches"
     waits = Waits.JOB
     gaps = Gaps(are_seen=True, how="a ping that does not come is an absence.")
     settings_class = PingSettings

@@ -84,6 +84,7 @@ class Scheme(Kind[S]):
         are_seen=False,
         how="a delivery that its sender gives up leaves no trace here; the sender may have a list of them.",
     )
+    docs = "webhooks"
     methods: ClassVar[tuple[str, ...]] = ("POST",)  # of deliveries
     per_minute: ClassVar[int] = 0  # deliveries that a source without a limit of its own takes; 0: any number
     largest: ClassVar[int] = (

@@ -30,6 +30,7 @@ class Debezium(StandardWebhooks):
     label = "Debezium Server"
     help_text = "Changes of databases that Debezium Server sends over HTTP."
     group = Group.DATABASES
+    docs = "replication#debezium"
     setup = (
         "At Debezium Server, set debezium.sink.type=http, debezium.sink.http.url={url} and debezium.format.value=json.",
         "Set debezium.sink.http.authentication.type=standard-webhooks and debezium.sink.http.authentication.webhook.secret to the secret "
