@@ -207,6 +207,21 @@ def test_the_map_of_the_docs_names_every_page() -> None:
     assert set(said(r"\]\(([\w-]+\.md)\)", ROOT / "docs" / "README.md")) == pages
 
 
+def test_the_readme_is_a_page_and_the_changelog_is_another() -> None:
+    lengths = {name: len((ROOT / name).read_text().splitlines()) for name in ("README.md", "CHANGELOG.md")}
+
+    assert lengths["README.md"] <= 200 and lengths["CHANGELOG.md"] <= 60, lengths
+
+
+@pytest.mark.parametrize("document", [ROOT / "README.md", ROOT / "docs" / "README.md"], ids=["readme", "map"])
+@pytest.mark.parametrize(
+    "answer",
+    ["sources.md", "notifications.md#a-channel-of-your-own", "how-it-works.md#when-something-dies", "trouble.md"],
+)
+def test_a_newcomers_questions_are_one_click_away(answer: str, document: Path) -> None:
+    assert re.search(rf"\]\((docs/)?{re.escape(answer)}\)", document.read_text())
+
+
 HEADING = re.compile(r"(?m)^#+ (.+)$")
 
 

@@ -24,7 +24,7 @@ def layout(pages: Pages, page: Page | None, **more: Any) -> str:
         return address(found, page) if found else ""
 
     def entry(other: Page | None) -> dict[str, Any] | None:
-        return other and {"title": other.title, "url": address(other, page), "is_here": other is page}
+        return None if other is None else {"title": other.title, "url": address(other, page), "is_here": other is page}
 
     context = {
         "title": page.title if page else "Search",
