@@ -44,6 +44,7 @@ def test_every_page_is_served_without_a_login_and_without_a_query(
     assert {slug for slug, answer in answers.items() if answer.status_code != 200} == set()
     assert len(answers) > 40
     assert all("<script" not in answer.content.decode() for answer in answers.values())
+    assert all("script-src" in answer.headers["Content-Security-Policy"] for answer in answers.values())
 
 
 @pytest.mark.django_db
