@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from asgiref.sync import async_to_sync
 
+from agents.kernel.durations import parse_duration
+
 from .budget import Budget
-from .durations import parse_duration
 from .exceptions import DeclarationError
 from .gate import Gate
 from .guards.llm_calls import within_body

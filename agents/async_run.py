@@ -6,7 +6,7 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
-from agents.checklists.of_run import Checked, DueItem
+from agents.checklists.run_checklist import Checked, DueItem
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread
 from agents.journal.engine import Journal
 from agents.journal.protocol import Effect

@@ -15,7 +15,7 @@ DeclarationError     an agent's declaration is invalid
 from datetime import timedelta
 from uuid import UUID
 
-from agents.redaction import stored
+from agents.kernel.redaction import stored
 
 
 class AgentError(Exception):

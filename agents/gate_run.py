@@ -7,10 +7,10 @@ from typing import Any
 
 import structlog
 
-from agents.checklists.of_run import ChecklistView, HoldItems
-from agents.effects import Effects
+from agents.checklists.run_checklist import ChecklistView, HoldItems
 from agents.guards.sql_writes import gate_writing_refused
 from agents.journal.protocol import Place
+from agents.kernel.effects import Effects
 from agents.run import Event
 from agents.state import State
 

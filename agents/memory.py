@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from agents.effects import Effects, Written
 from agents.guards.storable import storable
 from agents.journal.protocol import Place
+from agents.kernel.effects import Effects, Written
 
 from .exceptions import StateConflict
 from .state import Leave, Revisions, Value

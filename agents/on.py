@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Any, Literal, TypedDict, Unpack, get_args
 from uuid import UUID
 
-from .durations import parse_duration
-from .instants import instant_with_offset
+from agents.kernel.durations import parse_duration
+from agents.kernel.instants import instant_with_offset
 
 Operation = Literal["insert", "update", "delete"]
 Each = Literal["row", "statement"]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from agents.reserved import WAKEUP
+from agents.kernel.reserved_types import WAKEUP
 from agents.run import AgentRun, Event
 
 FIELD = "reminder"  # of the event's data

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 import structlog
 
+from agents.checklists.run_checklist import HoldItems, RunChecklist
 from agents.guards.storable import storable
 from agents.journal.engine import Journal
 from agents.journal.protocol import (
@@ -24,17 +25,16 @@ from agents.journal.protocol import (
     StepRequest,
     TimeRequest,
 )
+from agents.kernel.durations import in_words, parse_duration
+from agents.kernel.effects import Child, Effects, Emission, Notice, Pace, Standing, Urgency, Wake
+from agents.kernel.event_names import too_long
+from agents.kernel.ids import child_id
+from agents.kernel.reserved_types import SIGNAL, is_reserved, refusal
 
 from .agent import Agent
-from .checklists.of_run import HoldItems, RunChecklist
-from .durations import in_words, parse_duration
-from .effects import Child, Effects, Emission, Notice, Pace, Standing, Urgency, Wake
-from .event_names import too_long
 from .exceptions import ApprovalExpired, ChildFailed, Permanent
 from .gate import Fire
-from .ids import child_id
 from .memory import Memory
-from .reserved import SIGNAL, is_reserved, refusal
 from .state import State
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class AgentRun:
 
     def emit(self, type: str, data: Any = None, *, key: str = "", subject: str = "") -> None:
         """Emit an event when the run commits (in a durable run: the step). `key` names it within the run; default: its
-        ordinal. ValueError: the type is reserved (`agents.reserved`). Permanent: type or subject is too long."""
+        ordinal. ValueError: the type is reserved (`agents.kernel.reserved_types`). Permanent: type or subject is too long."""
         if not type or not all(isinstance(text, str) for text in (type, key, subject)):
             raise ValueError(f"emit({type!r}): type, key and subject must be texts, and the type not empty")
         if is_reserved(type):

@@ -2,9 +2,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from agents.effects import Effects, Written
 from agents.guards.storable import storable
 from agents.journal.protocol import Place
+from agents.kernel.effects import Effects, Written
 
 from .exceptions import StateConflict
 

@@ -77,16 +77,16 @@ from agents.journal.protocol import (
     TimeRequest,
     WaitRequest,
 )
+from agents.kernel.effects import Child, Effects, Emission, Notice, Pace, Standing, Wake
+from agents.kernel.reserved_types import SIGNAL
+from agents.kernel.tool_cap import narrowed
 from agents.llm.stand_in import StandIn, standing_in
 
 from .agent import Agent
 from .async_run import AsyncAgentRun
-from .effects import Child, Effects, Emission, Notice, Pace, Standing, Wake
 from .gate import Fire, Quiet, checked
 from .gate_run import GateRun
-from .reserved import SIGNAL
 from .run import AgentRun, Event
-from .tool_cap import narrowed
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model

@@ -7,16 +7,16 @@ from functools import partial
 from bench.pace import await_word
 from bench.scale_probe import TIMES, WARM, Probe
 from runs.processes import lease
-from triggers.schedules.firing import due
+from triggers.schedules.firing import due_schedules
 
 BATCH = 20
 
 
 def fire(probe: Probe, limit: int, *, warm: bool) -> None:
     """The next that come due, at the instant at which they do."""
-    look = probe.measure_unless(warm, "look", due.look)
+    look = probe.measure_unless(warm, "look", due_schedules.look)
     assert look.next_due
-    fired = probe.measure_unless(warm, f"fire of {limit}", partial(due.fire_due, look.next_due, limit))
+    fired = probe.measure_unless(warm, f"fire of {limit}", partial(due_schedules.fire_due, look.next_due, limit))
     assert fired == limit, fired
 
 

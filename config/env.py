@@ -15,7 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 from environs import EnvError, FileAwareEnv
 
 from agents.budget import RANGE, is_amount
-from agents.durations import parse_duration
+from agents.kernel.durations import parse_duration
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""The facts about this installation that agents may ask for (`agents.installation`)."""
+"""The facts about this installation that agents may ask for (`agents.kernel.installation`)."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -6,8 +6,8 @@ from uuid import UUID
 
 from django.urls import reverse
 
-from agents.ids import first_id_at
-from agents.installation import Backlog, FailedRuns, Finished, OpenApproval, Trouble
+from agents.kernel.ids import first_id_at
+from agents.kernel.installation import Backlog, FailedRuns, Finished, OpenApproval, Trouble
 from runs.db.sql import fetch, fetch_as
 from runs.incidents.cause import cause_of
 from runs.models import Approval, Wait

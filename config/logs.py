@@ -11,7 +11,7 @@ from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOpera
 from django.http.multipartparser import MultiPartParserError
 from structlog.typing import EventDict, Processor
 
-from agents.redaction import in_object, redacted
+from agents.kernel.redaction import in_object, redacted
 
 REFUSALS = (PermissionDenied, SuspiciousOperation, BadRequest, MultiPartParserError)
 _SHARED: list[Processor] = [

@@ -13,7 +13,7 @@ django = get_wsgi_application()
 
 from config.health.presence import be_present  # noqa: E402
 from config.web.application import Web  # noqa: E402
-from config.web.migrated import RequireMigrations  # noqa: E402  (models are loaded by now)
+from config.web.schema_check import RequireMigrations  # noqa: E402  (models are loaded by now)
 
 # A web process that freezes in a transaction keeps its locks, possibly on a run's key, and rescue does not end its sessions. If
 # it freezes while PostgreSQL sends it a large row, the session is not idle, and the connection times out instead.

@@ -1,4 +1,4 @@
-"""Which texts are secrets of this installation: `agents.redaction` keeps them out of prompts, journals, logs and pages."""
+"""Which texts are secrets of this installation: `agents.kernel.redaction` keeps them out of prompts, journals, logs and pages."""
 
 import os
 import re

@@ -159,7 +159,7 @@ MIDDLEWARE = [
     "config.web.headers.SetPolicy",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
-    "config.web.said.KnowWhatIsSaid",
+    "config.web.request_texts.KnowWhatIsSaid",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "config.web.sessions.EndIdleSessions",
@@ -168,7 +168,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "config.web.logins.AnswerRefusals",
     "config.console.access.password_again.AskAgain",
-    "config.console.parts.malformed.AnswerMalformed",
+    "config.console.parts.bad_values.AnswerMalformed",
 ]
 ROOT_URLCONF = "config.urls"
 TEMPLATES = [

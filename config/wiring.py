@@ -6,7 +6,7 @@ from typing import Any
 
 from django.conf import settings
 
-from agents import installation, redaction
+from agents.kernel import installation, redaction
 from config import facts
 from config.health import watch as health
 from config.links import absolute
@@ -22,13 +22,13 @@ from triggers.dispatch import gates
 from triggers.dispatch.admission import loop_rate
 from triggers.dispatch.run_failures import count_failures
 from triggers.events.read import find_event, from_strangers, read_events
+from triggers.schedules.agent_schedules import check_ahead, set_standing
 from triggers.schedules.heartbeats import set_pace
 from triggers.schedules.periodic_tasks import TOPIC as PERIODIC_TASK
 from triggers.schedules.periodic_tasks import send_periodic_task
-from triggers.schedules.standing import check_ahead, set_standing
 from triggers.schedules.terms.active_time import active_time
 from triggers.sources.databases import watch
-from triggers.sources.emitted import record_emitted
+from triggers.sources.emitted_events import record_emitted
 from triggers.sources.secrets import plain_secrets
 from triggers.sources.signal import signal
 from triggers.sources.wakeup import wake

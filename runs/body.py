@@ -12,13 +12,13 @@ import structlog
 from django.db import connection, transaction
 
 from agents import Agent, AgentRun, AsyncAgentRun
-from agents.checklists.of_run import HoldItems
-from agents.effects import Effects
+from agents.checklists.run_checklist import HoldItems
 from agents.guards.atomic import atomic_body
 from agents.guards.storable import storable
 from agents.journal.engine import Journal
 from agents.journal.entries import StepEntry
-from agents.tool_cap import narrowed
+from agents.kernel.effects import Effects
+from agents.kernel.tool_cap import narrowed
 from runs.attempt.checklist_items import holding
 from runs.attempt.clean_session import clean, noticing_changes, reset_settings
 from runs.attempt.deadline import run_within
@@ -29,7 +29,7 @@ from runs.attempt.hooks import Hook, hooks_after, run_hooks
 from runs.attempt.ownership import committed
 from runs.claim import Claim
 from runs.db.session import read_only
-from runs.durable import recorded
+from runs.durable import journal_rows
 from runs.durable.ends import outcome_of_end
 from runs.durable.store import DatabaseStore
 from runs.exceptions import CannotClaim, RunLost
@@ -110,8 +110,8 @@ def commit_with_body(claim: Claim, agent: Agent, run: AgentRun, along: Along) ->
 
 def run_durable(claim: Claim, agent: Agent, along: Along) -> Ended:
     """Replay the body to the end of its journal, and go on. An outcome: the run waits, is parked, failed or will be retried."""
-    with read_only(claim.session_name, *recorded.queries_of(claim.run_id)) as rows:
-        store = DatabaseStore(claim, *recorded.of_rows(*rows))
+    with read_only(claim.session_name, *journal_rows.queries_of(claim.run_id)) as rows:
+        store = DatabaseStore(claim, *journal_rows.of_rows(*rows))
         journal = Journal(store)
         run = run_of(claim, journal, holding(claim, journal))
         try:
@@ -168,7 +168,7 @@ def has_journal(claim: Claim) -> bool:
     """Did any version of the code execute this run durably? Versions before `Run.has_journal` did not record that, so this looks
     for entries of a run that was claimed before, or forked."""
     was_begun = claim.epoch > 1 or claim.policy.durable
-    return claim.has_journal or (was_begun and recorded.has_entries(claim.run_id))
+    return claim.has_journal or (was_begun and journal_rows.has_entries(claim.run_id))
 
 
 def has_a_journal_that_is_not_used(claim: Claim) -> Outcome:

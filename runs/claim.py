@@ -14,9 +14,9 @@ from django.db import DataError, IntegrityError, OperationalError, transaction
 
 from agents.gate import Fire
 from agents.prompt_agents.definition import PREFIX
-from runs.db import ready
+from runs.db import ready_runs
 from runs.db.patience import is_locked
-from runs.db.ready import IS_PAUSED, IS_STOPPED
+from runs.db.ready_runs import IS_PAUSED, IS_STOPPED
 from runs.db.sql import array, execute, fetch, fetch_as
 from runs.exceptions import CannotClaim
 from runs.models.policy import Policy
@@ -58,7 +58,8 @@ WITH me AS (
 )
 """
 PARTS = {
-    "sought": ready.SOUGHT, "of_agent": ready.OF_AGENT, "is_ready": ready.IS_READY, "place": ready.PLACE, "order": ready.ORDER,
+    "sought": ready_runs.SOUGHT, "of_agent": ready_runs.OF_AGENT, "is_ready": ready_runs.IS_READY, "place": ready_runs.PLACE,
+    "order": ready_runs.ORDER,
     "is_stopped": IS_STOPPED.format(agent="sought.agent"), "may_execute": MAY_EXECUTE, "takes_runs": TAKES_RUNS,
 }  # fmt: skip
 for name, part in PARTS.items():
@@ -213,7 +214,7 @@ def _claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | No
 
 def _take_best(queue: str, agents: Mapping[str, str], parameters: Mapping[str, Any]) -> list[Claim]:
     try:
-        hinted = ready.hints.begins(queue) and fetch_as(_claim_of, CLAIM_FIRST, parameters)
+        hinted = ready_runs.hints.begins(queue) and fetch_as(_claim_of, CLAIM_FIRST, parameters)
         return hinted or _claim_first(queue, agents, parameters)
     except DataError:
         return _claim_past_offenders(queue, parameters)
@@ -239,17 +240,17 @@ def _claim_past_offenders(queue: str, parameters: Mapping[str, Any]) -> list[Cla
 
 def _claim_first(queue: str, agents: Mapping[str, str], parameters: Mapping[str, Any]) -> list[Claim]:
     """Look from the beginning of the queue."""
-    parameters = {**parameters, **ready.sought(dict.fromkeys(agents, ready.BEGINNING))}
+    parameters = {**parameters, **ready_runs.sought(dict.fromkeys(agents, ready_runs.BEGINNING))}
     began = time.monotonic()
     claims = fetch_as(_claim_of, CLAIM_FIRST, parameters) or fetch_as(_claim_of, CLAIM_BEHIND, parameters)
-    ready.hints.looked(queue, list(agents), time.monotonic() - began)
+    ready_runs.hints.looked(queue, list(agents), time.monotonic() - began)
     return claims or _claim_limited(queue, parameters)
 
 
 def _parameters(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> dict[str, Any]:
-    begins = ready.hints.begins(queue) or dict.fromkeys(agents, ready.BEGINNING)
+    begins = ready_runs.hints.begins(queue) or dict.fromkeys(agents, ready_runs.BEGINNING)
     return {
-        **ready.sought({agent: place for agent, place in begins.items() if agent in agents}),
+        **ready_runs.sought({agent: place for agent, place in begins.items() if agent in agents}),
         "worker": worker_id,
         "pid": os.getpid(),
         "queue": queue,

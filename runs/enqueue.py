@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 from runs import keys
 from runs.db.nudge import nudge_dispatcher
-from runs.db.ready import FLOOR, LAST
+from runs.db.ready_runs import FLOOR, LAST
 from runs.db.sql import execute, execute_many, fetch_as
 from runs.models.policy import Policy
 
@@ -98,7 +98,7 @@ class UnstartedRun:
 
 # One statement for all runs: PostgreSQL prepares a dozen indexes and constraints once, instead of for every run.
 #
-# A run's turn is one more than the turn of the previous run of its trigger, and at least the floor (runs/db/ready.py). So triggers
+# A run's turn is one more than the turn of the previous run of its trigger, and at least the floor (runs/db/ready_runs.py). So triggers
 # with a backlog alternate, one run each, and the first run of a trigger without a backlog comes next. The newest runs of a trigger
 # are found by their ids, which are ordered by time to the millisecond, so the query reads several. A run that is blocked behind
 # its key gets its turn with its place (keys.PLACED).

@@ -20,7 +20,7 @@ from runs.attempt.ownership import open_session, with_patience
 from runs.body import Along, ClaimAnother, Ended, ended_by, run_body
 from runs.budgets import wake as budget_waits
 from runs.claim import Claim
-from runs.db.away import CONNECTION_ERRORS
+from runs.db.outage import CONNECTION_ERRORS
 from runs.durable import sessions
 from runs.durable.progress import go_on_if_proved
 from runs.exceptions import GateWasQuiet, RunLost

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from runs.db import ready
+from runs.db import ready_runs
 from runs.db.sql import execute, fetch, fetch_as, fetch_column
 from runs.states import LIVE_SQL
 
@@ -70,8 +70,8 @@ PLACED = """
     PARTITION BY queue, priority, trigger ORDER BY placed.seq) AS turn
   FROM placed JOIN last USING (queue, priority, trigger)
 """
-PLACED = PLACED.replace("{floor}", ready.FLOOR.replace("{of}", "asked").replace("{since}", "asked.since"))
-PLACED = PLACED.replace("{last}", ready.LAST.replace("{of}", "asked"))
+PLACED = PLACED.replace("{floor}", ready_runs.FLOOR.replace("{of}", "asked").replace("{since}", "asked.since"))
+PLACED = PLACED.replace("{last}", ready_runs.LAST.replace("{of}", "asked"))
 PROMOTE = """
 UPDATE runs_run SET ready_at = clock_timestamp(), slot = placed.slot, turn = coalesce(runs_run.turn, placed.turn)
 FROM ({placed}) placed WHERE runs_run.id = placed.id

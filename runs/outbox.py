@@ -15,7 +15,7 @@ import structlog
 from django.db import transaction
 
 from runs.db.patience import is_locked
-from runs.db.ready import IS_PAUSED
+from runs.db.ready_runs import IS_PAUSED
 from runs.db.sql import database_now, execute, fetch
 from runs.failpoints import failpoint
 from runs.models import OutboxMessage

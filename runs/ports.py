@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, NoReturn, Protocol
 from uuid import UUID
 
-from agents.effects import Effects
+from agents.kernel.effects import Effects
 from agents.run import Event
 
 

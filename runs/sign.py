@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from django.conf import settings
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 from runs.states import Severity
 
 R = TypeVar("R")

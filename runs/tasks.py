@@ -13,7 +13,7 @@ from agents.prompt_agents import catalog
 from runs.attempt.ownership import with_patience
 from runs.claim import Claim, claim_along, claim_next, settle
 from runs.db import nudge
-from runs.db.away import CONNECTION_ERRORS
+from runs.db.outage import CONNECTION_ERRORS
 from runs.executor import execute
 from runs.failpoints import failpoint
 from runs.queues import doorbell as relay

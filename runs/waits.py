@@ -18,7 +18,7 @@ from django.db import InterfaceError, OperationalError, transaction
 from psycopg.errors import LockNotAvailable, QueryCanceled
 
 from agents.journal.canonical import hash_in, paths_in, source_in
-from agents.reserved import RESERVED, SIGNAL
+from agents.kernel.reserved_types import RESERVED, SIGNAL
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import execute, fetch, fetch_as, fetch_column
 from runs.failpoints import failpoint

@@ -52,7 +52,7 @@ if _hands_out:
 from agents import registry  # noqa: E402  (they need the settings)
 from agents.prompt_agents import catalog  # noqa: E402
 from runs.chores import timers  # noqa: E402
-from runs.db import ready  # noqa: E402
+from runs.db import ready_runs  # noqa: E402
 from tests.support.stack import PATIENCE, Stack, StackMaker, Template  # noqa: E402
 from tests.support.wire import Wire, providing  # noqa: E402
 from triggers.matching import pending  # noqa: E402
@@ -83,7 +83,7 @@ def _starts_processes(item: pytest.Item) -> bool:
 @pytest.fixture(autouse=True)
 def no_hints(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slow looks leave hints for later ones, for a second: on a busy machine one test would change the order of another's claims."""
-    for hint in (ready.hints, timers.since, pending.first):
+    for hint in (ready_runs.hints, timers.since, pending.first):
         monkeypatch.setattr(hint, "slow", float("inf"))
 
 

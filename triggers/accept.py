@@ -11,7 +11,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 from uuid_utils.compat import uuid7
 
-from agents.reserved import GAP, RESERVED, is_reserved, refusal
+from agents.kernel.reserved_types import GAP, RESERVED, is_reserved, refusal
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import execute, execute_many, fetch, fetch_many
 from runs.failpoints import failpoint

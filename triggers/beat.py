@@ -17,11 +17,11 @@ from django.db import Error as DjangoDatabaseError
 from django.db import connection
 
 from runs.db.listen import Listener, set_timeouts
-from runs.db.migrated import require_migrations
+from runs.db.schema_check import require_migrations
 from runs.models import Worker
 from runs.processes.lease import Presence
 from triggers.schedules.backfill import advance
-from triggers.schedules.firing import due, owed, reconcile
+from triggers.schedules.firing import due_schedules, owed_fires, reconcile
 from triggers.schedules.static_entries import install_static
 
 log = structlog.get_logger(__name__)
@@ -66,7 +66,7 @@ class Scheduler(beat.Scheduler):
             wait = self.look()
             if wait:
                 self.listener.wait(wait.total_seconds())
-        except owed.TookTooLong as error:
+        except owed_fires.TookTooLong as error:
             self.suspects[error.id] = self.suspects.get(error.id, -1) + 1
             self.lose_connection(error)
         except (DjangoDatabaseError, psycopg.Error) as error:
@@ -92,14 +92,14 @@ class Scheduler(beat.Scheduler):
     def work(self) -> timedelta:
         """Do one batch of stale schedules, one of due schedules and one of each backfill; returns how long to wait, zero if
         anything was done."""
-        look = due.look()
+        look = due_schedules.look()
         done = 0
         if look.has_unarmed:
             done += reconcile.rearm()
         if look.has_stale:
-            done += due.settle(look.now)
+            done += due_schedules.settle(look.now)
         if look.is_due:
-            done += due.fire_due(look.now)
+            done += due_schedules.fire_due(look.now)
         if look.has_backfills:
             done += self.advance_backfills()
         if done:
@@ -118,9 +118,9 @@ class Scheduler(beat.Scheduler):
         """Fire a schedule that took too long alone; after TRIES failures stop it, so that the others go on."""
         id, tries = next(iter(self.suspects.items()))
         if tries < TRIES:
-            due.try_alone(id)
+            due_schedules.try_alone(id)
         else:
-            due.give_up(id)
+            due_schedules.give_up(id)
         del self.suspects[id]
 
     def keep_in_order(self) -> None:
@@ -158,7 +158,7 @@ class Scheduler(beat.Scheduler):
             self.presence.close()
 
 
-def time_until_next(look: due.Look) -> timedelta:
+def time_until_next(look: due_schedules.Look) -> timedelta:
     safety: timedelta = settings.WAKEFUL_SAFETY_LOOK
     if look.is_due or look.has_stale:
         return BUSY  # another Beat or an editor holds it

@@ -1,7 +1,7 @@
 """Checklists: what an agent looks at, each item at its own interval.
 
 - `due`: which items are due together, and when each is due next; pure
-- `of_run`: `run.checklist`, for bodies and gates
+- `run_checklist`: `run.checklist`, for bodies and gates
 - `history`: a revision's definition, and the difference between two
 
 People edit checklists by the services of `runs.actions.checklists`.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 from agents.models import Checklist, ChecklistItem, ChecklistRevision
 
 KEPT = 500  # revisions of a checklist

@@ -1,7 +1,7 @@
 """An agent's effects must be JSON that PostgreSQL can store."""
 
-from agents.effects import Effects
 from agents.guards.storable import storable
+from agents.kernel.effects import Effects
 
 
 def check_effects(effects: Effects) -> None:

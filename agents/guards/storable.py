@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from agents.exceptions import Permanent
-from agents.redaction import stored, stored_json
+from agents.kernel.redaction import stored, stored_json
 
 MAX_LEVELS = 100  # of nesting, like webhooks and the API; Python 3.12 and later would write thousands
 # An escaped NUL: \u0000 after an even number of backslashes.

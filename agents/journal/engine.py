@@ -15,8 +15,6 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, NoReturn
 
-from agents.durations import in_words
-from agents.effects import Effects
 from agents.exceptions import Permanent, Retry, SessionBusy, StepFailed, describe, is_permanent
 from agents.guards.network import network_refused
 from agents.guards.storable import shown, storable
@@ -38,6 +36,8 @@ from agents.journal.protocol import (
     fitting,
 )
 from agents.journal.store import Store
+from agents.kernel.durations import in_words
+from agents.kernel.effects import Effects
 from agents.telemetry import doing
 
 

@@ -10,11 +10,11 @@ from typing import Any
 from django.conf import settings
 from django.db import connection, transaction
 
-from agents.effects import Effects
 from agents.guards.effects import check_effects
 from agents.journal.entries import NewWait, RecordedStep, RecordedWait, StepEntry, sought_by
 from agents.journal.protocol import Ended, WaitRequest
 from agents.journal.store import Store
+from agents.kernel.effects import Effects
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
 
-from agents.effects import Effects
 from agents.journal.budget import UNLIMITED, Cost, Limits, Refusal, Reserved, Used
 from agents.journal.ends import Interrupted
 from agents.journal.entries import NewWait, RecordedStep, RecordedWait, StepEntry
 from agents.journal.protocol import StepRequest, WaitRequest
+from agents.kernel.effects import Effects
 
 
 @dataclass(frozen=True, kw_only=True)

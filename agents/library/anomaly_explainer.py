@@ -10,7 +10,7 @@ from django.conf import settings
 from pydantic import BaseModel, Field
 
 from agents import AgentRun, Budget, Fire, GateRun, Quiet, StepFailed, agent, on
-from agents.installation import Finished, facts
+from agents.kernel.installation import Finished, facts
 
 if TYPE_CHECKING:
     from pydantic_ai import Agent as LlmAgent

@@ -2,8 +2,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from agents import AgentRun, Fire, GateRun, Quiet, agent, on
-from agents.durations import in_words
-from agents.installation import OpenApproval, facts
+from agents.kernel.durations import in_words
+from agents.kernel.installation import OpenApproval, facts
 
 FIRST, AGAIN = timedelta(hours=4), timedelta(days=1)
 LAST_CALL = timedelta(hours=1)  # before its deadline, if it has stood for longer than twice this

@@ -2,8 +2,8 @@ from datetime import timedelta
 from typing import Any
 
 from agents import AgentRun, Fire, GateRun, Quiet, agent, on
-from agents.durations import in_words
-from agents.installation import Backlog, facts
+from agents.kernel.durations import in_words
+from agents.kernel.installation import Backlog, facts
 
 LONG = timedelta(minutes=5)
 OVER = LONG / 2  # shorter than LONG, so that a wait of about that is not told again and again

@@ -3,7 +3,7 @@ from datetime import timedelta
 from typing import Any
 
 from agents import AgentRun, Fire, GateRun, Quiet, agent, on
-from agents.installation import FailedRuns, OpenApproval, Trouble, facts
+from agents.kernel.installation import FailedRuns, OpenApproval, Trouble, facts
 
 DAY = timedelta(days=1)
 MOST = 10  # lines of a kind

@@ -11,7 +11,7 @@ from typing import Any
 from asgiref.sync import async_to_sync
 
 from agents import AgentRun, Permanent, agent, on
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 
 EVERY = "30s"
 IN_A_ROW = 3  # good answers that end the watch

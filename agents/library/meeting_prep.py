@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field
 
 from agents import AgentRun, Budget, Permanent, agent, on
-from agents.instants import instant_with_offset
+from agents.kernel.instants import instant_with_offset
 
 if TYPE_CHECKING:
     from pydantic_ai import Agent as LlmAgent

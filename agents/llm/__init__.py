@@ -9,6 +9,6 @@ Reading order:
 - `prompts`: what a request says to the model, kept with its step for the transcript.
 - `models`: which model serves an agent, by its own choice or by WAKEFUL_MODEL. `builtin` is the model of the demo.
 - `tools`: what the metadata of a tool declares: effect, dangerous, trusted.
-- `untrusted`: how data of strangers stands in a prompt.
+- `fences`: how data of strangers stands in a prompt.
 - `failures`: which errors of a provider pass, and when to ask again.
 """

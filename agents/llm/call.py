@@ -27,6 +27,7 @@ from agents.guards.llm_calls import admitted
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread
 from agents.journal.engine import Journal
 from agents.journal.protocol import Answer, Effect, Place, fitting
+from agents.kernel.tool_cap import narrowed
 from agents.llm import secrets
 from agents.llm.addresses import without
 from agents.llm.approvals import Approver
@@ -34,15 +35,14 @@ from agents.llm.delegates import DEEPEST
 from agents.llm.door import Door
 from agents.llm.durability import Durability, StepBackend
 from agents.llm.failures import refusals_final
+from agents.llm.fences import fenced, fenced_answer, is_declared_trusted
 from agents.llm.main_thread import MainThread
 from agents.llm.metered import MeteredModel
 from agents.llm.models import model_for
 from agents.llm.outputs import functions_in
 from agents.llm.stand_in import asking
 from agents.llm.turn import Turn
-from agents.llm.untrusted import fenced, fenced_answer, is_declared_trusted
 from agents.telemetry import instrumentation
-from agents.tool_cap import narrowed
 
 Prompt = str | Sequence[UserContent] | None
 SUMMARISE = """\

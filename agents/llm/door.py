@@ -37,12 +37,12 @@ from agents.llm.approvals import Approver, said
 from agents.llm.approved_output import OUTPUT, ApprovedOutput
 from agents.llm.danger import danger_of
 from agents.llm.delegates import DELEGATES, delegating
+from agents.llm.fences import fenced_answer
 from agents.llm.leaves import guarded, passing
 from agents.llm.outputs import OutputFunction
 from agents.llm.shown_arguments import as_json, as_the_model_gives_them, of_output
 from agents.llm.tool_steps import ToolSteps
 from agents.llm.tools import HOSTS, OF_THE_FRAMEWORK, ToolPolicy, of_mcp
-from agents.llm.untrusted import fenced_answer
 
 # Native tools whose results are the model's own: those of any other read what strangers wrote.
 OF_THE_MODEL = {"image_generation", "tool_search", "advisor"}

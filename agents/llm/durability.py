@@ -46,13 +46,13 @@ from agents.journal.protocol import Effect, Place, StepRequest, fitting
 from agents.llm import failures, hidden_tools
 from agents.llm.answers import recordable
 from agents.llm.delegates import DELEGATES, Delegate
+from agents.llm.fences import fence, fenced_return
 from agents.llm.leaves import guarded
 from agents.llm.prices import Prices
 from agents.llm.prompts import Prompts
 from agents.llm.secrets import redacted_messages, redacted_parameters
 from agents.llm.tool_steps import ToolSteps
 from agents.llm.tools import ToolPolicy
-from agents.llm.untrusted import fence, fenced_return
 from agents.llm.usage import usage_of_recorded
 
 T = TypeVar("T")

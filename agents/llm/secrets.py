@@ -11,7 +11,7 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.tools import ToolDefinition
 
-from agents.redaction import know, redacted, redacted_json, refresh
+from agents.kernel.redaction import know, redacted, redacted_json, refresh
 
 # Fields of messages with names and instants: a message without them could not be read again, and none quotes a text.
 OF_THE_FORMAT = {

@@ -10,7 +10,6 @@ from pydantic_ai.durable_exec._toolset import unwrap_tool_call_result, wrap_tool
 from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolRetryError
 from pydantic_core import to_jsonable_python
 
-from agents.effects import Effects
 from agents.exceptions import Retry
 from agents.guards.storable import shown
 from agents.journal.budget import Cost
@@ -18,6 +17,7 @@ from agents.journal.concurrent import ConcurrentSteps, in_main_thread, to_its_en
 from agents.journal.engine import Begun, Undone
 from agents.journal.entries import RecordedStep
 from agents.journal.protocol import Place, StepRequest, fitting
+from agents.kernel.effects import Effects
 from agents.llm.failures import refusals_final
 from agents.llm.main_thread import run_without_loop
 from agents.llm.tools import ToolPolicy

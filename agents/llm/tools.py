@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, get_args
 
-from agents.durations import parse_duration
 from agents.exceptions import Permanent
 from agents.journal.protocol import Effect
+from agents.kernel.durations import parse_duration
 
 if TYPE_CHECKING:
     from pydantic_ai import ToolDefinition

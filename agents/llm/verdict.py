@@ -11,9 +11,9 @@ from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ToolFailed
 from pydantic_ai.messages import ToolCallPart
 
-from agents.checklists.of_run import Checked, DueItem, ItemOutcome
-from agents.effects import Urgency
+from agents.checklists.run_checklist import Checked, DueItem, ItemOutcome
 from agents.exceptions import StepFailed
+from agents.kernel.effects import Urgency
 
 INSTRUCTIONS = """\
 You keep watch. A clock or an event has woken you; most of the time there is nothing to say, and saying nothing is a good answer.

@@ -8,16 +8,16 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from agents.agent import Agent
-from agents.checklists.of_run import DueItem
-from agents.effects import Urgency
+from agents.checklists.run_checklist import DueItem
 from agents.exceptions import Permanent
 from agents.gate import Fire, Quiet
 from agents.gate_run import GateRun
+from agents.heartbeats.watch import Watch
+from agents.kernel.effects import Urgency
+from agents.kernel.reserved_types import TICK, WAKEUP
 from agents.prompt_agents.definition import Definition
 from agents.reminders import FIELD
-from agents.reserved import TICK, WAKEUP
 from agents.run import AgentRun, Event
-from agents.watch import Watch
 
 if TYPE_CHECKING:
     from agents.llm.verdict import Verdict

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from agents.exceptions import Permanent
-from agents.reserved import is_reserved, refusal
+from agents.kernel.reserved_types import is_reserved, refusal
 from agents.sessions.names import checked_name
 
 LENGTHS = {"instructions": 20_000, "model": 200, "session": 100, "emit": 200}

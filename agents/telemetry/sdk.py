@@ -32,7 +32,7 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from agents.redaction import redacted
+from agents.kernel.redaction import redacted
 
 if TYPE_CHECKING:
     from agents.telemetry import Span

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from agents.installation import facts
+from agents.kernel.installation import facts
 from agents.tools.toolbox import tool
 
 

@@ -18,10 +18,10 @@ import httpx2 as httpx
 from django.conf import settings
 from pydantic_ai import ModelRetry, Tool
 
-from agents.durations import parse_duration
 from agents.exceptions import Permanent
 from agents.guards.addresses import CheckedTransport, Network, Refused, networks_of
 from agents.guards.foreign_text import known_charset, storable_text
+from agents.kernel.durations import parse_duration
 from agents.llm.tools import HOSTS
 
 MAX_BYTES = 200_000

@@ -3,7 +3,7 @@ from typing import Annotated
 from pydantic import Field
 from pydantic_ai import RunContext
 
-from agents.effects import Urgency
+from agents.kernel.effects import Urgency
 from agents.run import AgentRun
 from agents.tools.toolbox import refusals_told, run_of, tool
 

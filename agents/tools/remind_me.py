@@ -4,7 +4,7 @@ from typing import Annotated
 from pydantic import Field
 from pydantic_ai import RunContext
 
-from agents.instants import instant_with_offset
+from agents.kernel.instants import instant_with_offset
 from agents.reminders import remind
 from agents.run import AgentRun
 from agents.tools.toolbox import refusals_told, run_of, tool

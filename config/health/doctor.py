@@ -20,14 +20,14 @@ from config.health.problems import problems
 from config.health.situation import look
 from config.stack.embedded.binaries import OLDEST_POSTGRES
 from runs.db.encryption import decrypt
-from runs.db.migrated import pending_migrations
-from runs.db.readable import readable
+from runs.db.poll import readable
+from runs.db.schema_check import pending_migrations
 from runs.db.sql import database_now, fetch
 from runs.processes.lease import CLOCKS_APART
 from runs.sign import NAMED
 from triggers.matching.expressions.cel import compile_each
 from triggers.models import Secret, Trigger
-from triggers.schedules.explain.missed import Missed, missed_lately
+from triggers.schedules.explain.missed_fires import Missed, missed_lately
 
 OLDEST_PYTHON = (3, 11)
 MANY_FILTERS = 1_000  # without an equality, on one type: about 15 ms of the dispatcher for each event

@@ -11,7 +11,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from agents.ids import first_id_at
+from agents.kernel.ids import first_id_at
 from config.health.problems import problems
 from config.health.situation import look
 from runs.budgets.spending import spent_today

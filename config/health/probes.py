@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from config.celery import app
 from config.health.problems import problems
 from config.health.situation import look
-from runs.db.migrated import pending_migrations
+from runs.db.schema_check import pending_migrations
 from runs.processes.alive import alive
 from runs.sign import BAD, Problem
 from triggers.api.authentication import TokenAuthentication

@@ -18,8 +18,8 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
-from agents.ids import first_id_at, run_id
 from agents.journal.canonical import digest_of
+from agents.kernel.ids import first_id_at, run_id
 from runs.db.sql import execute, fetch, fetch_as
 from runs.models import Approval
 from triggers.dispatch.rules import rule_of

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.views.debug import ExceptionReporter, SafeExceptionReporterFilter
 
-from agents.redaction import in_object, said, stored
+from agents.kernel.redaction import in_object, said, stored
 from config.secrets import secrets_of_settings
 
 SHORTEST = 6  # characters: a shorter text may occur anywhere in a report

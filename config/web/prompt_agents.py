@@ -6,7 +6,7 @@ from contextlib import suppress
 from django.http import HttpRequest, HttpResponse
 
 from agents.prompt_agents import catalog
-from runs.db.away import CONNECTION_ERRORS
+from runs.db.outage import CONNECTION_ERRORS
 
 PLACES = ("/admin/", "/api/")  # senders of webhooks do not wait for it
 

@@ -173,7 +173,7 @@ def _check(items: Sequence[ItemEdit]) -> None:
 
 
 def _write_items(checklist: Checklist, items: Sequence[ItemEdit]) -> None:
-    # In the order in which runs record outcomes (agents.checklists.of_run), against deadlocks.
+    # In the order in which runs record outcomes (agents.checklists.run_checklist), against deadlocks.
     known = {item.pk: item for item in checklist.items.order_by("id").select_for_update()}
     ids = [item.id for item in items if item.id is not None]
     if unknown := sorted(set(ids) - set(known)):

@@ -17,9 +17,9 @@ from django.db.models.functions import Now
 from uuid_utils.compat import uuid7
 
 from agents.guards.atomic import not_in_atomic_body
-from agents.ids import run_id as id_of
 from agents.journal.canonical import match_of
-from agents.reserved import SIGNAL
+from agents.kernel.ids import run_id as id_of
+from agents.kernel.reserved_types import SIGNAL
 from runs import keys
 from runs.actions.cancel import cancel
 from runs.actions.watch import watch

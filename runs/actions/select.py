@@ -5,7 +5,7 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet, TextChoices
 
-from runs.actions.of_event import runs_of_event
+from runs.actions.event_runs import runs_of_event
 from runs.models import Approval, Run, Wait
 from runs.states import RunStatus
 

@@ -4,7 +4,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from agents.durations import parse_duration
+from agents.kernel.durations import parse_duration
 
 
 @extend_schema_field({"oneOf": [{"type": "number"}, {"type": "string"}], "nullable": True})

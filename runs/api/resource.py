@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import CharField, IntegerField, Serializer
 from rest_framework.viewsets import GenericViewSet
 
-from runs.db.away import CONNECTION_ERRORS
+from runs.db.outage import CONNECTION_ERRORS
 from runs.exceptions import IllegalState
 
 RETRY_AFTER = "5"  # seconds, while the database is away

@@ -5,7 +5,7 @@ from typing import Any
 from django.utils.functional import cached_property
 from rest_framework import serializers
 
-from agents.redaction import shown_json
+from agents.kernel.redaction import shown_json
 
 TEXTS = (
     serializers.CharField,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from agents.checklists.of_run import DueItem, HoldItems
+from agents.checklists.run_checklist import DueItem, HoldItems
 from agents.exceptions import Permanent
 from agents.journal.engine import Journal
 from runs.claim import Claim

@@ -9,10 +9,10 @@ from uuid import UUID
 from django.conf import settings
 
 from agents import registry
-from agents.effects import Child
 from agents.exceptions import Permanent
 from agents.guards.storable import storable
-from agents.tool_cap import narrowed
+from agents.kernel.effects import Child
+from agents.kernel.tool_cap import narrowed
 from runs import keys
 from runs.claim import Claim
 from runs.db.sql import fetch, fetch_column

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from agents.effects import Effects, Emission, ItemLook, Notice, Pace, Standing, Wake
 from agents.guards.storable import storable
+from agents.kernel.effects import Effects, Emission, ItemLook, Notice, Pace, Standing, Wake
 from agents.models import taint_written
 from runs.attempt.children import enqueue_children, runs_of
 from runs.claim import Claim

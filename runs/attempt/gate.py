@@ -38,7 +38,7 @@ from runs.attempt.clean_session import noticing_changes
 from runs.attempt.deadline import deadline
 from runs.attempt.failure import as_permanent, outcome_of
 from runs.claim import HARD_DEADLINE_AFTER, Claim
-from runs.db.away import CONNECTION_ERRORS
+from runs.db.outage import CONNECTION_ERRORS
 from runs.db.session import read_only
 from runs.db.sql import database_now, fetch
 from runs.exceptions import DeadlineExceeded, GateWasQuiet, RunLost

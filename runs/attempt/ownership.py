@@ -9,8 +9,8 @@ import structlog
 from django.db import connection
 
 from runs.claim import Claim
-from runs.db.away import CONNECTION_ERRORS
-from runs.db.readable import readable
+from runs.db.outage import CONNECTION_ERRORS
+from runs.db.poll import readable
 from runs.db.sql import fetch
 from runs.exceptions import RunLost
 from runs.models import Run

@@ -5,6 +5,6 @@ day or month of UTC.
 - `windows`: the windows of a run's budgets, found, made and locked.
 - `reserve`: the most that a step may cost is set aside before it, and settled with its entry.
 - `wake`: runs that wait for budget go on; reservations of claims that are over count as spent.
-- `caps`: what operators change. `declared`: what the code and settings say.
+- `caps`: what operators change. `declarations`: what the code and settings say.
 - `spending`: what was spent, for pages and metrics.
 """

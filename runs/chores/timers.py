@@ -10,7 +10,7 @@ import structlog
 from django.db import transaction
 
 from runs import keys
-from runs.db.ready import HINTED, SLOW
+from runs.db.ready_runs import HINTED, SLOW
 from runs.db.sql import execute, fetch, fetch_as
 from runs.outbox import EVERYTHING_IS_PAUSED
 from runs.ports import known_topics, ports

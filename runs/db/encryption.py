@@ -4,7 +4,7 @@ from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from agents.redaction import know
+from agents.kernel.redaction import know
 
 
 def encrypt(plain: bytes) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import psycopg
 from django.db import connection
 
-from runs.db.readable import readable
+from runs.db.poll import readable
 from runs.db.sql import execute, fetch
 
 # A stalled dispatcher or Beat must lose its locks, so that the next one takes over.

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 from django.db import DatabaseError, connection, transaction
 
-from agents.effects import Effects
 from agents.journal.entries import StepEntry
+from agents.kernel.effects import Effects
 from runs.attempt.effects import Rows, rows_of
 from runs.claim import Claim
 from runs.db.nudge import nudge_dispatcher
-from runs.db.ready import IS_STOPPED
+from runs.db.ready_runs import IS_STOPPED
 from runs.db.session import writing
 from runs.db.sql import execute, fetch
 from runs.exceptions import RunLost

@@ -8,11 +8,11 @@ import structlog
 from django.conf import settings
 from django.db import DatabaseError, connection, transaction
 
-from agents.effects import Effects
 from agents.journal.budget import Cost, Limits, Refusal, Reserved, Used
 from agents.journal.ends import Interrupted, Lost, Released
 from agents.journal.entries import RecordedStep, StepEntry
 from agents.journal.store import Busy, Store
+from agents.kernel.effects import Effects
 from runs.attempt.clean_session import reset_settings
 from runs.attempt.deadline import seconds_left, step_deadline
 from runs.attempt.effects import rows_of
@@ -20,10 +20,10 @@ from runs.attempt.failure import as_permanent
 from runs.budgets import wake
 from runs.budgets.reserve import Reservations
 from runs.claim import Claim
-from runs.db.away import CONNECTION_ERRORS
+from runs.db.outage import CONNECTION_ERRORS
 from runs.db.session import writing
 from runs.durable import progress, sessions
-from runs.durable.recorded import RecordedWait
+from runs.durable.journal_rows import RecordedWait
 from runs.exceptions import RunLost
 from runs.failpoints import failpoint
 from runs.ports import ports

@@ -25,7 +25,7 @@ from django.db.models.functions import Cast, Coalesce, JSONObject
 
 from agents.exceptions import Permanent, as_text
 from agents.guards.storable import storable
-from agents.redaction import redacted_json
+from agents.kernel.redaction import redacted_json
 from runs.models import Approval, Attempt, Run, Step
 from runs.states import RunStatus
 

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import database_now
 from runs.incidents.lock import lock

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 from django.utils import timezone
 
-from agents.durations import parse_duration
-from agents.instants import parse_instant
+from agents.kernel.durations import parse_duration
+from agents.kernel.instants import parse_instant
 
 
 def duration(text: str) -> timedelta:

@@ -4,7 +4,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from agents.redaction import shown
+from agents.kernel.redaction import shown
 
 from .notification import Notification
 

@@ -133,7 +133,7 @@ class Run(models.Model):
             ),
         ]
         indexes = [
-            # By agent, so that runs for which a worker has no code cost its claims nothing (runs/db/ready.py).
+            # By agent, so that runs for which a worker has no code cost its claims nothing (runs/db/ready_runs.py).
             models.Index(
                 "queue",
                 "agent",

@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from agents.redaction import shown
+from agents.kernel.redaction import shown
 
 from .run import Run
 

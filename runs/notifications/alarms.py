@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Now
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import fetch
 from runs.models import Alarm, Notification, OutboxMessage

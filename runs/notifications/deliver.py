@@ -27,13 +27,13 @@ from runs.models import Delivery, Notification, Recipient
 from runs.network import sending
 from runs.network.breakers import Breakers
 from runs.network.sending import BLOCKED, Sending
-from runs.notifications.carried import unsettled
 from runs.notifications.channels.channel import NotNow, Outcome, Refused, Sent, Unknown, channel_of, channels
+from runs.notifications.digest_contents import unsettled
 from runs.notifications.lock import lock_planning
 from runs.notifications.message import Item, Message, shortened
 from runs.notifications.plan import plan, take_default_route, take_second_route
 from runs.notifications.recipients import address_of, sync_settings
-from runs.notifications.waiting import call_off, put_off
+from runs.notifications.waiting_deliveries import call_off, put_off
 from runs.ports import ports
 
 log = structlog.get_logger(__name__)

@@ -13,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.db import transaction
 
 from agents.guards.atomic import not_in_atomic_body
-from agents.redaction import know
+from agents.kernel.redaction import know
 from runs.db.encryption import encrypt
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import database_now
@@ -25,7 +25,7 @@ from runs.notifications.channels.inbox import PREFIX
 from runs.notifications.inbox import has_reader
 from runs.notifications.lock import lock_planning
 from runs.notifications.recipients import OF_SETTINGS
-from runs.notifications.waiting import call_off, put_off
+from runs.notifications.waiting_deliveries import call_off, put_off
 
 WAKEFUL = "wakeful"
 # What an edit may change of a recipient, besides its address.

@@ -21,7 +21,7 @@ from runs.db.sql import database_now, fetch
 from runs.failpoints import failpoint
 from runs.models import Delivery, Notification, Recipient, RecipientGroup
 from runs.notifications.alarms import topic_of
-from runs.notifications.carried import approval_of
+from runs.notifications.digest_contents import approval_of
 from runs.notifications.lock import try_lock
 from runs.notifications.policy import ORDER, History, Hold, Merge, News, Said, Send, Suppress, Verdict, decide
 from runs.notifications.recipients import rules_of, sync_settings

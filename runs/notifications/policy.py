@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 
 ORDER = {"low": 0, "normal": 1, "high": 2}
 REQUEST_SPACING = timedelta(minutes=1)  # least time between messages that ask for decisions: strangers may cause many

@@ -11,7 +11,7 @@ from cryptography.fernet import InvalidToken
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
-from agents.redaction import know
+from agents.kernel.redaction import know
 from runs.db.encryption import decrypt, keys, place_of_key
 from runs.models import Recipient
 from runs.notifications.channels.channel import channel_of, fault_of

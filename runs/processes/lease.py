@@ -14,9 +14,9 @@ from django.conf import settings
 from django.db.models.functions import Now
 from psycopg.types.json import Jsonb
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 from runs.db.nudge import nudge_dispatcher
-from runs.db.ready import IS_STOPPED
+from runs.db.ready_runs import IS_STOPPED
 from runs.db.sql import database_now, fetch, fetch_as
 from runs.models import Worker
 from runs.transitions.outcome import Ticket

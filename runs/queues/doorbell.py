@@ -8,7 +8,7 @@ from celery import current_app
 from django.conf import settings
 from kombu import Producer, Queue
 
-from runs.db.ready import IS_PAUSED, IS_READY, IS_STOPPED, PLACE
+from runs.db.ready_runs import IS_PAUSED, IS_READY, IS_STOPPED, PLACE
 from runs.db.sql import fetch_as
 from runs.network import broker
 from runs.processes.alive import TAKES_RUNS

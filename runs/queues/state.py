@@ -6,7 +6,7 @@ from typing import Any
 
 from django.conf import settings
 
-from runs.db.ready import IS_READY, IS_STOPPED, ORDER
+from runs.db.ready_runs import IS_READY, IS_STOPPED, ORDER
 from runs.db.sql import fetch_column
 from runs.exceptions import UnknownQueue
 from runs.processes.alive import TAKES_RUNS

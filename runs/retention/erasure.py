@@ -5,11 +5,11 @@ from uuid import UUID
 
 from django.db.models import Exists, Min, OuterRef, Q
 
-from runs.actions.of_event import runs_of_event
+from runs.actions.event_runs import runs_of_event
 from runs.db.sql import execute, fetch, fetch_column
 from runs.incidents.tell import LINK as INCIDENT
 from runs.models import Approval, Delivery, Notification, Run, Wait
-from runs.notifications.waiting import suppress_waiting
+from runs.notifications.waiting_deliveries import suppress_waiting
 from runs.retention import family
 from runs.retention.incidents import erase_incidents
 from runs.retention.payloads import remove_payloads

@@ -21,7 +21,7 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
-from agents.ids import first_id_at
+from agents.kernel.ids import first_id_at
 from runs.db.sql import database_now, execute, fetch, fetch_column
 from runs.failpoints import failpoint
 from runs.models import NIL, Sweep

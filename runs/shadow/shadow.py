@@ -16,13 +16,13 @@ from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
 from django.db.backends.signals import connection_created
 
 from agents import Agent, AsyncAgentRun, Retry
-from agents.effects import Effects
 from agents.exceptions import Permanent, StepFailed, describe
 from agents.guards.atomic import atomic_body
 from agents.guards.network import outside_refused
 from agents.guards.storable import storable
 from agents.journal.ends import TriedAgain
 from agents.journal.engine import Journal
+from agents.kernel.effects import Effects
 from agents.prompt_agents import catalog
 from runs.attempt import effects
 from runs.attempt.deadline import run_within

@@ -13,8 +13,6 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection, transaction
 
-from agents.durations import in_words
-from agents.effects import Effects
 from agents.guards.storable import shown
 from agents.journal.ends import Interrupted
 from agents.journal.entries import RESULTS, VALUE, NewWait, RecordedStep, RecordedWait, StepEntry, sought_by
@@ -30,12 +28,14 @@ from agents.journal.protocol import (
     WaitRequest,
 )
 from agents.journal.store import Store
+from agents.kernel.durations import in_words
+from agents.kernel.effects import Effects
 from runs.attempt.deadline import step_deadline
 from runs.attempt.effects import check
 from runs.attempt.failure import as_permanent
 from runs.claim import Claim
 from runs.db.sql import execute
-from runs.durable import recorded
+from runs.durable import journal_rows
 from runs.models import Step
 
 READ_NOW = ("state ", "note ", "notes#")  # prefixes of the names of values read from the agent's state and memory
@@ -74,7 +74,7 @@ class ShadowStore(Store):
     keeps_turns = False  # nor does it hold a session
 
     def __init__(self, claim: Claim, origin: UUID | None) -> None:
-        steps, waits = recorded.read(origin) if origin else ([], [])
+        steps, waits = journal_rows.read(origin) if origin else ([], [])
         self.claim = claim
         self.agent = claim.agent
         self.max_output = settings.WAKEFUL_MAX_OUTPUT

@@ -10,15 +10,15 @@ from typing import TypeVar
 
 from django.db import connection
 
-from agents.effects import Effects
 from agents.journal.budget import Cost, Limits, Refusal, Reserved, Used
 from agents.journal.ends import Interrupted
 from agents.journal.entries import StepEntry
 from agents.journal.protocol import StepRequest
+from agents.kernel.effects import Effects
 from agents.llm.usage import used_by
 from runs.budgets.reserve import Reservations
 from runs.claim import Claim
-from runs.db.ready import IS_STOPPED
+from runs.db.ready_runs import IS_STOPPED
 from runs.db.sql import fetch
 from runs.shadow.store import ShadowStore, Stopped, stopped
 

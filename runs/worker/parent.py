@@ -23,9 +23,9 @@ from django.db import connection
 from agents import Agent, registry
 from agents.prompt_agents import catalog
 from runs.db.listen import set_timeouts
-from runs.db.migrated import wait_for_migrations
-from runs.db.readable import readable
-from runs.db.ready import IS_STOPPED
+from runs.db.poll import readable
+from runs.db.ready_runs import IS_STOPPED
+from runs.db.schema_check import wait_for_migrations
 from runs.db.sql import execute
 from runs.failpoints import failpoint
 from runs.models import Attempt, Run, Worker

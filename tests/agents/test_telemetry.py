@@ -15,7 +15,7 @@ from pydantic_ai import Agent as LlmAgent
 from uuid_utils.compat import uuid7
 
 from agents import AgentRun, telemetry
-from agents.redaction import know
+from agents.kernel.redaction import know
 from agents.telemetry import Span
 from runs.actions.approve import decide
 from runs.models import Approval, Attempt, Run, Wait

@@ -11,8 +11,8 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from agents import Agent, AgentRun, Answer, AsyncAgentRun, Permanent, Retry, StepFailed, agent
-from agents.effects import Pace
 from agents.exceptions import NetworkRefused
+from agents.kernel.effects import Pace
 from agents.models import AgentState
 from agents.testing import Crashed, Journal, Unanswered, run_agent
 

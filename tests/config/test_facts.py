@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from agents.exceptions import Permanent
-from agents.installation import facts
+from agents.kernel.installation import facts
 from tests.support.durable import Lab, lab
 
 __all__ = ["lab"]

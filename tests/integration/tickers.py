@@ -33,12 +33,12 @@ WHERE simulated.now < least(next.due, %(end)s::timestamptz)
 
 def tick_through(end: datetime, step: float) -> None:
     """Fire whatever is due up to an instant, together with the others."""
-    from triggers.schedules.firing import due
+    from triggers.schedules.firing import due_schedules
 
-    while due.look().has_stale:
-        due.settle(clock(), BATCH)
+    while due_schedules.look().has_stale:
+        due_schedules.settle(clock(), BATCH)
     while (now := clock()) < end or is_anything_due(end):
-        while due.fire_due(now, BATCH):
+        while due_schedules.fire_due(now, BATCH):
             pass
         if not go_on(end, step):
             time.sleep(0.01)  # another one holds what is due
@@ -52,9 +52,9 @@ def clock() -> datetime:
 
 
 def is_anything_due(now: datetime) -> bool:
-    from triggers.schedules.firing import due
+    from triggers.schedules.firing import due_schedules
 
-    next_due = due.look().next_due
+    next_due = due_schedules.look().next_due
     return next_due is not None and next_due <= now
 
 

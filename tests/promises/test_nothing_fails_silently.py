@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from agents import AgentRun, Permanent
-from runs.actions.of_event import runs_of_event
+from runs.actions.event_runs import runs_of_event
 from runs.actions.requeue import requeue
 from runs.claim import Claim, claim_next
 from runs.executor import execute

@@ -8,7 +8,7 @@ from django.contrib.auth.models import Group
 
 from agents import AgentRun
 from runs.actions.approve import decide
-from runs.actions.of_event import runs_of_event
+from runs.actions.event_runs import runs_of_event
 from runs.claim import Claim
 from runs.exceptions import IllegalState
 from runs.executor import execute

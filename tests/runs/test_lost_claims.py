@@ -10,7 +10,7 @@ from django.contrib.auth.models import Group
 from django.db import OperationalError, connection, transaction
 
 from agents import Agent, AgentRun, registry
-from agents.effects import Effects
+from agents.kernel.effects import Effects
 from runs.attempt.failure import outcome_of
 from runs.attempt.ownership import committed
 from runs.claim import Claim, claim_next

@@ -9,7 +9,7 @@ import pytest
 from django.db import OperationalError, connection, transaction
 
 from agents import Agent, AgentRun, registry
-from agents.effects import Effects
+from agents.kernel.effects import Effects
 from runs import body as running
 from runs import claim as claiming
 from runs import executor, keys, tasks

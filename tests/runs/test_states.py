@@ -14,7 +14,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multip
 from uuid_utils.compat import uuid7
 
 from agents import Permanent, Retry
-from agents.ids import run_id
+from agents.kernel.ids import run_id
 from runs import keys
 from runs.actions.cancel import cancel
 from runs.actions.requeue import requeue

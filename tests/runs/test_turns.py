@@ -17,12 +17,12 @@ from django.db.models.functions import Cast, Concat, Now
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
-from agents.ids import run_id
+from agents.kernel.ids import run_id
 from runs import keys
 from runs.actions.requeue import requeue
 from runs.chores import timers
 from runs.claim import CLAIM_FIRST, _parameters, claim_along, claim_next
-from runs.db import ready
+from runs.db import ready_runs
 from runs.db.sql import Parameters, execute, fetch
 from runs.enqueue import NewRun, enqueue
 from runs.models import NIL, Run, Worker
@@ -55,11 +55,11 @@ UPDATE runs_run SET status = 'running', ready_at = NULL, worker_id = gen_random_
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    ready.hints.by_queue.clear()
+    ready_runs.hints.by_queue.clear()
     yield Worker.objects.create(
         id=uuid4(), kind="worker", host="h", pid=1, version="1", concurrency=1, agents=list(AGENTS), queues=["default"]
     )
-    ready.hints.by_queue.clear()
+    ready_runs.hints.by_queue.clear()
 
 
 def woken(
@@ -364,14 +364,14 @@ def test_runs_of_an_agent_that_no_worker_has_cost_claims_and_rings_nothing(worke
 def test_entries_that_an_old_snapshot_keeps_are_stepped_over_once_a_second_not_by_every_claim(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ready, "HINTED", 3600.0)
+    monkeypatch.setattr(ready_runs, "HINTED", 3600.0)
     with old_snapshot():
         execute(MADE, ["one", 20_000])
         execute(ALL_CLAIMED.replace("pid = 1", "pid = (random() * 2000000000)::int"))
         execute("ANALYZE runs_run")
         execute(MADE, ["one", 3])
         from_the_beginning = touched(CLAIM_FIRST, _parameters(worker.id, "default", AGENTS))
-        monkeypatch.setattr(ready.hints, "slow", 0.0)
+        monkeypatch.setattr(ready_runs.hints, "slow", 0.0)
         claimed(worker, 1)
         hinted = touched(CLAIM_FIRST, _parameters(worker.id, "default", AGENTS))
         rings = touched(doorbell.WANTED, {"lease": settings.WAKEFUL_LEASE, "rings": 1, "queue": None})

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
-from agents.ids import run_id
+from agents.kernel.ids import run_id
 from runs.models import NIL, Run
 from runs.states import FINISHED, RunStatus
 

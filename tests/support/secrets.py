@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agents import redaction
+from agents.kernel import redaction
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 from uuid_utils.compat import uuid7
 
-from agents.reserved import RESERVED
+from agents.kernel.reserved_types import RESERVED
 from runs.db.sql import execute
 from runs.models import NIL
 from triggers.accept import Incoming, accept, builtin_source

@@ -14,7 +14,7 @@ from runs.models import OutboxMessage
 from tests.support.triggers import make_trigger
 from triggers.models import Event, Revision, Schedule, Skip, Trigger
 from triggers.schedules import rows
-from triggers.schedules.firing import decide, due, settle
+from triggers.schedules.firing import decide, due_schedules, settle
 from triggers.schedules.periodic_tasks import send_periodic_task
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.interval import Interval
@@ -48,7 +48,7 @@ def settled(schedule: Schedule, edited_at: datetime | None = None) -> Schedule:
     """What Beat makes of its last edit, dated as the test needs it."""
     if edited_at:
         date_edit(schedule, edited_at)
-    due.settle()
+    due_schedules.settle()
     return Schedule.objects.select_related("task").get(pk=schedule.pk)
 
 
@@ -64,7 +64,7 @@ def every(length: timedelta) -> Interval:
 
 def fire_all(now: datetime) -> list[datetime]:
     """Everything due at `now`, batch by batch; the nominal times of all events so far."""
-    while due.fire_due(now):
+    while due_schedules.fire_due(now):
         pass
     return nominals()
 
@@ -113,7 +113,7 @@ def test_a_batch_takes_the_oldest_first() -> None:
     for number in range(5):
         make_schedule(every(MINUTE * (number + 1)), trigger=make_trigger(f"t{number}"), name=f"t{number}")
 
-    assert due.fire_due(NINE + HOUR, limit=2) == 2
+    assert due_schedules.fire_due(NINE + HOUR, limit=2) == 2
     assert {event.ce_source for event in Event.objects.all()} == {"t0", "t1"}
 
 
@@ -132,18 +132,18 @@ def test_skip_fires_no_missed_tick() -> None:
 def test_all_fires_every_missed_tick_batch_by_batch() -> None:
     make_schedule(every(MINUTE), catch_up="all")
 
-    assert due.fire_due(NINE + 10 * HOUR) == 1
+    assert due_schedules.fire_due(NINE + 10 * HOUR) == 1
     assert len(nominals()) == decide.TICKS
     assert fire_all(NINE + 10 * HOUR) == [NINE + n * MINUTE for n in range(1, 601)]
 
 
 def test_schedules_that_catch_up_share_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (due, settle):
+    for module in (due_schedules, settle):
         monkeypatch.setattr(module, "TICKS", 6)
     for name in ("a", "b"):
         make_schedule(every(MINUTE), trigger=make_trigger(name), name=name, catch_up="all")
 
-    due.fire_due(NINE + HOUR)
+    due_schedules.fire_due(NINE + HOUR)
 
     assert sorted(nominals()) == sorted(2 * [NINE + n * MINUTE for n in (1, 2, 3)])
 
@@ -426,14 +426,14 @@ def test_message_is_sent_as_celery_beat_would(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_look_finds_all_due_work() -> None:
-    assert (due.look().has_stale, due.look().next_due) == (False, None)
+    assert (due_schedules.look().has_stale, due_schedules.look().next_due) == (False, None)
 
     schedule = make_schedule(every(MINUTE))
-    assert due.look().next_due == NINE + MINUTE
-    assert not due.look().is_due
+    assert due_schedules.look().next_due == NINE + MINUTE
+    assert not due_schedules.look().is_due
 
     PeriodicTask.objects.filter(pk=schedule.task_id).update(enabled=False)
-    assert due.look().has_stale
+    assert due_schedules.look().has_stale
 
 
 def test_static_entries_of_celery_become_rows(settings: Any) -> None:

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.durations import parse_duration
+from agents.kernel.durations import parse_duration
 from triggers.exceptions import RuleError
 from triggers.schedules.clock import zone_of
+from triggers.schedules.excluded_days import ExcludedDays
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.words import read_rule
 from triggers.schedules.terms.active_hours import ActiveHours
-from triggers.schedules.terms.excluded_days import ExcludedDays
 from triggers.schedules.terms.policy import SchedulePolicy
 
 PARSERS: dict[str, tuple[Callable[[str], Any], int]] = {

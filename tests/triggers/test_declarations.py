@@ -21,7 +21,7 @@ from triggers.exceptions import RuleError
 from triggers.models import Event, Schedule, Source, Trigger
 from triggers.schedules import edit, preview, rows
 from triggers.schedules.calendars import create_calendar
-from triggers.schedules.firing import due
+from triggers.schedules.firing import due_schedules
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.interval import Interval
 from triggers.schedules.rules.once import Clocked
@@ -130,7 +130,7 @@ def test_further_triggers_are_numbered_and_a_slug_is_kept(declare: Declare) -> N
 def test_a_second_sync_changes_nothing(declare: Declare) -> None:
     declare("digest", on.cron("0 9 * * 5-7"), on.every(0.5), on.at(FUTURE), on.event("x", filter="true"), timeout=5)
     sync()
-    due.settle()
+    due_schedules.settle()
 
     assert sync() == []
     assert not Schedule.objects.filter(stale=True).exists()

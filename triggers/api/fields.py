@@ -10,7 +10,7 @@ from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 
-from agents.instants import FORMS, parse_instant
+from agents.kernel.instants import FORMS, parse_instant
 from runs.api.resource import BySlug, Resource
 from triggers.exceptions import Invalid, RuleError
 from triggers.schedules.clock import LONGEST_ZONE, refuse_beyond, zone_of

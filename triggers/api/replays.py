@@ -10,7 +10,7 @@ from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agents.redaction import shown_json
+from agents.kernel.redaction import shown_json
 from runs.api.body import Body
 from runs.api.resource import Refusal, Resource
 from runs.api.shown import Shown

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from rest_framework import serializers
 
-from agents.redaction import shown
+from agents.kernel.redaction import shown
 from runs.api.body import Body
 from runs.api.shown import Shown
 from triggers.matching.expressions.cel import ExpressionError, check_condition, check_expression

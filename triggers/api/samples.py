@@ -12,7 +12,7 @@ from runs.api.shown import Shown
 from triggers.api.fields import InstantInUtc
 from triggers.models import Source
 from triggers.sources.http.answers import require_room
-from triggers.sources.metrics.pushed import Pushed
+from triggers.sources.metrics.push import Pushed
 from triggers.sources.metrics.samples import LONGEST_NAME, Metered, Sample, Taken, take_in
 
 MOST = 1_000  # samples of a request

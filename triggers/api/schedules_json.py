@@ -13,11 +13,11 @@ from runs.api.shown import Shown
 from triggers.api.events_json import DecisionSerializer
 from triggers.api.fields import Instant, Zone
 from triggers.models import ExclusionCalendar, Schedule, Skip, Trigger
+from triggers.schedules import excluded_days
 from triggers.schedules.clock import LONGEST_TEXT, LONGEST_ZONE
 from triggers.schedules.explain.why import Answer
 from triggers.schedules.preview import describe, upcoming
 from triggers.schedules.terms import active_hours as hours
-from triggers.schedules.terms import excluded_days
 from triggers.schedules.terms.policy import MOST_CALENDARS, NAMES, SchedulePolicy
 
 LONGEST = 100  # next fires that one answer may hold

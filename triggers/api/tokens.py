@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 from django.utils.text import slugify
 
-from agents.redaction import TOKEN_PREFIX
+from agents.kernel.redaction import TOKEN_PREFIX
 from runs.models.audit import record
 from triggers.models import ApiToken, Source
 

@@ -12,8 +12,8 @@ from runs.api.resource import Query, Resource
 from runs.api.shown import Shown
 from runs.db.sql import database_now
 from triggers.api.fields import InstantInUtc
-from triggers.upcoming.by_clock import ahead
 from triggers.upcoming.entry import KINDS, OF_RUNS, Coming
+from triggers.upcoming.listing import ahead
 
 HORIZON = timedelta(days=1)
 MOST = 500

@@ -14,8 +14,8 @@ from django_celery_beat.models import PeriodicTask
 
 from agents.exceptions import DeclarationError
 from agents.guards.atomic import not_in_atomic_body
+from agents.kernel.tool_cap import narrowed
 from agents.models import PromptAgent
-from agents.tool_cap import narrowed
 from runs.db.sql import fetch
 from runs.models.audit import record_about
 from triggers.declarations.sources import source_problems, sync_sources

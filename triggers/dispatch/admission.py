@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from agents.ids import run_id
+from agents.kernel.ids import run_id
 from runs.enqueue import NewRun, UnstartedRun
 from runs.keys import KeyState
 from triggers.dispatch.rates import Use

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
-from agents.ids import run_id
+from agents.kernel.ids import run_id
 from runs import waits
 from runs.db.sql import database_now, fetch
 from runs.failpoints import failpoint

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import structlog
 from django.db import DatabaseError
 
-from agents.reserved import is_reserved
+from agents.kernel.reserved_types import is_reserved
 from triggers.matching.expressions.cel import Question
 from triggers.matching.index import FieldOf, Index, Listeners, Rule
 from triggers.matching.match import Case, Matched, bare_match, match_items, wanted_by

@@ -22,7 +22,7 @@ from runs.chores import timers
 from runs.chores.chores import Chores
 from runs.db import nudge
 from runs.db.listen import Listener, set_lazy_commits, set_timeouts
-from runs.db.migrated import require_migrations
+from runs.db.schema_check import require_migrations
 from runs.models import Worker
 from runs.ports import ports
 from runs.processes import timeline

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from agents.ids import run_id
+from agents.kernel.ids import run_id
 from agents.prompt_agents import catalog
-from runs.actions.of_event import runs_of_event
+from runs.actions.event_runs import runs_of_event
 from runs.claim import Claim, gate_answer
 from runs.models import NIL, Run
 from runs.models.audit import record

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
 
-from agents.ids import first_id_at
+from agents.kernel.ids import first_id_at
 from runs.db.sql import fetch
 from triggers.models import Event
 

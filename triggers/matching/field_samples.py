@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agents.redaction import MARK, SECRET_FIELD, shown_json
+from agents.kernel.redaction import MARK, SECRET_FIELD, shown_json
 from triggers.matching.index import Rule
 from triggers.matching.payload import read_payloads
 from triggers.matching.recent import recent_events

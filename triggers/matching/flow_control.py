@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, get_args
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 from runs.enqueue import EVENTS_PER_RUN
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

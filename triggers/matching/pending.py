@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from runs.db.ready import HINTED, SLOW
+from runs.db.ready_runs import HINTED, SLOW
 from runs.db.sql import fetch, fetch_as
 from runs.models import NIL
 from runs.waits import EVENTS_ARE_AWAITED

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
-from agents.redaction import MARK, SECRET_FIELD, shown
+from agents.kernel.redaction import MARK, SECRET_FIELD, shown
 from triggers.matching.expressions.cel import Question, compile_each, in_short
 from triggers.matching.expressions.clauses import Clause, clauses_of
 from triggers.matching.expressions.evaluator import Evaluator, Subject

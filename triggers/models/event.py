@@ -4,7 +4,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils.functional import cached_property
 
-from agents.redaction import shown
+from agents.kernel.redaction import shown
 from runs.db.clock import time_of_row
 from runs.db.sequence import next_value
 

@@ -23,9 +23,9 @@ from django.db import transaction
 from django.db.models.functions import Coalesce, Now
 from psycopg.types.json import Jsonb
 
-from agents.durations import in_words
 from agents.guards.addresses import networks_of
-from agents.redaction import redacted
+from agents.kernel.durations import in_words
+from agents.kernel.redaction import redacted
 from runs.db.encryption import decrypt
 from runs.db.sql import database_now, execute, fetch, fetch_as
 from runs.failpoints import failpoint

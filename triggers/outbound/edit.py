@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from agents.guards.atomic import not_in_atomic_body
-from agents.redaction import know
+from agents.kernel.redaction import know
 from runs.db.sql import execute
 from runs.models.audit import record
 from runs.network.outgoing import what_is_wrong_with

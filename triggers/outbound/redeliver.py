@@ -7,7 +7,7 @@ from uuid import UUID
 from django.db import transaction
 
 from agents.guards.atomic import not_in_atomic_body
-from agents.ids import first_id_at
+from agents.kernel.ids import first_id_at
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import execute
 from runs.exceptions import IllegalState

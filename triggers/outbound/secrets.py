@@ -8,7 +8,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from agents.guards.atomic import not_in_atomic_body
-from agents.redaction import know
+from agents.kernel.redaction import know
 from runs.db.encryption import decrypt, encrypt
 from runs.models.audit import record
 from runs.network.signing import LARGEST, PREFIX, SMALLEST, key_of, new_secret

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from agents.ids import first_id_at
+from agents.kernel.ids import first_id_at
 from runs.budgets.spending import spent_between
 from runs.db.sql import fetch
 from runs.incidents.tell import LINK as INCIDENT

@@ -7,8 +7,8 @@ from typing import Any
 
 from agents.budget import MEASURES, PERIODS
 from agents.budget import Budget as Caps
-from agents.durations import parse_duration
 from agents.exceptions import DeclarationError
+from agents.kernel.durations import parse_duration
 from agents.models import Checklist, PromptAgent
 from agents.prompt_agents.definition import Definition
 from runs.actions.checklists import ItemEdit

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from django.db import transaction
 
-from agents.ids import first_id_at
+from agents.kernel.ids import first_id_at
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import database_now
 from runs.exceptions import IllegalState

@@ -22,7 +22,7 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Coalesce, Now
 from django.utils.crypto import salted_hmac
 
-from agents.reserved import SIGNAL
+from agents.kernel.reserved_types import SIGNAL
 from runs.db.sql import database_now
 from runs.models import Run
 from runs.models.audit import record_about

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from runs.actions.of_event import beside
+from runs.actions.event_runs import beside
 from runs.db.sql import execute, fetch
 from runs.retention.erasure import ERASED
 from triggers.models import EventDelivery

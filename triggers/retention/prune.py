@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from agents.ids import first_id_at
+from agents.kernel.ids import first_id_at
 from runs.db.sql import execute, fetch
 from runs.retention.prune import LAG as LAG_OF_RUNS
 from runs.retention.prune import PAYLOADS as PAYLOADS_OF_RUNS

@@ -9,7 +9,7 @@ from runs.exceptions import IllegalState
 from runs.models.audit import record
 from triggers.exceptions import RuleError
 from triggers.models import ExclusionCalendar
-from triggers.schedules.terms.excluded_days import ExcludedDays
+from triggers.schedules.excluded_days import ExcludedDays
 
 SHOWN = 5  # schedules that an error names
 

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from agents.instants import instant_with_offset
+from agents.kernel.instants import instant_with_offset
 from triggers.exceptions import RuleError
 
 

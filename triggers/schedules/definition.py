@@ -14,13 +14,13 @@ from triggers.exceptions import RuleError
 from triggers.models import Revision, Schedule
 from triggers.schedules.calendars import calendars_named
 from triggers.schedules.clock import instant_from_row, zone_of
+from triggers.schedules.excluded_days import ExcludedDays
 from triggers.schedules.plan import Plan
 from triggers.schedules.rules.interval import LONGEST
 from triggers.schedules.rules.once import Clocked
 from triggers.schedules.rules.rows import columns_of, columns_of_task, rule_from
 from triggers.schedules.rules.rule import Rule
 from triggers.schedules.terms.active_hours import ActiveHours
-from triggers.schedules.terms.excluded_days import ExcludedDays
 from triggers.schedules.terms.policy import SchedulePolicy
 
 STATE = """triggers_state(periodic, crontab, "interval", clocked, solar, schedule)"""

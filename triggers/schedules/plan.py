@@ -16,9 +16,9 @@ from zoneinfo import ZoneInfo
 
 from triggers.exceptions import RuleError
 from triggers.schedules.clock import change_of_clock, instant_of, just_before
+from triggers.schedules.excluded_days import ExcludedDays
 from triggers.schedules.rules.rule import Rule, count_fires, fire_after, latest_fire, next_fires
 from triggers.schedules.terms.active_hours import ActiveHours
-from triggers.schedules.terms.excluded_days import ExcludedDays
 
 NONE = timedelta(0)
 EARLIEST = datetime.min.replace(tzinfo=UTC)

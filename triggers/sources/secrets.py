@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import Model, Q
 from django.db.models.functions import Now
 
-from agents.redaction import know
+from agents.kernel.redaction import know
 from runs.db.encryption import decrypt, encrypt, keys, place_of_key
 from runs.models.audit import record, record_about
 from runs.notifications.recipients import encrypted_addresses, rewrite_addresses

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from uuid_utils.compat import uuid7
 
-from agents.reserved import SIGNAL
+from agents.kernel.reserved_types import SIGNAL
 from triggers.accept import Incoming, accept, builtin_source
 
 

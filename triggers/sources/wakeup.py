@@ -8,7 +8,7 @@ from uuid import UUID
 
 import structlog
 
-from agents.reserved import WAKEUP as EVENT_TYPE
+from agents.kernel.reserved_types import WAKEUP as EVENT_TYPE
 from runs.attempt.effects import WAKEUP
 from runs.db.sql import fetch
 from runs.models import OutboxMessage

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid5
 
-from agents.durations import parse_duration
+from agents.kernel.durations import parse_duration
 from runs.ports import ports
 from triggers.matching.expressions.cel import compile_each
 from triggers.matching.index import Rule

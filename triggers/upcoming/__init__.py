@@ -1,1 +1,1 @@
-"""What wakes next: `by_clock` (schedules), `of_runs` (wakes, windows, timers), as an `entry` each; `days` counts by day."""
+"""What wakes next: `listing` (all of it), `run_wakes` (wakes, windows, timers), as an `entry` each; `days` counts by day."""

@@ -15,8 +15,8 @@ from triggers.models import Schedule
 from triggers.schedules.clock import instant_of
 from triggers.schedules.reminders import text_of
 from triggers.schedules.rows import RELATED
-from triggers.upcoming.by_clock import Clock, clocks, kind_of, not_by_clock, only_those
 from triggers.upcoming.entry import BY_CLOCK, KINDS, SEEN, Span
+from triggers.upcoming.listing import Clock, clocks, kind_of, not_by_clock, only_those
 
 PER_DAY = 60  # schedules whose next fire is on that day
 OTHERS = 1000  # entries of each other kind, for all days

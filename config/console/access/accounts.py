@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from unfold.admin import ModelAdmin
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from config.console.parts.audited import Audited
+from config.console.parts.audit_entries import Audited
 
 GRANTING = ("is_superuser", "groups", "user_permissions")
 

@@ -16,7 +16,7 @@ from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminSelectMultipleWidget
 
-from agents.reserved import GAP, is_reserved
+from agents.kernel.reserved_types import GAP, is_reserved
 from config.console.access.audit import entries_of
 from config.console.events.attachments import ATTACHMENT, attachments, download
 from config.console.events.decisions import cells_of
@@ -33,7 +33,7 @@ from config.console.parts.sections import Facts, Notice, Section, Table, Text, p
 from config.console.runs.shadow import ShadowForm, not_wanting, tried
 from config.console.runs.words import duration_of, first_line, run_list
 from config.console.sources.outbound.words import left_to
-from runs.actions.of_event import beside, runs_of_event, runs_of_events
+from runs.actions.event_runs import beside, runs_of_event, runs_of_events
 from runs.models import NIL, Run
 from runs.processes.alive import alive
 from triggers.dispatch.shadow import candidates

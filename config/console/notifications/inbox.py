@@ -19,7 +19,7 @@ from config.console.parts.moments import moment
 from config.console.parts.panel import acting
 from runs.exceptions import RunError
 from runs.models import Delivery, Notification, Recipient
-from runs.notifications.carried import carried_by
+from runs.notifications.digest_contents import carried_by
 from runs.notifications.edit import open_inbox
 from runs.notifications.inbox import acknowledge_all, inboxes_of, messages_of, unread
 from runs.notifications.resolve import acknowledge

@@ -14,7 +14,7 @@ from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminRadioSelectWidget
 
-from agents.durations import in_words, parse_duration
+from agents.kernel.durations import in_words, parse_duration
 from config.console.access.audit import entries_of
 from config.console.notifications.history import history
 from config.console.notifications.recipient_form import RecipientForm

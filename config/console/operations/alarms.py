@@ -2,7 +2,7 @@ from django.contrib import admin
 from django.db.models import F
 from django.http import HttpRequest
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 from config.console.parts.moments import moment
 from config.console.parts.panel import Panel, column, time_column
 from config.console.parts.sections import Facts, Notice, Section

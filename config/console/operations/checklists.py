@@ -21,8 +21,8 @@ from unfold.widgets import (
 
 from agents import registry
 from agents.checklists.history import difference
-from agents.checklists.of_run import look
-from agents.durations import in_words, parse_duration
+from agents.checklists.run_checklist import look
+from agents.kernel.durations import in_words, parse_duration
 from agents.models import Checklist, ChecklistItem
 from config.console.access.audit import entries_of
 from config.console.parts.dialogs import attempt, leave

@@ -16,7 +16,7 @@ from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 from agents.models import ChecklistItem
 from config.console.access.audit import entries_of
 from config.console.operations.failure_rates import Failing, Rate, failed_lately, rates_of_spawned, rates_of_triggers

@@ -25,7 +25,7 @@ from runs.states import RunStatus
 from triggers.dispatch.failing_triggers import erring
 from triggers.models import Decision, Event, Schedule, Trigger
 from triggers.models.schedule import PAUSED
-from triggers.schedules.explain.missed import missed_lately
+from triggers.schedules.explain.missed_fires import missed_lately
 
 COUNTED = 1_000  # above this a tile shows “more than”: an exact count of a backlog has no use
 SHOWN = 8

@@ -12,7 +12,7 @@ from django.template.defaultfilters import pluralize
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 from config.console.parts.html import format_html, format_html_join
 from config.console.parts.links import link, listing, page
 from config.console.parts.sections import Notice, Section, Table

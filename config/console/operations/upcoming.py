@@ -26,9 +26,9 @@ from config.console.parts.sections import Table
 from runs.db.sql import database_now
 from triggers.models import Schedule
 from triggers.schedules.clock import instant_of
-from triggers.upcoming.by_clock import ahead
 from triggers.upcoming.days import Day, days_ahead
 from triggers.upcoming.entry import BY_CLOCK, KINDS, OF_RUNS, Coming
+from triggers.upcoming.listing import ahead
 
 VIEWS = {"list": "List", "line": "Next 24 hours", "month": "Calendar"}
 SPANS = {1: "24 hours", 7: "7 days", 30: "30 days", 366: "a year"}

@@ -6,7 +6,7 @@ from django.db.models import F, Q
 from django.http import HttpRequest
 from django.utils import timezone
 
-from agents.durations import in_words as span
+from agents.kernel.durations import in_words as span
 from config.console.parts.filters import ConditionFilter
 from config.console.parts.links import link, listing
 from config.console.parts.moments import moment

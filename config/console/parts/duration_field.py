@@ -8,7 +8,7 @@ from django.core.exceptions import ValidationError
 from django.utils.text import capfirst
 from unfold.widgets import UnfoldAdminTextInputWidget
 
-from agents.durations import parse_duration
+from agents.kernel.durations import parse_duration
 
 UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(minutes=1)))
 

@@ -7,7 +7,7 @@ from django import template
 from django.utils import html
 from django.utils.safestring import SafeString
 
-from agents import redaction
+from agents.kernel import redaction
 
 register = template.Library()
 

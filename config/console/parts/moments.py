@@ -6,7 +6,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 
 NEVER = SafeString('<span class="moment-ago">–</span>')
 

@@ -7,7 +7,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from unfold.widgets import UnfoldAdminTextInputWidget
 
-from agents.instants import parse_instant
+from agents.kernel.instants import parse_instant
 
 FORMAT = "%Y-%m-%dT%H:%M:%S"
 

@@ -14,7 +14,7 @@ from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminTextareaWidget
 
-from agents.redaction import shown_json
+from agents.kernel.redaction import shown_json
 from config.console.access.audit import entries_of
 from config.console.parts.dialogs import dialog, submit
 from config.console.parts.html import format_html

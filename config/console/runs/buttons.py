@@ -14,7 +14,7 @@ from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminTextInputWidget
 
-from agents.redaction import shown_json
+from agents.kernel.redaction import shown_json
 from config.console.parts.dialogs import attempt, dialog, submit
 from config.console.parts.json_field import JsonField
 from config.console.parts.links import page

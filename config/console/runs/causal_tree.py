@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from config.console.parts.html import format_html
 from config.console.parts.links import event_link, run_link
 from config.console.runs.children import name_of, spawned_by
-from runs.actions.of_event import beside
+from runs.actions.event_runs import beside
 from runs.db.sql import fetch_as
 from runs.models import Run
 from triggers.models import Event

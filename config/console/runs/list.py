@@ -32,7 +32,7 @@ from config.console.runs.uncertain import doubt_about, unproved_step_of, with_do
 from config.console.runs.waits import with_open_waits
 from config.console.runs.words import STATUS_COLOURS, duration_of, first_line, in_words, trigger_of
 from runs.actions.cancel import cancel
-from runs.actions.of_event import runs_of_event
+from runs.actions.event_runs import runs_of_event
 from runs.actions.requeue import requeue
 from runs.durable.transcript import usage_of, with_usage
 from runs.models import Queue, Run

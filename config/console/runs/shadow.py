@@ -9,7 +9,7 @@ from django import forms
 from django.http import HttpRequest
 from unfold.widgets import UnfoldAdminSelectWidget
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 from config.console.parts.html import format_html
 from config.console.parts.links import run_link
 from config.console.parts.panel import acting

@@ -10,7 +10,7 @@ from django.template.defaultfilters import pluralize
 from django.utils.safestring import SafeString
 
 from agents.journal.canonical import source_in
-from agents.reserved import SIGNAL
+from agents.kernel.reserved_types import SIGNAL
 from config.console.parts.html import format_html
 from config.console.parts.moments import appointment, distance
 from config.console.runs.children import ended

@@ -5,7 +5,7 @@ from datetime import datetime
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
-from agents.durations import in_words as span
+from agents.kernel.durations import in_words as span
 from config.console.parts.html import format_html
 from config.console.parts.links import joined, link, page, run_link
 from config.console.parts.moments import distance

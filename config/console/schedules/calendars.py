@@ -25,9 +25,9 @@ from config.console.schedules.year import YearView, year_asked
 from triggers.exceptions import RuleError
 from triggers.models import ExclusionCalendar
 from triggers.schedules.calendars import change_calendar, create_calendar, delete_calendar
+from triggers.schedules.excluded_days import ExcludedDays
 from triggers.schedules.preview import describe
 from triggers.schedules.rows import RELATED
-from triggers.schedules.terms.excluded_days import ExcludedDays
 
 SHOWN = 50  # schedules that use it
 WRONG_LINES = 10  # errors shown at once

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import Any
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 from config.console.access.audit import entries_of
 from config.console.parts.links import joined, link, listing, page
 from config.console.parts.moments import distance, instant, moment

@@ -13,7 +13,7 @@ from django_celery_results.models import GroupResult, TaskResult
 from unfold.admin import ModelAdmin
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
-from config.console.parts.audited import Audited, record_each
+from config.console.parts.audit_entries import Audited, record_each
 from config.console.parts.links import link, page
 from config.console.parts.moments import moment
 from config.console.parts.panel import Panel, column, time_column

@@ -9,13 +9,13 @@ from urllib.parse import urlencode
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 from config.console.events.decisions import reason_of as reason_of_decision
 from config.console.parts.links import event_link, joined, link, run_link
 from config.console.parts.moments import instant, moment
 from config.console.parts.sections import Section, Table
 from config.console.schedules.words import in_zone, reason_of, stretch_of, zone_of_schedule
-from runs.actions.of_event import runs_of_events
+from runs.actions.event_runs import runs_of_events
 from runs.models import Run
 from triggers.accept import builtin_source
 from triggers.models import Decision, Event, Schedule, Skip

@@ -7,7 +7,7 @@ from uuid import UUID
 from django.db.models import Model
 from django.utils import timezone
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 from config.console.parts.html import format_html
 from config.console.parts.links import event_link, joined
 from config.console.parts.moments import moment

@@ -12,7 +12,7 @@ from django.shortcuts import get_object_or_404
 from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 from config.console.parts.dialogs import attempt, dialog
 from config.console.parts.html import format_html
 from config.console.parts.links import event_link, joined, link, page

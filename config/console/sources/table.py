@@ -5,7 +5,7 @@ from config.console.parts.sections import Facts, Notice, Section
 from config.console.sources.reading import poison_of
 from triggers.models import Source, SweptRow, WatchedTable
 from triggers.sources.databases.tables.keep import KIND, objects
-from triggers.sources.databases.tables.watched import STATEMENT
+from triggers.sources.databases.tables.watched_table import STATEMENT
 
 
 def table_notice(source: Source) -> Notice:

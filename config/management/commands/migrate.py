@@ -8,7 +8,7 @@ from django.core.management.commands import migrate
 from django.db import OperationalError, connection
 from psycopg.errors import LockNotAvailable
 
-from runs.db.migrated import pending_migrations
+from runs.db.schema_check import pending_migrations
 from triggers.sources.databases.tables.keep import keep_tables
 
 WAIT_FOR_A_LOCK = "SET LOCAL lock_timeout = '2s'"

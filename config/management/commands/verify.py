@@ -10,7 +10,7 @@ from django.core.management.base import CommandError
 from django.utils.timezone import now
 from rest_framework.utils.encoders import JSONEncoder
 
-from agents.durations import parse_duration
+from agents.kernel.durations import parse_duration
 from config.health.verify import Report, invariants_in, verify
 from runs.management.command import BaseCommand
 

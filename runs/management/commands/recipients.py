@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 from rest_framework.utils.encoders import JSONEncoder
 
-from agents.durations import parse_duration
+from agents.kernel.durations import parse_duration
 from runs.api.recipients import RecipientGroupSerializer, RecipientSerializer
 from runs.exceptions import IllegalState
 from runs.management.command import BaseCommand

@@ -8,9 +8,10 @@ from uuid import UUID, uuid4
 import pytest
 from pydantic_ai.models.test import TestModel
 
-from agents import Fire, Quiet, installation
+from agents import Fire, Quiet
 from agents.agent import Agent
-from agents.installation import Backlog, FailedRuns, Finished, OpenApproval, Trouble
+from agents.kernel import installation
+from agents.kernel.installation import Backlog, FailedRuns, Finished, OpenApproval, Trouble
 from agents.library.anomaly_explainer import anomalies, anomaly_explainer
 from agents.library.approval_chaser import approval_chaser, reminders_by
 from agents.library.backlog_heartbeat import backlog_heartbeat

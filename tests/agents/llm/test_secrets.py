@@ -25,9 +25,10 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from structlog.stdlib import ProcessorFormatter
 
-from agents import AgentRun, redaction
-from agents.llm.untrusted import fenced
-from agents.redaction import MARK, redacted, redacted_json
+from agents import AgentRun
+from agents.kernel import redaction
+from agents.kernel.redaction import MARK, redacted, redacted_json
+from agents.llm.fences import fenced
 from config.env import Knob
 from config.wiring import know_secrets
 from runs.actions.approve import decide

@@ -5,17 +5,17 @@ from uuid import uuid4
 
 import pytest
 
-from agents.effects import Effects, Standing
 from agents.exceptions import Permanent
+from agents.kernel.effects import Effects, Standing
 from agents.testing import Unanswered
 from runs.attempt.effects import SCHEDULE
 from runs.models import OutboxMessage
 from tests.support.tools import call
 from tests.support.triggers import make_trigger
 from triggers.models import Trigger
+from triggers.schedules.agent_schedules import check_ahead
 from triggers.schedules.rows import add_schedule
 from triggers.schedules.rules.as_json import parse_rule
-from triggers.schedules.standing import check_ahead
 
 pytestmark = pytest.mark.django_db
 

@@ -19,8 +19,8 @@ from runs.sign import Problem
 from tests.config.health.test_metrics import scrape
 from tests.support.triggers import make_trigger
 from triggers.models import Schedule, Skip
-from triggers.schedules.explain.missed import missed_lately
-from triggers.schedules.firing import due
+from triggers.schedules.explain.missed_fires import missed_lately
+from triggers.schedules.firing import due_schedules
 
 pytestmark = pytest.mark.django_db
 
@@ -31,7 +31,7 @@ def make_schedule(name: str = "digest", **columns: Any) -> Schedule:
     """A schedule of every hour that Beat has settled, with columns as a test needs them."""
     crontab = CrontabSchedule.objects.create(minute="0")
     task = PeriodicTask.objects.create(name=name, task="t", crontab=crontab)
-    due.settle()
+    due_schedules.settle()
     Schedule.objects.filter(task=task).update(trigger=make_trigger(name, types=[]))
     Schedule.objects.filter(task=task).update(**columns)
     return Schedule.objects.select_related("task").get(task=task)
@@ -81,7 +81,7 @@ def test_a_schedule_that_cannot_fire_is_named_with_the_fault() -> None:
     make_schedule("broken")
     CrontabSchedule.objects.filter(periodictask__name="broken").update(hour="25")
 
-    due.settle()
+    due_schedules.settle()
 
     assert "broken (hour 25 is not between 0 and 23)" in found()["schedules-broken"].text
     assert "sound" not in found()["schedules-broken"].text
@@ -129,7 +129,7 @@ def test_metrics_tell_fires_skips_and_the_next_due_time() -> None:
     make_skip(schedule, "paused", now - MINUTE, count=None)
 
     before = scrape()
-    due.fire_due(now + 2 * MINUTE)
+    due_schedules.fire_due(now + 2 * MINUTE)
     after = scrape()
 
     assert (before["wakeful_schedule_skips", "missed"], before["wakeful_schedule_skips", "paused"]) == (3, 1)

@@ -9,10 +9,10 @@ from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
 from pytest_django import Settings
 
-from agents import redaction
+from agents.kernel import redaction
 from config.env import Knob
 from config.web.error_pages import Reporter
-from config.web.said import KnowWhatIsSaid
+from config.web.request_texts import KnowWhatIsSaid
 from tests.support.secrets import forgotten
 from tests.support.stack import StackMaker, eventually
 

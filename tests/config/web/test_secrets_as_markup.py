@@ -19,10 +19,10 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 from rest_framework import serializers
 
-from agents import redaction
+from agents.kernel import redaction
+from agents.kernel.redaction import MARK
 from agents.llm.secrets import redacted_messages, redacted_parameters
 from agents.models import ChecklistItem, MemoryNote
-from agents.redaction import MARK
 from config import logs
 from runs.api.body import Body
 from runs.api.resource import Query, Refusal

@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 
 from agents import Agent, AgentRun, agent, registry
 from agents.checklists.history import KEPT, difference
-from agents.checklists.of_run import look
+from agents.checklists.run_checklist import look
 from agents.exceptions import DeclarationError
 from agents.models import Checklist, ChecklistItem, ChecklistRevision
 from runs.actions import checklists

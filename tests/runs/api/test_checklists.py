@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agents.checklists.of_run import look
+from agents.checklists.run_checklist import look
 from agents.models import Checklist
 from runs.actions.checklists import ItemEdit, create_checklist
 from runs.models import AuditEntry

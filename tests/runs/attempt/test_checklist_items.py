@@ -9,10 +9,10 @@ import pytest
 from django.db import connection, transaction
 
 from agents import AgentRun, Checked, Quiet
-from agents.checklists.of_run import look
+from agents.checklists.run_checklist import look
 from agents.gate_run import GateRun
+from agents.heartbeats.watch import Watch
 from agents.models import Checklist, ChecklistItem
-from agents.watch import Watch
 from runs.actions.cancel import cancel
 from runs.attempt.checklist_items import free_items, held_items
 from runs.db.sql import database_now

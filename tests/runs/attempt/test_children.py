@@ -9,8 +9,8 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from agents import Agent, Permanent, registry
-from agents.effects import Child
-from agents.ids import child_id
+from agents.kernel.effects import Child
+from agents.kernel.ids import child_id
 from runs.actions.cancel import cancel
 from runs.actions.requeue import requeue
 from runs.attempt.children import TOGETHER, children_finished, enqueue_children, stop_orphans

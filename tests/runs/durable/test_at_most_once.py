@@ -8,9 +8,9 @@ from django.db import connection
 from django.db.models.functions import Now
 
 from agents import AgentRun, Retry, StepFailed
-from agents.effects import Effects
 from agents.journal.engine import Journal
 from agents.journal.protocol import Place, StepRequest
+from agents.kernel.effects import Effects
 from runs.actions.resolve import resolve
 from runs.attempt.ownership import open_session
 from runs.body import run_of

@@ -14,7 +14,7 @@ from runs.models import AuditEntry
 from tests.support.api import Api
 from tests.support.triggers import make_trigger
 from triggers.models import Event, ExclusionCalendar, Schedule, Skip, Trigger
-from triggers.schedules.firing import due
+from triggers.schedules.firing import due_schedules as due
 from triggers.schedules.rows import add_schedule
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.interval import Interval

@@ -7,9 +7,9 @@ from django.utils import timezone
 
 from tests.support.api import Api
 from tests.support.triggers import make_heartbeat, make_trigger
-from tests.triggers.upcoming.test_by_clock import put_wake
+from tests.triggers.upcoming.test_listing import put_wake
 from triggers.models import Schedule
-from triggers.schedules.firing import due
+from triggers.schedules.firing import due_schedules
 
 pytestmark = pytest.mark.django_db
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def heartbeat() -> Schedule:
     schedule = make_heartbeat("watch")
-    due.settle()
+    due_schedules.settle()
     put_wake(make_trigger("digest"), timezone.now() + timedelta(minutes=10), "look again")
     return Schedule.objects.get(pk=schedule.pk)
 

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from django.db import connection
 
-from runs.actions.of_event import runs_of_event
+from runs.actions.event_runs import runs_of_event
 from runs.models import NIL, Run
 from tests.support.triggers import make_event, make_trigger
 from triggers.dispatch.batch import dispatch

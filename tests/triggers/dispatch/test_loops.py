@@ -23,7 +23,7 @@ from triggers.dispatch.rules import Rules
 from triggers.matching.index import Rule
 from triggers.matching.matches import Match
 from triggers.models import Decision, Event, Trigger, Window
-from triggers.sources.emitted import record_emitted
+from triggers.sources.emitted_events import record_emitted
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

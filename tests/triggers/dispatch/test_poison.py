@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runs.actions.of_event import runs_of_event
+from runs.actions.event_runs import runs_of_event
 from tests.support.triggers import make_event, make_trigger
 from triggers.dispatch import failures
 from triggers.dispatch.hold import pause, resume

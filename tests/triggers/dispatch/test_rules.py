@@ -5,7 +5,7 @@ import pytest
 from django.db import connection
 from psycopg.conninfo import make_conninfo
 
-from runs.actions.of_event import runs_of_event
+from runs.actions.event_runs import runs_of_event
 from tests.support.triggers import make_event, make_trigger
 from triggers import dispatch_lock
 from triggers.dispatch import batch

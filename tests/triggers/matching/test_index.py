@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.actions.of_event import runs_of_event
+from runs.actions.event_runs import runs_of_event
 from tests.support.triggers import make_event, make_trigger
 from tests.triggers.matching.expressions.test_cel import FILTERS, VALUES
 from triggers.dispatch.batch import dispatch

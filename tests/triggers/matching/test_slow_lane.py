@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runs.actions.of_event import runs_of_event
+from runs.actions.event_runs import runs_of_event
 from runs.models import Run
 from tests.support.stack import eventually
 from tests.support.triggers import HOURS, make_event, make_trigger

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from agents import redaction
+from agents.kernel import redaction
 from tests.support.triggers import make_event
 from triggers.matching import field_samples as seen_module
 from triggers.matching import recent as recent_module

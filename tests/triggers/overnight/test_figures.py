@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from django.utils import timezone
 
-from agents.ids import first_id_at
+from agents.kernel.ids import first_id_at
 from runs.db.sql import execute, fetch
 from runs.models import NIL, Delivery, Incident, Notification
 from runs.notifications.alarms import begin

@@ -244,7 +244,7 @@ def test_one_whose_name_an_agent_in_code_took_is_not_restored() -> None:
 @pytest.mark.django_db
 def test_a_deploy_leaves_its_checklist_triggers_and_budget_alone() -> None:
     from runs.actions.checklists import declared_checklists, sync_checklists
-    from runs.budgets.declared import sync_budgets
+    from runs.budgets.declarations import sync_budgets
     from triggers.declarations.sync import sync
 
     make_prompt_agent(when=[MORNING], checklist=[ItemEdit(text="a")], budget=Caps(day_usd="1"))

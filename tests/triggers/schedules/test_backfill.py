@@ -39,7 +39,7 @@ from triggers.retention.prune import steps
 from triggers.schedules.backfill.advance import AHEAD, Progress, advance, cancel_backfill, progress
 from triggers.schedules.backfill.start import start_backfill
 from triggers.schedules.edit import delete_schedule
-from triggers.schedules.firing import due
+from triggers.schedules.firing import due_schedules
 
 pytestmark = pytest.mark.django_db
 
@@ -67,7 +67,7 @@ def make_schedule(
 
 
 def settled(task: PeriodicTask) -> Schedule:
-    due.settle()
+    due_schedules.settle()
     return Schedule.objects.select_related("task", "trigger").get(task=task)
 
 
@@ -222,7 +222,7 @@ def test_beat_does_not_fire_a_time_that_a_backfill_has_fired() -> None:
     begin(schedule, 1)
     Schedule.objects.update(next_fire_at=NINE, due_at=NINE, accounted_until=NINE - MINUTE)
 
-    due.fire_due(NINE + MINUTE)
+    due_schedules.fire_due(NINE + MINUTE)
 
     assert nominals() == [NINE]
 

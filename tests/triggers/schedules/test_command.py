@@ -11,7 +11,7 @@ from django_celery_beat.models import CrontabSchedule, PeriodicTask
 from runs.models import AuditEntry
 from tests.triggers.api.test_schedules import make_schedule
 from triggers.models import Schedule
-from triggers.schedules.firing import due
+from triggers.schedules.firing import due_schedules
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.interval import Interval
 
@@ -29,7 +29,7 @@ def test_schedules_are_listed_soonest_first() -> None:
     make_schedule(Interval.parse("1m"), name="often")
     make_schedule(Cron.parse("0 8 * * *"), name="broken")
     CrontabSchedule.objects.filter(periodictask__name="broken").update(hour="25")
-    due.settle()
+    due_schedules.settle()
 
     header, *rows = said().splitlines()
 

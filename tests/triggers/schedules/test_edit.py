@@ -21,7 +21,7 @@ from triggers.schedules.edit import (
     pause_schedule,
     resume_schedule,
 )
-from triggers.schedules.firing import due
+from triggers.schedules.firing import due_schedules
 from triggers.schedules.preview import preview, upcoming
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.interval import Interval
@@ -100,7 +100,7 @@ def test_what_has_no_time_ahead_is_not_resumed_before_it_gets_one() -> None:
 
 def test_an_edit_that_changes_nothing_is_none() -> None:
     schedule = make(HOURLY, jitter="5m")
-    due.settle()
+    due_schedules.settle()
     Schedule.objects.update(created_at="2026-01-01T00:00Z")
 
     schedule = edit_schedule(schedule, rule=HOURLY, policy=SchedulePolicy(jitter=timedelta(minutes=5)), by="ada")
@@ -111,7 +111,7 @@ def test_an_edit_that_changes_nothing_is_none() -> None:
 def test_an_edit_changes_the_rows_and_is_recorded_by_its_fields() -> None:
     create_calendar(slug="at", days="*-12-25", by="ada")
     schedule = make(HOURLY)
-    due.settle()
+    due_schedules.settle()
 
     policy = SchedulePolicy.parse({"exclude": ["at"], "start": "2050-01-01T00:00Z", "max_fires": 3})
     schedule = edit_schedule(schedule, rule=NINE, policy=policy, by="ada")
@@ -142,7 +142,7 @@ def test_an_edit_after_which_it_would_never_fire_is_refused_whole() -> None:
 
 def test_run_now_wakes_the_agent_by_an_event_that_says_which_schedule_it_was() -> None:
     schedule = make(data={"text": "hello"})
-    due.settle()
+    due_schedules.settle()
     before = Schedule.objects.values().get()
 
     event_id = fire_schedule(schedule, by="ada")
@@ -184,7 +184,7 @@ def test_the_next_fires_are_those_that_its_policy_leaves(is_settled: bool) -> No
         active_hours="mon-fri 05:00-13:00", exclude="mondays", start="2050-12-02T00:00Z", end="2050-12-09T00:00Z", max_fires=6,
     )  # fmt: skip
     if is_settled:
-        due.settle()
+        due_schedules.settle()
         schedule = Schedule.objects.select_related("task__crontab").get()
 
     assert [f"{fire:%a %d %H:%M}" for fire in upcoming(schedule)] == [

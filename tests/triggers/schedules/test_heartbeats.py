@@ -10,8 +10,8 @@ from django.test.utils import CaptureQueriesContext
 from django_celery_beat.models import PeriodicTask
 
 from agents import Agent, AgentRun, registry
-from agents.effects import Effects, Pace
 from agents.exceptions import Permanent
+from agents.kernel.effects import Effects, Pace
 from runs.models import AuditEntry, OutboxMessage, Run
 from runs.outbox import deliver_inside
 from tests.support.durable import Lab, lab  # noqa: F401  (a fixture)
@@ -22,13 +22,13 @@ from triggers.dispatch.batch import dispatch
 from triggers.dispatch.rules import Rules
 from triggers.exceptions import RuleError
 from triggers.models import Decision, Event, Revision, Schedule, Skip, Trigger
+from triggers.schedules.agent_schedules import check_ahead
 from triggers.schedules.edit import create_schedule
-from triggers.schedules.firing import due
+from triggers.schedules.firing import due_schedules
 from triggers.schedules.heartbeats import set_pace
 from triggers.schedules.plans import history_of
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.interval import Interval
-from triggers.schedules.standing import check_ahead
 from triggers.schedules.terms.policy import SchedulePolicy
 from triggers.sources.manual import fire
 
@@ -44,7 +44,7 @@ def a_heartbeat(slug: str = "watch", **columns: Any) -> Schedule:
     """Every 30 minutes, at :00 and :30, its pace from 5 minutes to 4 hours."""
     schedule = make_heartbeat(slug, **columns)
     Schedule.objects.filter(pk=schedule.pk).update(edited_at=NINE - HOUR)
-    due.settle()
+    due_schedules.settle()
     return again(schedule)
 
 
@@ -65,8 +65,8 @@ def paced(schedule: Schedule, after: timedelta, reason: str = "", at: datetime =
 
 def beat(until: datetime) -> list[datetime]:
     """Beat is there until then; the nominal times of all events so far."""
-    while (next_due := due.look().next_due) and next_due <= until:
-        due.fire_due(next_due)
+    while (next_due := due_schedules.look().next_due) and next_due <= until:
+        due_schedules.fire_due(next_due)
     return [event.time for event in Event.objects.filter(type="schedule.fired").order_by("seq") if event.time]
 
 
@@ -173,7 +173,7 @@ def test_an_edit_after_it_holds_from_the_edit_on() -> None:
     schedule.task.interval.__class__.objects.update(every=10)
     Schedule.objects.filter(pk=schedule.pk).update(edited_at=NINE + HOUR)
     Revision.objects.filter(until__lt=NINE).update(until=NINE + HOUR)
-    due.settle()
+    due_schedules.settle()
 
     assert again(schedule).next_fire_at == NINE + HOUR + 10 * MINUTE
 
@@ -192,7 +192,7 @@ def test_an_edit_that_beat_has_not_seen_is_left_to_it_first() -> None:
 
     Schedule.objects.filter(pk=schedule.pk).update(edited_at=NINE)
     Revision.objects.update(until=NINE)
-    due.settle()
+    due_schedules.settle()
     set_pace([later], now=NINE + 2 * MINUTE)
 
     assert again(schedule).next_fire_at == NINE + 2 * HOUR + MINUTE  # counted from the end of the run
@@ -231,7 +231,7 @@ def test_a_later_edit_cancels_a_deferred_pace() -> None:
     beat(NINE)
     later = {**ask(schedule, 2 * HOUR), "since": (NINE + MINUTE).isoformat()}
     Schedule.objects.filter(pk=schedule.pk).update(spread=MINUTE)
-    due.settle()
+    due_schedules.settle()
     Revision.objects.update(until=NINE + 2 * MINUTE)
 
     set_pace([later], now=NINE + 3 * MINUTE)
@@ -263,7 +263,7 @@ def test_a_locked_heartbeat_is_paced_later() -> None:
 def test_a_pace_that_nothing_can_have_is_dropped_and_that_is_recorded(change: Any, said: str) -> None:
     schedule = a_heartbeat()
     change(schedule)
-    due.settle()
+    due_schedules.settle()
 
     set_pace([ask(schedule, 2 * HOUR)], now=NINE)
 

@@ -21,7 +21,7 @@ from tests.support.brute_force import DAY, MINUTE, NONE, Crontab, Every, Expecte
 from tests.support.random_schedules import ZONES, Dice, Sample, write
 from tests.support.triggers import make_trigger
 from triggers.models import Event, ExclusionCalendar, Schedule, Skip
-from triggers.schedules.firing import due
+from triggers.schedules.firing import due_schedules
 
 pytestmark = [pytest.mark.sampled, pytest.mark.long, pytest.mark.django_db]
 
@@ -143,7 +143,7 @@ class Life:
     def beat_until(self, end: datetime) -> None:
         """Tick at every due time, a little late, as a Beat does."""
         self.settle(min(end, self.now + self.random.random() * SECOND))
-        while (next_due := due.look().next_due) and next_due <= end:
+        while (next_due := due_schedules.look().next_due) and next_due <= end:
             self.now = min(end, max(self.now, next_due) + self.random.random() * SECOND)
             self.fire()
         self.now = end
@@ -156,12 +156,12 @@ class Life:
         self.fire()
 
     def settle(self, at: datetime) -> None:
-        while due.look().has_stale:
-            due.settle(at)
+        while due_schedules.look().has_stale:
+            due_schedules.settle(at)
             self.date(at)
 
     def fire(self) -> None:
-        while due.fire_due(self.now):
+        while due_schedules.fire_due(self.now):
             pass
         self.date(self.now)
 

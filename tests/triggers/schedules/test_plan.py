@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from triggers.schedules.excluded_days import ExcludedDays
 from triggers.schedules.plan import EVER, Plan, Stretch
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.interval import Interval
 from triggers.schedules.rules.once import Clocked
 from triggers.schedules.rules.rule import Rule
 from triggers.schedules.terms.active_hours import ActiveHours
-from triggers.schedules.terms.excluded_days import ExcludedDays
 
 VIENNA = ZoneInfo("Europe/Vienna")
 MONDAY = datetime(2050, 3, 7, tzinfo=UTC)

@@ -19,7 +19,7 @@ from triggers.schedules.backfill.ticks import plan_from
 from triggers.schedules.calendars import create_calendar
 from triggers.schedules.definition import Definition, Draft
 from triggers.schedules.edit import create_schedule
-from triggers.schedules.firing import due
+from triggers.schedules.firing import due_schedules
 from triggers.schedules.plans import UNSETTLED, history_of, next_fire, plan_of
 from triggers.schedules.preview import preview, upcoming
 from triggers.schedules.rules.crontab import Cron
@@ -28,7 +28,7 @@ from triggers.schedules.rules.once import Clocked
 from triggers.schedules.rules.rule import Rule
 from triggers.schedules.rules.sun import Solar
 from triggers.schedules.terms.policy import SchedulePolicy
-from triggers.upcoming.by_clock import clocks
+from triggers.upcoming.listing import clocks
 
 pytestmark = [pytest.mark.sampled, pytest.mark.long, pytest.mark.django_db]
 
@@ -75,10 +75,10 @@ def test_all_count_from_the_same_instant_as_beat_after_any_history(seed: int) ->
         if fresh(schedule).task.enabled:
             require_agreement(schedule, now)
         if random.random() < 0.5:
-            due.settle(now)
+            due_schedules.settle(now)
             dated(schedule, now)
         if random.random() < 0.5 and not fresh(schedule).stale:
-            while due.fire_due(now):
+            while due_schedules.fire_due(now):
                 pass
             dated(schedule, now)
 
@@ -95,9 +95,9 @@ def require_agreement(schedule: Schedule, now: datetime) -> None:
     told = upcoming(schedule, 2)
     with transaction.atomic():
         was_stale = schedule.stale
-        due.settle(now)
+        due_schedules.settle(now)
         if not was_stale and schedule.next_fire_at:
-            while due.fire_due(max(now, schedule.next_fire_at)):
+            while due_schedules.fire_due(max(now, schedule.next_fire_at)):
                 pass
         beat = fresh(schedule)
         transaction.set_rollback(True)  # Beat has not seen them yet
@@ -132,10 +132,10 @@ def test_a_preview_of_an_interval_that_another_scheduler_fired_goes_on_from_ther
 def test_a_schedule_that_was_read_before_beat_saw_its_edits_has_the_plan_that_beat_made(is_in_a_list: bool) -> None:
     schedule = made(PeriodicTask.objects.create(name="digest", task="t", interval=every(45)), BEGIN)
     edit(schedule, BEGIN + HOUR, enabled=False)
-    due.settle(BEGIN + HOUR + MINUTE)
+    due_schedules.settle(BEGIN + HOUR + MINUTE)
     dated(schedule, BEGIN + HOUR)
     read = edit(schedule, BEGIN + 2 * HOUR, enabled=True)
-    due.settle(BEGIN + 2 * HOUR + MINUTE)
+    due_schedules.settle(BEGIN + 2 * HOUR + MINUTE)
     if is_in_a_list:
         prefetch_related_objects([read], UNSETTLED)
 
@@ -151,7 +151,7 @@ def test_why_counts_each_definition_that_beat_had_not_seen_from_its_edit() -> No
 
     told = [anchor(held.plan) for held in history_of(fresh(schedule))]
 
-    due.settle(BEGIN + 4 * HOUR)
+    due_schedules.settle(BEGIN + 4 * HOUR)
     assert told == [BEGIN, BEGIN + HOUR, BEGIN + 2 * HOUR, BEGIN + 2 * HOUR]
     assert fresh(schedule).anchor_at == BEGIN + 2 * HOUR
 

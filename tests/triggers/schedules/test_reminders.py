@@ -14,12 +14,12 @@ from triggers.dispatch.batch import dispatch
 from triggers.dispatch.rules import Rules
 from triggers.exceptions import RuleError
 from triggers.models import Event, Schedule, Trigger
-from triggers.schedules.firing import due
+from triggers.schedules.firing import due_schedules
 from triggers.schedules.reminders import remind, text_of
 from triggers.schedules.rules.interval import Interval
 from triggers.schedules.rules.once import Clocked
 from triggers.schedules.rules.rule import Rule
-from triggers.upcoming.by_clock import ahead
+from triggers.upcoming.listing import ahead
 
 pytestmark = pytest.mark.django_db
 
@@ -33,7 +33,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def set_one(text: str = "Call Ada", at: datetime = NINE, **options: Any) -> Schedule:
     schedule = remind(when=Clocked(at=at), text=text, **{"agent": "reminder", "by": "ada", **options})
-    due.settle()
+    due_schedules.settle()
     return Schedule.objects.select_related("task", "trigger").get(pk=schedule.pk)
 
 
@@ -41,7 +41,7 @@ def test_it_wakes_its_agent_once_with_its_text_and_is_done() -> None:
     schedule = set_one()
 
     for _ in range(2):
-        due.fire_due(NINE)
+        due_schedules.fire_due(NINE)
         dispatch(Rules())
 
     event, run = Event.objects.get(), Run.objects.get()
@@ -55,7 +55,7 @@ def test_it_wakes_its_agent_once_with_its_text_and_is_done() -> None:
 def test_however_late_it_comes() -> None:
     set_one()
 
-    due.fire_due(NINE + timedelta(days=3))
+    due_schedules.fire_due(NINE + timedelta(days=3))
 
     assert Event.objects.get().time == NINE
 
@@ -77,7 +77,7 @@ def test_two_at_one_time_are_two_runs() -> None:
     set_one("Call Bob")
     assert Trigger.objects.get().slug == "reminder-reminders"
 
-    due.fire_due(NINE)
+    due_schedules.fire_due(NINE)
     dispatch(Rules())
 
     assert Run.objects.filter(ready_at__isnull=False).count() == 2

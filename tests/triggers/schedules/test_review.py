@@ -22,7 +22,8 @@ from triggers.schedules.backfill.advance import advance, progress
 from triggers.schedules.backfill.start import start_backfill
 from triggers.schedules.definition import Definition
 from triggers.schedules.explain.why import why
-from triggers.schedules.firing import decide, due, owed
+from triggers.schedules.firing import decide, owed_fires
+from triggers.schedules.firing import due_schedules as due
 from triggers.schedules.plan import Plan
 from triggers.schedules.preview import upcoming
 from triggers.schedules.rows import set_rule
@@ -30,8 +31,8 @@ from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.interval import Interval
 from triggers.schedules.rules.once import Clocked
 from triggers.schedules.terms.policy import SchedulePolicy
-from triggers.upcoming.by_clock import Clock, ahead
 from triggers.upcoming.entry import Span
+from triggers.upcoming.listing import Clock, ahead
 
 DAY = timedelta(days=1)
 VIENNA, HAVANA, HOWE = ZoneInfo("Europe/Vienna"), ZoneInfo("America/Havana"), ZoneInfo("Australia/Lord_Howe")
@@ -68,7 +69,7 @@ def test_declared_data_equals_its_row() -> None:
 
 @pytest.mark.django_db
 def test_schedules_beyond_the_time_of_a_batch_are_left_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owed, "WORK", 0)
+    monkeypatch.setattr(owed_fires, "WORK", 0)
     for number in range(3):
         make_schedule(every(HOUR), trigger=make_trigger(f"t{number}", types=[]), name=f"t{number}")
 
@@ -84,7 +85,7 @@ def test_schedules_beyond_the_time_of_a_batch_are_left_to_the_next(monkeypatch: 
 
 @pytest.mark.django_db
 def test_many_edits_while_no_beat_ran_are_worked_off_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owed, "WORK", 0)
+    monkeypatch.setattr(owed_fires, "WORK", 0)
     schedule = make_schedule(every(HOUR), catch_up="all")
     edit_at(schedule, NINE + HOUR + MINUTE, jitter=MINUTE)
     edit_at(schedule, NINE + 2 * HOUR + MINUTE, jitter=2 * MINUTE)

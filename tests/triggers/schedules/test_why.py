@@ -22,7 +22,7 @@ from triggers.models import Decision, Event, ExclusionCalendar, Revision, Schedu
 from triggers.schedules.backfill.advance import advance
 from triggers.schedules.backfill.start import start_backfill
 from triggers.schedules.explain.why import Answer, Verdict, why
-from triggers.schedules.firing import due
+from triggers.schedules.firing import due_schedules
 from triggers.schedules.heartbeats import set_pace
 from triggers.schedules.plans import Held, history_of
 
@@ -81,8 +81,8 @@ def dated(schedule: Schedule, at: datetime) -> Schedule:
 
 def beat(schedule: Schedule, now: datetime) -> Schedule:
     """Let Beat do at an instant what there is to do."""
-    due.settle(now)
-    while due.fire_due(now):
+    due_schedules.settle(now)
+    while due_schedules.fire_due(now):
         pass
     return dated(schedule, now)
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 from standardwebhooks import Webhook
 
 from agents import Agent, AgentRun
-from agents.reserved import RESERVED, SIGNAL
+from agents.kernel.reserved_types import RESERVED, SIGNAL
 from agents.testing import run_agent
 from tests.support.durable import Lab, lab
 from tests.support.hooks import SECRET, make_source, post, signed

@@ -5,7 +5,7 @@ from django.core.management.base import CommandError
 from django.db import transaction
 from uuid_utils.compat import uuid7
 
-from agents.event_names import too_long
+from agents.kernel.event_names import too_long
 from runs.management.command import BaseCommand
 from runs.management.json_argument import json_argument
 from runs.management.operator import operator

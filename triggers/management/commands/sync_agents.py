@@ -4,7 +4,7 @@ from django.core.management.base import CommandError
 
 from agents.exceptions import DeclarationError
 from runs.actions.checklists import declared_checklists, sync_checklists
-from runs.budgets.declared import sync_budgets
+from runs.budgets.declarations import sync_budgets
 from runs.management.command import BaseCommand
 from runs.management.operator import operator
 from triggers.declarations.sync import sync

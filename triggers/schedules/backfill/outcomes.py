@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from agents.ids import run_id
+from agents.kernel.ids import run_id
 from runs import keys
 from runs.db.sql import execute, fetch
 from runs.models import NIL, Run

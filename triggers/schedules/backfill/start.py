@@ -6,7 +6,7 @@ from itertools import islice
 from django.conf import settings
 from django.db import transaction
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 from runs.db.sql import database_now, fetch
 from runs.models.audit import record
 from triggers.exceptions import RuleError, TriggerDisabled

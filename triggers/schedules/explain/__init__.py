@@ -1,4 +1,4 @@
-"""Why did it fire, or not? `why` asks `fired`, then `not_fired`; `trail` and `evidence` are what they answer from.
+"""Why did it fire, or not? `why` asks `fire_reasons`, then `skip_reasons`; `trail` and `evidence` are what they answer from.
 
-`verdicts` are the question and the answer; `missed` is what schedules missed lately.
+`verdicts` are the question and the answer; `missed_fires` is what schedules missed lately.
 """

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
 
-from runs.actions.of_event import runs_of_event
+from runs.actions.event_runs import runs_of_event
 from runs.models import NIL, Run
 from triggers.accept import builtin_source
 from triggers.models import Backfill, BackfillTick, Decision, Event, Redispatch, Revision, Schedule

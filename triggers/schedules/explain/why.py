@@ -9,14 +9,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 from runs.db.sql import database_now
 from triggers.models import Schedule
 from triggers.schedules import clock as local_time
 from triggers.schedules.clock import just_before
 from triggers.schedules.explain.evidence import editor_at, silence_at
-from triggers.schedules.explain.fired import what_fired
-from triggers.schedules.explain.not_fired import forgotten, kept_since, what_held, what_was_skipped, why_off
+from triggers.schedules.explain.fire_reasons import what_fired
+from triggers.schedules.explain.skip_reasons import forgotten, kept_since, what_held, what_was_skipped, why_off
 from triggers.schedules.explain.verdicts import MINUTE, Question
 from triggers.schedules.explain.verdicts import Answer as Answer
 from triggers.schedules.explain.verdicts import Verdict as Verdict

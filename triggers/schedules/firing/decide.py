@@ -8,7 +8,7 @@ import structlog
 
 from triggers.schedules.clock import just_before
 from triggers.schedules.definition import Definition
-from triggers.schedules.firing.owed import Budget, CatchUp, Owed, Reason
+from triggers.schedules.firing.owed_fires import Budget, CatchUp, Owed, Reason
 from triggers.schedules.plan import EVER, Plan
 
 log = structlog.get_logger(__name__)

@@ -14,7 +14,7 @@ from runs.models import OutboxMessage
 from triggers.accept import Incoming, accept_own, builtin_source
 from triggers.exceptions import RuleError
 from triggers.models import Skip
-from triggers.schedules.firing.owed import Owed, refused_stretch
+from triggers.schedules.firing.owed_fires import Owed, refused_stretch
 from triggers.schedules.periodic_tasks import message_of
 from triggers.schedules.plan import Stretch
 

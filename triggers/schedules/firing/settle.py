@@ -14,7 +14,7 @@ from triggers.schedules.clock import just_before
 from triggers.schedules.definition import Definition
 from triggers.schedules.firing.claim import Claimed
 from triggers.schedules.firing.decide import TICKS, decide
-from triggers.schedules.firing.owed import (
+from triggers.schedules.firing.owed_fires import (
     Budget,
     Owed,
     Reason,

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from agents.durations import in_words, parse_duration
+from agents.kernel.durations import in_words, parse_duration
 from triggers.exceptions import RuleError
 
 # Of an interval: below, a typing error would flood the log of events; above, arithmetic would leave the calendar.

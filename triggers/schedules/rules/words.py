@@ -10,8 +10,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import product
 from zoneinfo import ZoneInfo
 
-from agents.durations import PART, parse_duration
-from agents.instants import parse_instant
+from agents.kernel.durations import PART, parse_duration
+from agents.kernel.instants import parse_instant
 from triggers.exceptions import RuleError
 from triggers.schedules.clock import instant_of, refuse_long, zone_of
 from triggers.schedules.rules.crontab import MONTHS, WEEKDAYS, Cron

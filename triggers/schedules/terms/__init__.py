@@ -1,1 +1,1 @@
-"""The terms of a schedule: `active_hours`, `excluded_days`, and the `policy` (catch-up, jitter, limits)."""
+"""The terms of a schedule: `active_hours`, and the `policy` (catch-up, jitter, limits)."""

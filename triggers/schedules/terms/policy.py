@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from django_celery_beat.models import PeriodicTask
 
-from agents.durations import in_words, parse_duration
 from agents.exceptions import Permanent
 from agents.guards.storable import storable
-from agents.instants import WITH_OFFSET
+from agents.kernel.durations import in_words, parse_duration
+from agents.kernel.instants import WITH_OFFSET
 from agents.on import CatchUp
 from triggers.exceptions import RuleError
 from triggers.models import Schedule

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from agents.redaction import shown, shown_bytes, shown_json
+from agents.kernel.redaction import shown, shown_bytes, shown_json
 from runs.db.sql import fetch, fetch_as
 from triggers.events.order import Horizon, in_order, last_seq, scanned
 from triggers.events.search import Search

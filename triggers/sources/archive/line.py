@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 from uuid import UUID
 
-from agents.event_names import INDEXED
+from agents.kernel.event_names import INDEXED
 from runs.api.strict_json import parse_json, require_storable
 from triggers.sources.cloudevents.format import FORBIDDEN, LONGEST, URI_REFERENCE
 from triggers.sources.http.timestamps import parse_timestamp

@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db import transaction
 from uuid_utils.compat import uuid7
 
-from agents.ids import first_id_at
+from agents.kernel.ids import first_id_at
 from runs.db.sql import database_now
 from runs.models.audit import record_about
 from triggers.accept import Archived, ReservedType, accept_archived, require_free

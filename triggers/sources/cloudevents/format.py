@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from agents.event_names import INDEXED, LONGEST_SUBJECT, LONGEST_TYPE
-from agents.reserved import is_reserved, refusal
+from agents.kernel.event_names import INDEXED, LONGEST_SUBJECT, LONGEST_TYPE
+from agents.kernel.reserved_types import is_reserved, refusal
 from runs.api.strict_json import Unreadable, is_storable, parse_json, require_storable
 from triggers.sources.http.headers import Headers
 from triggers.sources.http.payload import Payload

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from agents.redaction import SECRET_FIELD
+from agents.kernel.redaction import SECRET_FIELD
 from triggers.sources.continuity import Gap, Gaps, Reason
 from triggers.sources.databases import snapshot
 from triggers.sources.databases.changes import TRUNCATE, Table, data_of, subject_of

@@ -6,7 +6,7 @@ from triggers.models import Source
 from triggers.sources.continuity import Gaps
 from triggers.sources.databases.tables.keep import KIND, keep_table
 from triggers.sources.databases.tables.sample import sample
-from triggers.sources.databases.tables.watched import TableSettings, find
+from triggers.sources.databases.tables.watched_table import TableSettings, find
 from triggers.sources.kind import Group, Kind, register
 from triggers.sources.settings import InvalidSettings
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import NoReturn
 
-from agents.durations import parse_duration
 from agents.files import is_beneath, roots
+from agents.kernel.durations import parse_duration
 from triggers.sources.continuity import Gaps
 from triggers.sources.files.directory_reader import DirectoryReader
 from triggers.sources.files.selection import Selection, patterns_in

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime
 
-from agents.instants import parse_instant
+from agents.kernel.instants import parse_instant
 
 UNIX_TIME = re.compile(r"[0-9]{1,13}", re.ASCII)
 RFC_3339 = re.compile(r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(?:\.\d{1,30})?(?:[Zz]|[+-]\d{2}:\d{2})", re.ASCII)

@@ -18,7 +18,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar
 
-from agents.durations import parse_duration
+from agents.kernel.durations import parse_duration
 from triggers.sources.settings import Field, clean, fields_of, setting
 
 S = TypeVar("S", bound="Terms")
@@ -183,8 +183,7 @@ def register(detector: K) -> K:
 @cache
 def detectors() -> Mapping[str, Detector[Any]]:
     """Every detector by name."""
-    import triggers.sources.metrics.detectors as package
-
+    package = import_module("triggers.sources.metrics.detectors")
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         import_module(module.name)
     return dict(sorted(_detectors.items()))

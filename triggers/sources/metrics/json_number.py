@@ -6,7 +6,7 @@ from runs.api.strict_json import Unreadable, parse_json
 from triggers.sources.kind import register
 from triggers.sources.metrics.metric import Metric, MetricReader, MetricSettings, as_number, is_none, now
 from triggers.sources.metrics.samples import Sample, named
-from triggers.sources.polling.over_http import AddressSettings, Asking
+from triggers.sources.polling.conditional_get import AddressSettings, Asking
 from triggers.sources.runner import Assignment, Reader, SourceError
 from triggers.sources.settings import json_path, setting
 from triggers.sources.webhooks.naming import found_at, value_at

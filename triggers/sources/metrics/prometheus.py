@@ -8,7 +8,7 @@ from triggers.sources.kind import register
 from triggers.sources.metrics.json_number import MOST_BYTES, read
 from triggers.sources.metrics.metric import Metric, MetricReader, MetricSettings, as_number, now
 from triggers.sources.metrics.samples import Sample, named
-from triggers.sources.polling.over_http import AddressSettings, Asking
+from triggers.sources.polling.conditional_get import AddressSettings, Asking
 from triggers.sources.runner import Assignment, Reader, SourceError
 from triggers.sources.settings import InvalidSettings, setting
 from triggers.sources.webhooks.naming import found_at

@@ -14,8 +14,8 @@ from triggers.sources.continuity import Gaps
 from triggers.sources.html_text import html_to_text
 from triggers.sources.http.payload import Payload
 from triggers.sources.kind import Group, register
+from triggers.sources.polling.conditional_get import Asking, HttpSettings, ListReader
 from triggers.sources.polling.novelty import Item, digest
-from triggers.sources.polling.over_http import Asking, HttpSettings, ListReader
 from triggers.sources.polling.poller import Polled, Poller
 from triggers.sources.runner import Assignment, Reader, Received, SourceError
 from triggers.sources.webhooks.naming import is_name

@@ -9,8 +9,8 @@ from runs.network.fetching import Answer
 from triggers.sources.continuity import Gaps, Reason
 from triggers.sources.http.payload import Payload
 from triggers.sources.kind import Group, register
+from triggers.sources.polling.conditional_get import Asking, HttpSettings, ListReader, validators_of
 from triggers.sources.polling.novelty import Item, Memory, digest, look
-from triggers.sources.polling.over_http import Asking, HttpSettings, ListReader, validators_of
 from triggers.sources.polling.poller import NEW, Polled, Poller
 from triggers.sources.runner import BATCH, Assignment, Poison, Reader, Received, SourceError
 from triggers.sources.settings import InvalidSettings, json_path, setting

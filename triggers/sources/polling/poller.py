@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from agents.durations import parse_duration
+from agents.kernel.durations import parse_duration
 from triggers.sources.continuity import Gap
 from triggers.sources.polling.novelty import digest
 from triggers.sources.runner import Assignment, Batch, Poison, Reader, Received, Runner, SourceError

@@ -18,7 +18,7 @@ from typing import Any
 import structlog
 from django.db import connection
 
-from agents.redaction import redacted
+from agents.kernel.redaction import redacted
 from triggers.sources.continuity import Marks
 from triggers.sources.process.record import Mandate
 from triggers.sources.runner import RETURNS_WITHIN, Assignment, Batch, Reader, Runner, SourceError

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import structlog
 
-from agents.reserved import GAP
+from agents.kernel.reserved_types import GAP
 from runs.db.sql import execute, execute_many
 from triggers.accept import Incoming, accept_own
 from triggers.sources.continuity import Gap

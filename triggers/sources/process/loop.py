@@ -21,7 +21,7 @@ from django.db import connection
 
 from runs.db.encryption import decrypt
 from runs.db.listen import set_timeouts
-from runs.db.migrated import require_migrations
+from runs.db.schema_check import require_migrations
 from runs.db.sql import execute
 from runs.models import Worker
 from runs.processes.lease import Presence

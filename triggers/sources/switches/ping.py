@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID, uuid4
 
-from agents.redaction import TOKEN_PREFIX
+from agents.kernel.redaction import TOKEN_PREFIX
 from runs.db.nudge import nudge_dispatcher
 from triggers.sources.continuity import Gaps
 from triggers.sources.http.payload import Payload

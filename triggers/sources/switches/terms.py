@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from agents.durations import in_words, parse_duration
+from agents.kernel.durations import in_words, parse_duration
 from runs.ports import ports
 from triggers.sources.settings import InvalidSettings, setting
 

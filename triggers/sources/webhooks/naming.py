@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from agents.event_names import INDEXED
+from agents.kernel.event_names import INDEXED
 from runs.api.strict_json import is_storable
 from triggers.sources.http.headers import as_text
 from triggers.sources.http.payload import Payload

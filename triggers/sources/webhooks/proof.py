@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 
 TOLERANCE = timedelta(minutes=5)
 MATCH_NOTED_EVERY = timedelta(minutes=1)  # at most so often a secret's row says that it matched

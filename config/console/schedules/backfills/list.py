@@ -22,7 +22,7 @@ from config.console.parts.sections import Facts, Notice, Section, Table
 from config.console.runs.words import run_list
 from config.console.schedules.backfills.words import COLOURS, bar_of, range_of, state_of_backfill
 from config.console.schedules.words import in_zone, zone_of_schedule
-from runs.actions.of_event import runs_of_events
+from runs.actions.event_runs import runs_of_events
 from triggers.models import Backfill, BackfillTick, Decision
 from triggers.schedules.backfill.advance import cancel_backfill, progress
 

@@ -10,13 +10,13 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 from config.console.parts.html import format_html
 from config.console.parts.links import joined, link, page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.sections import Cell, Notice, Section, Table
 from config.console.sources.metrics.chart import Chart, Mark, Span, draw, figure
-from runs.actions.of_event import runs_of_events
+from runs.actions.event_runs import runs_of_events
 from runs.models import Run
 from runs.states import RunStatus
 from triggers.models import DetectorState, MetricDetector, MetricEpisode, MetricSeries, Source

@@ -10,7 +10,7 @@ from django.shortcuts import get_object_or_404
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminSelectWidget
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 from config.console.parts.dialogs import dialog, leave
 from config.console.parts.links import page
 from config.console.parts.moments import moment

@@ -10,7 +10,8 @@ from django.test import Client
 
 from runs.db.sql import execute, fetch
 from tests.support.console import page_of
-from tests.support.triggers import make_event
+from tests.support.late import INSERT
+from tests.support.old_rows import ago, id_of
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.rules import Rules
 from triggers.models import Event
@@ -19,10 +20,11 @@ pytestmark = pytest.mark.django_db
 
 
 def make_orphan() -> Event:
-    event = make_event(source_id=uuid4())
+    """As a transaction leaves it that began before its source was deleted."""
+    id = id_of(ago(minutes=1))
+    execute(INSERT, {"id": id, "source": uuid4(), "type": "visitor.came"})
     dispatch(Rules())
-    event.refresh_from_db()
-    return event
+    return Event.objects.get(pk=id)
 
 
 def test_the_page_of_an_event_says_that_its_source_is_deleted(admin: Client) -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.test import Client
 
-from agents.checklists.of_run import look
+from agents.checklists.run_checklist import look
 from agents.models import Checklist, ChecklistItem
 from runs.actions.checklists import ItemEdit, create_checklist, edit_checklist, silence_checklist, silence_item
 from tests.support.console import list_of, page_of

@@ -5,7 +5,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
-from agents.checklists.of_run import look
+from agents.checklists.run_checklist import look
 from agents.models import ChecklistItem
 from runs.actions.checklists import ItemEdit, create_checklist
 from tests.support.console import page_of

@@ -11,9 +11,9 @@ from tests.config.console.test_pages import queries_of
 from tests.support.journals import make_wait
 from tests.support.runs import make_run
 from tests.support.triggers import make_heartbeat, make_trigger
-from tests.triggers.upcoming.test_by_clock import armed, put_wake, put_window, waking
+from tests.triggers.upcoming.test_listing import armed, put_wake, put_window, waking
 from triggers.models import Schedule
-from triggers.schedules.firing import due
+from triggers.schedules.firing import due_schedules
 
 PATH = "/admin/coming/"
 NINE = datetime(2050, 3, 7, 9, 0, tzinfo=UTC)  # a Monday
@@ -49,7 +49,7 @@ def busy() -> None:
     put_window(trigger, soon(2))
     make_wait(make_run(status="waiting", trigger="order", agent="seller"), key="sleep#1", due_at=soon(3))
     armed("reminder 1", soon(4), trigger=make_trigger("reminders"), kind="reminder", data={"text": "Call <Ada>"})
-    due.settle()
+    due_schedules.settle()
 
 
 # The list
@@ -117,7 +117,7 @@ def test_an_edit_that_beat_has_not_seen_is_named(admin: Client) -> None:
 def test_the_line_has_a_lane_for_each_and_a_mark_for_each_time(admin: Client) -> None:
     make_heartbeat("watch")
     waking("all the time", 1, since=timezone.now())
-    due.settle()
+    due_schedules.settle()
 
     often, beat = shown(admin, view="line")["lanes"]
 
@@ -214,7 +214,7 @@ def test_it_costs_the_same_for_few_and_for_many(admin: Client, view: str, busy: 
         make_heartbeat(f"another {number}")
         waking(f"daily {number}", "3")
         put_wake(make_trigger(f"waker {number}"), soon(2))
-    due.settle()
+    due_schedules.settle()
 
     assert queries_of(admin, path) == for_few
     assert for_few < 25

@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from agents.reserved import SIGNAL
+from agents.kernel.reserved_types import SIGNAL
 from config.console.runs.causal_tree import BREADTH, causal_tree
 from config.console.runs.waterfall import Waterfall
 from runs.models import Run, Step

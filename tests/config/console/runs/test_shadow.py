@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from rest_framework.utils.encoders import JSONEncoder
 
-from agents.effects import Child, Effects, Emission, Notice, Pace, Standing, Wake
+from agents.kernel.effects import Child, Effects, Emission, Notice, Pace, Standing, Wake
 from config.console.runs.shadow import told
 from runs.shadow.recorder import Statement, TableChange
 from runs.shadow.shadow import Outcome, Shadow

@@ -11,7 +11,7 @@ from tests.config.console.test_forms import errors_of
 from tests.support.console import list_of, make_schedule, page_of
 from triggers.models import ExclusionCalendar
 from triggers.schedules.calendars import create_calendar
-from triggers.schedules.terms.excluded_days import ExcludedDays
+from triggers.schedules.excluded_days import ExcludedDays
 
 NOUN = "triggers_exclusioncalendar"
 ADD = "/admin/triggers/exclusioncalendar/add/"

@@ -17,7 +17,7 @@ from tests.support.console import list_of, make_schedule, page_of
 from triggers.models import Event, Schedule, Skip
 from triggers.schedules.calendars import create_calendar
 from triggers.schedules.edit import pause_schedule
-from triggers.schedules.firing import due
+from triggers.schedules.firing import due_schedules
 
 ADD = "/admin/triggers/schedule/add/"
 SAID = {"when": "every weekday at 09:00", "tz": "Europe/Vienna", "kind": "schedule", "catch_up": "latest"}
@@ -201,10 +201,10 @@ def shown_of(client: Client, schedule: Schedule) -> str:
 
 def test_page_shows_each_fire_with_its_times_and_outcome(admin: Client) -> None:
     schedule = make_schedule("morning")
-    due.settle(timezone.now())
+    due_schedules.settle(timezone.now())
     schedule.refresh_from_db()
     assert schedule.due_at is not None
-    due.fire_due(schedule.due_at + timedelta(seconds=1))
+    due_schedules.fire_due(schedule.due_at + timedelta(seconds=1))
 
     shown = shown_of(admin, schedule)
 

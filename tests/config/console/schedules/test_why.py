@@ -10,7 +10,7 @@ from tests.support.console import make_schedule
 from tests.support.triggers import make_trigger
 from triggers.models import Event, Schedule, Skip
 from triggers.schedules.edit import create_schedule
-from triggers.schedules.firing import due
+from triggers.schedules.firing import due_schedules
 from triggers.schedules.rules.interval import Interval
 from triggers.schedules.terms.policy import SchedulePolicy
 
@@ -45,10 +45,10 @@ def test_time_of_an_interval_is_read_in_the_zone_of_its_hours(admin: Client) -> 
 
 def test_fire_is_told_with_its_event(admin: Client) -> None:
     schedule = make_schedule("morning")
-    due.settle(timezone.now())
+    due_schedules.settle(timezone.now())
     schedule.refresh_from_db()
     assert schedule.due_at
-    due.fire_due(schedule.due_at)
+    due_schedules.fire_due(schedule.due_at)
     event = Event.objects.get()
 
     assert str(event.pk) in ask(admin, schedule, schedule.due_at.isoformat())

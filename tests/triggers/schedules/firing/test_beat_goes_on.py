@@ -19,7 +19,7 @@ from tests.triggers.schedules.test_plan import count_calls
 from triggers.beat import Scheduler
 from triggers.models import Event, Revision, Schedule, Skip
 from triggers.schedules import rows
-from triggers.schedules.firing import due, owed
+from triggers.schedules.firing import due_schedules, owed_fires
 from triggers.schedules.plan import Plan
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.interval import Interval
@@ -36,7 +36,7 @@ def make_schedule(name: str, rule: Rule, *, seen_at: datetime = NINE, **policy: 
     schedule = rows.add_schedule(trigger, name=name, rule=rule, policy=SchedulePolicy(**policy))
     Schedule.objects.filter(pk=schedule.pk).update(edited_at=seen_at)
     Revision.objects.filter(schedule=schedule).update(until=seen_at - timedelta(microseconds=1))
-    due.settle()
+    due_schedules.settle()
     schedule.refresh_from_db()
     return schedule
 
@@ -86,14 +86,14 @@ def tick(scheduler: Scheduler) -> None:
 def test_a_schedule_that_owes_months_of_windows_is_worked_off_in_bounded_pieces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(owed, "STEPS", 300)
+    monkeypatch.setattr(owed_fires, "STEPS", 300)
     make_schedule("busy", Cron.parse("*/5 * * * *"), active_hours=WINDOWS)
     make_schedule("other", Interval(every=HOUR))
     now = NINE + 20 * DAY
     looked_at = count_calls(monkeypatch, Plan, "closed")
 
     rounds = 0
-    while due.fire_due(now):
+    while due_schedules.fire_due(now):
         rounds += 1
         assert looked_at() < 1500 * rounds
         assert fired("other") == [NINE + 20 * DAY]
@@ -123,7 +123,7 @@ def test_a_schedule_that_takes_too_long_twice_is_set_to_rest_and_the_others_fire
     monkeypatch.setattr(
         "runs.db.listen.TIMEOUTS", "SELECT set_config('idle_in_transaction_session_timeout', '0.6s', false)"
     )
-    monkeypatch.setattr(owed, "SLOW", 0.7)
+    monkeypatch.setattr(owed_fires, "SLOW", 0.7)
 
     for _ in range(8):
         tick(scheduler)
@@ -144,7 +144,7 @@ def test_a_past_that_cannot_be_worked_out_is_a_skip_that_says_why() -> None:
     crontab.update(minute="30")
     Revision.objects.filter(schedule=schedule, state__crontab__minute="99").update(until=NINE + 5 * HOUR)
 
-    due.settle()
+    due_schedules.settle()
 
     skip = Skip.objects.get(schedule=schedule, reason="refused")
     assert skip.last == NINE + 5 * HOUR
@@ -179,7 +179,7 @@ def test_beat_connects_and_fires_while_an_edit_is_uncommitted(scheduler: Schedul
 def test_schedules_set_by_runs_wait_for_an_uncommitted_edit_and_other_messages_do_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("triggers.schedules.standing.LATER", HOUR)
+    monkeypatch.setattr("triggers.schedules.agent_schedules.LATER", HOUR)
     trigger = make_trigger("onboarding", types=[])
     edited = make_schedule("edited", Interval(every=DAY))
     said = {"trigger": str(trigger.pk), "run": str(trigger.pk), "name": "nightly", "cron": "", "tz": "UTC"}

@@ -19,7 +19,8 @@ from tests.triggers.test_beat import (
     skipped,
 )
 from triggers.models import Event, Revision, Schedule
-from triggers.schedules.firing import decide, due, settle
+from triggers.schedules.firing import decide, settle
+from triggers.schedules.firing import due_schedules as due
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.once import Clocked
 

@@ -10,7 +10,7 @@ from django_celery_beat.models import CrontabSchedule, IntervalSchedule, Periodi
 from runs.models import OutboxMessage
 from tests.triggers.test_beat import HOUR, MINUTE, NINE, skipped
 from triggers.models import Schedule
-from triggers.schedules.firing import due
+from triggers.schedules.firing import due_schedules
 
 pytestmark = pytest.mark.django_db
 
@@ -26,7 +26,7 @@ def taken_over(*, every: timedelta | None = None, daily_at: datetime | None = No
         fields["crontab"] = CrontabSchedule.objects.create(minute=daily_at.minute, hour=daily_at.hour, timezone="UTC")
     task = PeriodicTask.objects.create(name="clean", task="shop.tasks.clean", **fields)
     Schedule.objects.filter(task=task).update(accounted_until=task.last_run_at, edited_at=MIGRATED, created_at=MIGRATED)
-    due.settle(MIGRATED)
+    due_schedules.settle(MIGRATED)
     return Schedule.objects.get(task=task)
 
 
@@ -35,7 +35,7 @@ def fired_by_theirs(schedule: Schedule, at: datetime) -> None:
 
 
 def sent_until(now: datetime) -> list[datetime]:
-    while due.fire_due(now):
+    while due_schedules.fire_due(now):
         pass
     keys = OutboxMessage.objects.order_by("id").values_list("key", flat=True)
     return [datetime.fromisoformat(key.partition(":")[2]) for key in keys]

@@ -9,7 +9,7 @@ from django_celery_beat.models import PeriodicTask
 
 from tests.triggers.test_beat import HOUR, NINE, every, make_schedule
 from triggers.models import Schedule, Trigger
-from triggers.schedules.firing import due
+from triggers.schedules.firing import due_schedules
 from triggers.schedules.firing.reconcile import Walk, rearm
 
 pytestmark = pytest.mark.django_db
@@ -28,19 +28,19 @@ def test_enabled_schedule_without_a_next_fire_is_armed_again() -> None:
     schedule = make_schedule(every(HOUR))
     Schedule.objects.filter(pk=schedule.pk).update(next_fire_at=None, due_at=None)
 
-    assert due.look().has_unarmed
+    assert due_schedules.look().has_unarmed
     assert rearm() == 1
-    due.settle()
+    due_schedules.settle()
 
     schedule.refresh_from_db()
     assert schedule.next_fire_at == NINE + HOUR
-    assert not due.look().has_unarmed
+    assert not due_schedules.look().has_unarmed
 
 
 def test_schedule_that_says_why_it_rests_is_left_alone() -> None:
     make_schedule(every(HOUR), enabled=False)
 
-    assert not due.look().has_unarmed
+    assert not due_schedules.look().has_unarmed
     assert Walk().step() == 0
 
 
@@ -50,7 +50,7 @@ def test_task_restored_without_its_schedule_gets_one() -> None:
         Schedule.objects.filter(pk=schedule.pk).delete()
 
     assert Walk().step() == 1
-    due.settle()
+    due_schedules.settle()
 
     restored = Schedule.objects.get(task=schedule.task_id)
     assert restored.next_fire_at is not None
@@ -73,7 +73,7 @@ def test_task_switched_behind_the_row_triggers_is_found(enabled: bool) -> None:
 
     walk = Walk()
     assert walk.step() == 1
-    due.settle()
+    due_schedules.settle()
 
     schedule.refresh_from_db()
     assert (schedule.next_fire_at is not None) == enabled

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from triggers.exceptions import RuleError
 from triggers.models import Schedule
-from triggers.schedules.firing import due
+from triggers.schedules.firing import due_schedules
 from triggers.schedules.rules.as_json import parse_rule, rule_as_json
 from triggers.schedules.rules.rows import point, rule_of
 from triggers.schedules.rules.sun import Solar
@@ -70,7 +70,7 @@ def test_a_solar_row_fires_at_its_time() -> None:
     row = SolarSchedule.objects.create(event="sunrise", latitude="48.2", longitude="16.37")
     PeriodicTask.objects.create(name="dawn", task="shop.tasks.open", solar=row)
 
-    due.settle()
+    due_schedules.settle()
 
     schedule = Schedule.objects.select_related("task__solar").get()
     rule = rule_of(schedule.task)
@@ -96,7 +96,7 @@ def test_without_its_library_a_solar_row_says_what_to_install(monkeypatch: pytes
     row = SolarSchedule.objects.create(event="sunrise", latitude=48, longitude=16)
     PeriodicTask.objects.create(name="dawn", task="shop.tasks.open", solar=row)
 
-    due.settle()
+    due_schedules.settle()
 
     assert Schedule.objects.get().problem == (
         "rules by the sun need the package ephem: install wakeful[solar], or use a crontab"

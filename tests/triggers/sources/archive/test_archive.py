@@ -18,7 +18,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import Settings
 
-from agents import redaction
+from agents.kernel import redaction
 from runs.db.sql import execute, fetch
 from runs.models import AuditEntry
 from tests.support.api import Api

@@ -13,7 +13,7 @@ from cloudevents.v1.http import CloudEvent as OlderReferenceEvent
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.reserved import is_reserved
+from agents.kernel.reserved_types import is_reserved
 from runs.api.strict_json import is_storable
 from triggers.sources.cloudevents.format import (
     BATCH,

@@ -23,7 +23,7 @@ from triggers.sources.archive.export import export
 from triggers.sources.archive.load import load
 from triggers.sources.databases.tables.keep import keep_tables, objects
 from triggers.sources.databases.tables.sweep import sweep
-from triggers.sources.databases.tables.watched import _is_refused
+from triggers.sources.databases.tables.watched_table import _is_refused
 from triggers.sources.edit import change_source, create_source
 from triggers.sources.webhooks.test_event import can_be_tried, send_test_event
 
@@ -486,7 +486,7 @@ def test_a_table_of_another_schema_may_have_any_columns() -> None:
 
 
 def test_a_condition_that_fails_on_a_value_stops_no_write(ticket: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("triggers.sources.databases.tables.watched._condition", lambda *_: "note::int > 0")
+    monkeypatch.setattr("triggers.sources.databases.tables.watched_table._condition", lambda *_: "note::int > 0")
     source = watch(condition='{"id": 1}')
     execute("INSERT INTO ticket (note) VALUES ('personal')")
     assert said() == []

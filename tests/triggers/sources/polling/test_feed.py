@@ -10,9 +10,9 @@ import pytest
 
 from tests.support.list_server import ListServer, Page, serving_lists
 from tests.triggers.sources.polling.conftest import Polling
-from triggers.sources.polling import feed, feed_parser, over_http
+from triggers.sources.polling import conditional_get, feed, feed_parser
+from triggers.sources.polling.conditional_get import TURNOVER
 from triggers.sources.polling.feed import items_of
-from triggers.sources.polling.over_http import TURNOVER
 from triggers.sources.runner import Batch, Received, SourceError
 
 
@@ -169,7 +169,7 @@ def test_an_answer_that_is_no_feed_is_an_error_of_the_source(site: ListServer, p
 
 @pytest.mark.parametrize("manner", ["endless", "silent", "drip"])
 def test_a_server_that_is_slow_or_never_ends_is_left(site: ListServer, manner: str, monkeypatch: Any) -> None:
-    monkeypatch.setattr(over_http, "REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr(conditional_get, "REQUEST_SECONDS", 0.5)
     monkeypatch.setattr(feed, "MOST_BYTES", 100_000)
     site.pages["/feed"] = Page(b"x" * 10_000, manner=manner)
 

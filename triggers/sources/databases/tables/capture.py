@@ -16,8 +16,8 @@ from uuid import UUID
 from psycopg import sql
 from psycopg.postgres import types
 
-from agents.redaction import SECRET_FIELD
-from triggers.sources.databases.tables.watched import MOST, TableSettings, Watched
+from agents.kernel.redaction import SECRET_FIELD
+from triggers.sources.databases.tables.watched_table import MOST, TableSettings, Watched
 from triggers.sources.databases.values import STYLE
 from triggers.sources.runner import origin_of
 

@@ -29,7 +29,7 @@ from triggers.sources.databases.tables.capture import (
     functions,
     quoted,
 )
-from triggers.sources.databases.tables.watched import Forbidden, TableSettings, Watched, find
+from triggers.sources.databases.tables.watched_table import Forbidden, TableSettings, Watched, find
 from triggers.sources.settings import InvalidSettings, NotYet, clean
 
 log = structlog.get_logger(__name__)

@@ -12,7 +12,7 @@ from triggers.accept import Incoming
 from triggers.exceptions import Invalid
 from triggers.models import Source
 from triggers.sources.databases.tables.capture import filled, quoted, terms, type_of
-from triggers.sources.databases.tables.watched import TableSettings, Watched, find
+from triggers.sources.databases.tables.watched_table import TableSettings, Watched, find
 from triggers.sources.runner import origin_of
 from triggers.sources.settings import InvalidSettings, clean
 

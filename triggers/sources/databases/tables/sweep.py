@@ -23,7 +23,7 @@ from triggers.accept import Incoming, accept
 from triggers.models import Source, SweptRow, WatchedTable
 from triggers.sources.databases.tables.capture import filled, literal, quoted, terms
 from triggers.sources.databases.tables.keep import KIND
-from triggers.sources.databases.tables.watched import TableSettings, Watched, find
+from triggers.sources.databases.tables.watched_table import TableSettings, Watched, find
 from triggers.sources.databases.values import STYLE
 from triggers.sources.runner import origin_of
 from triggers.sources.settings import InvalidSettings, clean

@@ -1,7 +1,7 @@
 import math
 from dataclasses import dataclass
 
-from agents.durations import parse_duration
+from agents.kernel.durations import parse_duration
 from triggers.sources.metrics.detector import MOST_LEVEL, Detector, Look, Reading, State, Terms, duration, register
 from triggers.sources.settings import InvalidSettings, setting
 

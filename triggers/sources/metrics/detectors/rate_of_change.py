@@ -1,6 +1,6 @@
 from dataclasses import dataclass
 
-from agents.durations import parse_duration
+from agents.kernel.durations import parse_duration
 from triggers.sources.metrics.detector import (
     Detector,
     Look,

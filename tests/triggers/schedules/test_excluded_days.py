@@ -3,7 +3,7 @@ from datetime import date
 import pytest
 
 from triggers.exceptions import RuleError
-from triggers.schedules.terms.excluded_days import ExcludedDays
+from triggers.schedules.excluded_days import ExcludedDays
 
 TEXT = """
 # Vienna

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from runs.db.readable import readable
+from runs.db.poll import readable
 
 
 def test_descriptors_of_any_number_are_waited_for() -> None:

@@ -16,11 +16,11 @@ from tests.support.journals import make_wait
 from tests.support.runs import make_run
 from tests.support.triggers import make_heartbeat, make_trigger
 from triggers.models import Schedule, Trigger, Window
-from triggers.schedules.firing import due
+from triggers.schedules.firing import due_schedules
 from triggers.schedules.heartbeats import set_pace
-from triggers.upcoming import by_clock
-from triggers.upcoming.by_clock import ahead
+from triggers.upcoming import listing
 from triggers.upcoming.entry import Coming
+from triggers.upcoming.listing import ahead
 
 pytestmark = pytest.mark.django_db
 
@@ -40,7 +40,7 @@ def armed(name: str, rule: Any, *, since: datetime = NINE, trigger: Trigger | No
     task = PeriodicTask.objects.create(name=name, task="any", **rows)
     Schedule.objects.filter(task=task).update(trigger=trigger, **columns)
     Schedule.objects.filter(task=task).update(edited_at=since)  # by itself: the table dates other edits
-    due.settle()
+    due_schedules.settle()
     return Schedule.objects.get(task=task)
 
 
@@ -162,7 +162,7 @@ def test_one_that_fires_all_the_time_does_not_fill_the_list() -> None:
 
     often, daily = day()
 
-    assert (len(often.later), often.is_endless) == (by_clock.REPEATS, True)
+    assert (len(often.later), often.is_endless) == (listing.REPEATS, True)
     assert daily.name == "daily"
 
 
@@ -220,7 +220,7 @@ def test_an_entry_that_will_wake_no_agent_says_why(changes: dict[str, Any], said
 def test_schedules_that_do_not_fire_are_not_listed() -> None:
     paused = waking("paused", 30)
     PeriodicTask.objects.filter(pk=paused.task_id).update(enabled=False)
-    due.settle()
+    due_schedules.settle()
 
     assert day() == []
 
@@ -228,7 +228,7 @@ def test_schedules_that_do_not_fire_are_not_listed() -> None:
 def test_a_heartbeat_shows_the_pace_its_agent_asked_for() -> None:
     heartbeat = make_heartbeat()
     Schedule.objects.filter(pk=heartbeat.pk).update(edited_at=NINE)
-    due.settle()
+    due_schedules.settle()
     assert day()[0].why == "every 30 minutes"
 
     run = uuid4()

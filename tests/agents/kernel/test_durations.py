@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.durations import UNITS, in_words, parse_duration
+from agents.kernel.durations import UNITS, in_words, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from agents.agent import Agent, agent
+from agents.budget import Budget
+from agents.exceptions import DeclarationError, Permanent
+from agents.gate import Gate
+from agents.heartbeats.watch import Watch
+from agents.on import Length, heartbeat
 from agents.sessions.names import checked_name
-
-from .agent import Agent, agent
-from .budget import Budget
-from .exceptions import DeclarationError, Permanent
-from .gate import Gate
-from .on import Length, heartbeat
-from .watch import Watch
 
 
 class Heartbeat(Watch):

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from django.db.models import Q, prefetch_related_objects
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 from runs.db.sql import database_now, fetch
 from triggers.exceptions import RuleError
 from triggers.models import Schedule
@@ -28,7 +28,7 @@ from triggers.schedules.rows import RELATED
 from triggers.schedules.rules.rows import rule_of
 from triggers.schedules.rules.rule import Rule
 from triggers.upcoming.entry import BY_CLOCK, KINDS, Coming, Span, soonest
-from triggers.upcoming.of_runs import put_off, timers, wakes, windows
+from triggers.upcoming.run_wakes import put_off, timers, wakes, windows
 
 REPEATS = 100  # further times of one schedule that are computed
 WALKED = 1000  # fires of a schedule with max_fires that are counted before a future day

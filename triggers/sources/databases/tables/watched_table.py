@@ -16,7 +16,7 @@ from django.db.models.sql import Query
 from psycopg import sql
 from psycopg.postgres import types
 
-from agents.redaction import SECRET_FIELD
+from agents.kernel.redaction import SECRET_FIELD
 from runs.db.sql import fetch, fetch_column
 from triggers.sources.settings import InvalidSettings, NotYet, setting, whole_number
 

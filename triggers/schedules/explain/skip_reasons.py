@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 from triggers.exceptions import RuleError
 from triggers.models import Schedule, Skip
 from triggers.schedules.clock import just_before
 from triggers.schedules.explain.evidence import editor_at
-from triggers.schedules.explain.fired import why_late
+from triggers.schedules.explain.fire_reasons import why_late
 from triggers.schedules.explain.verdicts import Answer, Question, Verdict
 
 CAUGHT_UP = {

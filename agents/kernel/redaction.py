@@ -33,7 +33,7 @@ KEPT = 60.0  # seconds
 
 # Those of the settings, the environment and the sources, as they are now; `config.wiring` connects it.
 look_up: Callable[[], Iterable[str]] = lambda: ()  # noqa: E731  (a port)
-# What the request that is answered contains, as one text, computed when it is needed; `config.web.said` sets it.
+# What the request that is answered contains, as one text, computed when it is needed; `config.web.request_texts` sets it.
 said: ContextVar[Callable[[], str]] = ContextVar("said", default=str)
 _looked_at = float("-inf")
 _known: set[str] = set()

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from agents.reserved import SIGNAL
+from agents.kernel.reserved_types import SIGNAL
 from runs.attempt.effects import WAKEUP
 from runs.models import OutboxMessage, Run, Wait
 from triggers.models import Trigger, Window

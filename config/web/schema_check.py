@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import DatabaseError, connection
 
-from runs.db.migrated import LOOK_EVERY, NotMigrated, require_migrations
+from runs.db.schema_check import LOOK_EVERY, NotMigrated, require_migrations
 
 RETRY_AFTER = 5  # seconds
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from agents.ids import ids_beside
+from agents.kernel.ids import ids_beside
 from runs.db.sql import fetch
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """What an agent may ask about the installation that it runs in: facts, each bounded, that change nothing.
 
-    from agents.installation import facts
+    from agents.kernel.installation import facts
 
     facts.failed_runs(timedelta(hours=24))
 
@@ -98,7 +98,7 @@ class _Connection:
 
     def __getattr__(self, name: str) -> Any:
         if self.answers is None:
-            raise RuntimeError(f"agents.installation.facts.{name} is not connected; config.wiring connects it")
+            raise RuntimeError(f"agents.kernel.installation.facts.{name} is not connected; config.wiring connects it")
         return getattr(self.answers, name)
 
 

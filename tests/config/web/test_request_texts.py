@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from agents import redaction
-from agents.redaction import MARK, redacted, shown
+from agents.kernel import redaction
+from agents.kernel.redaction import MARK, redacted, shown
 from config.secrets import secrets_of_environment
 from config.wiring import know_secrets
 from tests.support.api import Api

@@ -6,11 +6,11 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from .checklists.of_run import DueItem
-from .gate import Fire, Gate, Quiet
-from .gate_run import GateRun
-from .reminders import Reminder, reminders_of
-from .run import AgentRun
+from agents.checklists.run_checklist import DueItem
+from agents.gate import Fire, Gate, Quiet
+from agents.gate_run import GateRun
+from agents.reminders import Reminder, reminders_of
+from agents.run import AgentRun
 
 if TYPE_CHECKING:
     from pydantic_ai import Agent as LlmAgent

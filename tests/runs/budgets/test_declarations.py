@@ -10,7 +10,7 @@ from agents import registry
 from agents.agent import Agent, agent
 from agents.exceptions import DeclarationError
 from runs.budgets.caps import set_cap
-from runs.budgets.declared import sync_budgets
+from runs.budgets.declarations import sync_budgets
 from runs.models import AuditEntry, Budget
 
 pytestmark = pytest.mark.django_db

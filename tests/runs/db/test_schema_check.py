@@ -1,7 +1,7 @@
 import pytest
 from django.db.migrations.recorder import MigrationRecorder
 
-from runs.db.migrated import NotMigrated, require_migrations
+from runs.db.schema_check import NotMigrated, require_migrations
 
 pytestmark = pytest.mark.django_db
 

@@ -16,9 +16,9 @@ from django.conf import settings
 from django.db.models import Min
 from django.db.models.fields.json import KT
 
-from agents.durations import in_words
-from agents.effects import Effects, Standing
 from agents.exceptions import Permanent
+from agents.kernel.durations import in_words
+from agents.kernel.effects import Effects, Standing
 from runs.attempt.effects import SCHEDULE, WAKEUP
 from runs.db.patience import Locked, no_longer_than
 from runs.db.sql import database_now

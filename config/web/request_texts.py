@@ -8,11 +8,11 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.http.request import RawPostDataException
 
-from agents.redaction import said
+from agents.kernel.redaction import said
 
 
 class KnowWhatIsSaid:
-    """Middleware for `agents.redaction.shown`."""
+    """Middleware for `agents.kernel.redaction.shown`."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response

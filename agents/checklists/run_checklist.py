@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 from agents.checklists.due import due_together, first_due, next_due
-from agents.effects import Effects, ItemLook
 from agents.exceptions import describe
 from agents.guards.storable import storable
 from agents.journal.protocol import Place
+from agents.kernel.effects import Effects, ItemLook
 from agents.state import Leave, Value
 
 if TYPE_CHECKING:

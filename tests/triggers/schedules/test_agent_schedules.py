@@ -8,9 +8,9 @@ import pytest
 from django.utils import timezone
 from django_celery_beat.models import PeriodicTask
 
-from agents.effects import Effects, Standing, Wake
 from agents.exceptions import Permanent
-from runs.actions.of_event import runs_of_event
+from agents.kernel.effects import Effects, Standing, Wake
+from runs.actions.event_runs import runs_of_event
 from runs.models import AuditEntry, OutboxMessage
 from runs.outbox import deliver_inside
 from tests.support.triggers import make_trigger
@@ -18,10 +18,10 @@ from triggers.dispatch.batch import dispatch
 from triggers.dispatch.hold import pause
 from triggers.dispatch.rules import Rules
 from triggers.models import Decision, Event, Schedule, Trigger
+from triggers.schedules.agent_schedules import check_ahead, set_standing
 from triggers.schedules.edit import create_schedule, pause_schedule
 from triggers.schedules.preview import describe
 from triggers.schedules.rules.crontab import Cron
-from triggers.schedules.standing import check_ahead, set_standing
 from triggers.sources.wakeup import pending
 
 pytestmark = pytest.mark.django_db

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from agents.durations import in_words
+from agents.kernel.durations import in_words
 from runs.models import Run
 from runs.states import RunStatus
 from triggers.schedules.explain.evidence import silence_at
