@@ -6,4 +6,4 @@ class RunsConfig(AppConfig):
     verbose_name = "What they do"
 
     def ready(self) -> None:
-        from runs.db import outage  # noqa: F401  (they register a lookup and an execute wrapper)
+        from runs.db import any_lookup, outage  # noqa: F401  (they register a lookup and an execute wrapper)
