@@ -18,6 +18,7 @@ from django.db import InterfaceError, OperationalError, transaction
 from psycopg.errors import LockNotAvailable, QueryCanceled
 
 from agents.journal.canonical import hash_in, paths_in, source_in
+from agents.kernel.backoff import backoff
 from agents.kernel.reserved_types import RESERVED, SIGNAL
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import execute, fetch, fetch_as, fetch_column
@@ -175,7 +176,7 @@ STILL_OWED = STILL_OWED.replace("{open}", OPEN)
 SHORT_PATIENCE = "SET LOCAL statement_timeout = '1s'"
 PAGE = 1000  # most events that one statement of a search reads
 BUDGET = 0.25  # seconds of looking back at a time, because new events wait meanwhile
-LONGEST_PAUSE = timedelta(minutes=5)
+FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=2), timedelta(minutes=5)
 OUT_OF_PATIENCE = (QueryCanceled, LockNotAvailable)
 
 
@@ -336,7 +337,7 @@ class Search:
 
     def failed(self, error: Exception) -> None:
         failures = 1 if self.looked_to != self.wait.looked_to else min(self.wait.failures + 1, 1000)
-        pause = min(timedelta(seconds=2 ** min(failures, 10)), LONGEST_PAUSE)
+        pause = backoff(FIRST_PAUSE, LONGEST_PAUSE, failures)
         self.still_owed(failures, f"{type(error).__name__}: {error}"[:500], pause)
 
     def still_owed(self, failures: int = 0, error: str = "", pause: timedelta = timedelta()) -> None:

@@ -22,6 +22,7 @@ from pydantic_ai.exceptions import (
 from pydantic_ai.messages import ModelRequestAttempt
 
 from agents.exceptions import Permanent, describe
+from agents.kernel.backoff import backoff
 
 # By name: the clients of providers bring HTTP libraries of their own.
 NEVER_SENT = frozenset({"ConnectError", "ConnectTimeout", "ConnectionRefusedError"})
@@ -91,8 +92,7 @@ def most_tries(error: BaseException) -> int:
 
 def seconds_until_next(error: BaseException, tries: int) -> float:
     """How long to wait after so many tries: twice as long each time, or longer if the provider asks for it (Retry-After)."""
-    own: float = FIRST * 2 ** (tries - 1)
-    return min(max(own, _asked(error) or 0), LONGEST)
+    return min(max(backoff(FIRST, LONGEST, tries), _asked(error) or 0), LONGEST)
 
 
 def _asked(error: BaseException) -> float | None:

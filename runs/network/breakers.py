@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from agents.kernel.backoff import backoff
+
 FIRST_PAUSE = 1.0  # seconds
 LONGEST_PAUSE = 60.0
 MOST_AT_ONCE = 3  # messages to one host
@@ -35,7 +37,7 @@ class Breakers:
         if not host:
             return
         self.failures[host] += 1
-        usual = min(FIRST_PAUSE * 2 ** min(self.failures[host] - 1, 10), LONGEST_PAUSE)
+        usual = backoff(FIRST_PAUSE, LONGEST_PAUSE, self.failures[host])
         self.retry_at[host] = self.clock() + max(usual, pause or 0.0)
 
     def room(self, host: str) -> int:

@@ -21,6 +21,7 @@ from django.db import transaction
 from django.db.models import F, Q
 from django.db.models.functions import Coalesce, Least, Now
 
+from agents.kernel.backoff import backoff
 from runs.db.sql import database_now, fetch
 from runs.failpoints import failpoint
 from runs.models import Delivery, Notification, Recipient
@@ -289,11 +290,10 @@ def _try_again(job: Job, why: str, after: timedelta | None) -> bool:
     delivery = Delivery.objects.filter(pk=job.id).first()
     if delivery is None:
         return False
-    backoff = min(RETRY * 2 ** min(max(delivery.attempts - 1, 0), 20), RETRY_MAX)
     mine = Delivery.objects.filter(pk=job.id, claim=job.claim, status__in=["sending", "unknown"])
     if mine.filter(give_up_at__lte=Now()).exists():
         return fail(job.id, Q(claim=job.claim), f"{why}; given up after {delivery.attempts} tries")
-    due_at = Now() + max(backoff, after or timedelta())
+    due_at = Now() + max(backoff(RETRY, RETRY_MAX, delivery.attempts), after or timedelta())
     again = mine.update(
         status="pending", error=why, ended_at=None, due_at=Least(due_at, Coalesce(F("give_up_at"), due_at))
     )

@@ -11,6 +11,7 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
+from agents.kernel.backoff import backoff
 from runs import keys
 from runs.db.sql import database_now, execute
 from runs.models import Run
@@ -31,7 +32,7 @@ STEP = 0.25  # seconds between two pieces
 BURST = timedelta(seconds=1)  # a longer delay is not made up for
 SCAN = 2_000  # events that are looked at for one piece: others wait meanwhile
 STOPPED = 50  # runs of a cancelled replay that are stopped at once
-LONGEST_PAUSE = 30.0  # seconds, before a replay that failed is tried again
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds, before a replay that failed is tried again
 NEXT_DUE = """
 SELECT min(look_at) - clock_timestamp() FROM triggers_replay WHERE status IN ('running', 'cancelling')
 """
@@ -187,7 +188,7 @@ def _stop_runs(replay: Replay) -> int:
 
 
 def _put_off(replay: Replay, error: Exception) -> None:
-    pause = min(2.0**replay.failures, LONGEST_PAUSE)
+    pause = backoff(FIRST_PAUSE, LONGEST_PAUSE, replay.failures + 1)
     Replay.objects.filter(pk=replay.pk).update(
         failures=F("failures") + 1 if replay.failures < 1000 else replay.failures,
         error=f"{type(error).__name__}: {error}"[:500],

@@ -18,6 +18,7 @@ from typing import Any
 import structlog
 from django.db import connection
 
+from agents.kernel.backoff import backoff
 from agents.kernel.redaction import redacted
 from triggers.sources.continuity import Marks
 from triggers.sources.process.record import Mandate
@@ -201,7 +202,7 @@ class Feed(threading.Thread):
         self.inbox.put(Failure(feed=self, error=said, remedy=redacted(remedy)))
 
     def _pause(self, error: Exception) -> None:
-        pause = min(FIRST_PAUSE * 2 ** min(self.failures - 1, 10), LONGEST_PAUSE) * random.uniform(0.5, 1)  # noqa: S311
+        pause = backoff(FIRST_PAUSE, LONGEST_PAUSE, self.failures) * random.uniform(0.5, 1)  # noqa: S311
         if isinstance(error, SourceError) and error.retry_after:
             pause = max(pause, error.retry_after.total_seconds())
         self._sleep(pause)

@@ -19,6 +19,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import Error as DjangoDatabaseError
 from django.db import connection
 
+from agents.kernel.backoff import backoff
 from runs.db.encryption import decrypt
 from runs.db.listen import set_timeouts
 from runs.db.schema_check import require_migrations
@@ -155,8 +156,8 @@ class Sources:
         for id, feed in list(self.feeds.items()):
             if feed.hangs:
                 self.hung += 1
-                self.rests_until[id] = time.monotonic() + min(FIRST_REST * 2 ** self.hangs[id], LONGEST_REST)
                 self.hangs[id] += 1
+                self.rests_until[id] = time.monotonic() + backoff(FIRST_REST, LONGEST_REST, self.hangs[id])
                 self.fail(Failure(feed=feed, error="The client library has not answered for a minute.", remedy=RESTS))
                 log.error("source.hangs", source=feed.mandate.slug)
             elif feed.is_alive():
