@@ -365,7 +365,7 @@ class SlotReader(Reader):
             case Message() if found.is_transactional:
                 return self._counted(partial(self._message, found))
             case Message():
-                self.place = replace(self.place, lsn=found.lsn + 1)
+                self.place = replace(self.place, lsn=found.lsn)
                 timeline = timeline_at(found.lsn, self.timeline, self.history)
                 message = self._message(found, f"{timeline}/{lsn_text(found.lsn)}/message")
                 return [message] if message else []

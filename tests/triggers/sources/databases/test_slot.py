@@ -328,6 +328,22 @@ def test_logical_messages_with_the_prefix_are_events_and_an_idle_slot_lets_the_s
     assert orders.messages == [soon, now]
 
 
+def test_a_transaction_whose_commit_follows_a_message_at_once_is_read_after_a_crash(
+    foreign: ForeignDatabase, reading: Callable[..., Reading], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "BATCH", 1)
+    foreign.run("CREATE TABLE orders (id int PRIMARY KEY)")
+    foreign.publish("orders")
+    orders = reading(messages="shop.")
+    orders.connect().read(0.1)
+    foreign.run("BEGIN; INSERT INTO orders VALUES (1); SELECT pg_logical_emit_message(false, 'shop.', 'now'); COMMIT")
+    [message] = orders.read(1)
+    orders.crash()
+
+    assert data(message)["content"] == "now"
+    assert [data(one)["pk"] for one in orders.read(1)] == [1]
+
+
 @pytest.mark.parametrize("encoding", ["WIN1252", "SQL_ASCII"])
 def test_a_byte_that_has_no_equivalent_in_utf8_is_a_replacement_and_stops_nothing(
     servers: TestServers, encoding: str
