@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import psycopg
 
+from triggers.sources.continuity import Marks, compare
 from triggers.sources.databases.slot import ReplicationSlot, SlotReader
 from triggers.sources.runner import Assignment, Batch, Poison, Received, SourceError
 
@@ -71,6 +72,7 @@ class Reading:
     def __init__(self, foreign: ForeignDatabase, **settings: Any) -> None:
         self.settings = ReplicationSlot().clean_settings({**foreign.settings, **settings})
         self.position: Any = None
+        self.marks: Marks = {}
         self.messages: list[Received | Poison] = []
         self.reader: Any = None
         self.has_crashed = False
@@ -86,7 +88,9 @@ class Reading:
                 time.sleep(0.05)
 
     def _connect(self) -> SlotReader:
-        assignment = Assignment(slug="shop", settings=self.settings, secret=PASSWORD, position=self.position)
+        assignment = Assignment(
+            slug="shop", settings=self.settings, secret=PASSWORD, position=self.position, marks=self.marks
+        )
         reader = ReplicationSlot().connect(assignment)
         assert isinstance(reader, SlotReader)
         self.reader = reader
@@ -104,12 +108,19 @@ class Reading:
     def look(self, *, confirm: bool = True) -> list[Any]:
         reader = self.reader or self.connect()
         batch: Batch = reader.read(0.2)
-        if batch.position is not None:
-            self.position = batch.position
-        if confirm and (batch.messages or batch.receipt is not None):
+        self._record(batch)
+        if batch.failure:
+            self.crash()
+        elif confirm and (batch.messages or batch.receipt is not None):
             reader.confirm(batch)
         self.messages += batch.messages
         return [*batch.gaps, *batch.messages]
+
+    def _record(self, batch: Batch) -> None:
+        gaps, self.marks = compare(self.marks, batch.spans)
+        assert not gaps
+        if batch.position is not None:
+            self.position = batch.position
 
     def crash(self) -> None:
         self.reader.close()

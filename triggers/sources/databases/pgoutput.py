@@ -4,6 +4,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import Final
 
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
@@ -44,6 +45,16 @@ class Begin:
     time: datetime
     xid: int
 
+    @property
+    def microseconds(self) -> int:
+        """Its time as the log has it."""
+        return (self.time - EPOCH) // timedelta(microseconds=1)
+
+    @property
+    def mark(self) -> str:
+        """Tells it from all others, also from one at its place in the log of a server that was restored."""
+        return f"{self.lsn:x}/{self.xid}/{self.microseconds:x}"
+
 
 @dataclass(frozen=True)
 class Commit:
@@ -72,9 +83,14 @@ class Message:
     """Of pg_logical_emit_message."""
 
     is_transactional: bool
-    lsn: int
+    lsn: int  # where its record ends, and the next one begins
     prefix: str
     content: bytes
+
+    @property
+    def mark(self) -> str:
+        """As that of a transaction: a message outside of one has no number and no time."""
+        return f"{self.lsn:x}/{sha256(self.prefix.encode() + bytes(1) + self.content).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,17 @@
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 
-from agents.kernel.redaction import SECRET_FIELD
-from triggers.sources.continuity import Gap, Gaps, Reason
+from agents.redaction import SECRET_FIELD
+from triggers.sources.continuity import Gap, Gaps, Mark, Reason, Span
 from triggers.sources.databases import snapshot
 from triggers.sources.databases.changes import TRUNCATE, Table, data_of, subject_of
 from triggers.sources.databases.connection import FORM, address, conninfo, in_words, source_error
@@ -23,7 +26,8 @@ from triggers.sources.databases.pgoutput import (
     Undecodable,
     decode,
 )
-from triggers.sources.databases.place import Place, resume, timeline_at
+from triggers.sources.databases.place import Last, Place, beginning, resume, set_back, timeline_at
+from triggers.sources.databases.proof import Proof, SetBack
 from triggers.sources.databases.server import OLDEST, PLUGIN, Look, Server
 from triggers.sources.databases.wire import Frame, Wire, lsn_of, lsn_text
 from triggers.sources.http.payload import Payload
@@ -46,6 +50,7 @@ ALIAS = re.compile(r"[A-Za-z0-9_]{0,63}", re.ASCII)
 TELL_EVERY = 10.0  # seconds between two signs of life, and between two positions where nothing changes
 HELD = 10.0  # seconds in which nothing may be read, after which the server is let go until something may
 SILENT = 60.0  # seconds without a sign of life of the server, after which it is asked by another connection
+AT_ONCE = timedelta(seconds=1)
 MESSAGE = "db.message"
 
 
@@ -149,8 +154,8 @@ class ReplicationSlot(Runner[SlotSettings]):
 
     gaps = Gaps(
         are_seen=True,
-        how="a slot that was lost, made again or read by another program, a failover and a restored server are noticed; how many changes "
-        "are missing is not known.",
+        how="a slot that was lost, made again or read by another program, a failover and a restored server, also one that has grown since, "
+        "are noticed; how many changes are missing is not known.",
     )
 
     def clean_secret(self, secret: str) -> str:
@@ -189,7 +194,8 @@ class SlotReader(Reader):
         self.tell_at = self.idle_at = 0.0
         self.held_at: float | None = None  # since when nothing may be read
         try:
-            self._begin(Place.load(assignment.position))
+            mark = assignment.marks.get(self.slot, Mark(next=0))
+            self._begin(Place.load(assignment.position, mark.note))
         except BaseException:
             self.close()
             raise
@@ -206,6 +212,8 @@ class SlotReader(Reader):
                 first, self.first = self.first, None
                 return first
             return self._changes(wait) if self.place.snapshot is None else self._snapshot(self.place.snapshot)
+        except SetBack:
+            return self._set_back()
         except psycopg.Error as error:
             raise self._as_source_error(error) from None
 
@@ -244,18 +252,33 @@ class SlotReader(Reader):
         self.wire = Wire(self.conninfo, f"wakeful-{self.slug}")
         now = self.wire.identify()
         self.timeline, self.history = now.timeline, self.wire.history(now.timeline)
-        self.place, gap = resume(stored, now, self.history, lsn_of(look.confirmed), self.slot)
-        if self.settings.snapshot and (gap or stored is None or stored.slot != self.slot):
-            self.place = replace(self.place, snapshot={})
-        self.recorded = self.place.lsn
+        confirmed = lsn_of(look.confirmed)
+        self.fresh = beginning(now, confirmed, self.slot, self.publication)
+        self.place, gap = resume(stored, self.fresh, now, self.history)
+        if gap or stored is None or stored.slot != self.slot:
+            self.place = self._with_snapshot(self.place)
+        self.recorded, self.proof = self.place.lsn, Proof(self.place, confirmed)
         # Also during a snapshot: the slot is then taken, and nothing is read from it yet.
-        self.wire.start(self.slot, self.publication, self.place.lsn)
+        self.wire.start(self.slot, self.publication, self.place.start)
         self.source = f"postgresql:{now.id}/{now.database}"
         if self.place != stored:
-            why = Reason.UNKNOWN if stored and stored.timeline == now.timeline else Reason.RESTORED
-            start = lsn_text(stored.lsn) if stored else ""
-            lost = Gap(stream=self.slot, reason=why, start=start, end=lsn_text(self.place.lsn), detail=gap)
-            self.first = Batch(gaps=[lost] if gap else [], position=self.place.dump())
+            self.first = self._batch(gaps=[gap] if gap else [])
+
+    def _set_back(self) -> Batch:
+        """The next connection reads what the slot has."""
+        gap = set_back(self.place, self.fresh)
+        self.place = self._with_snapshot(self.fresh)
+        return self._batch(gaps=[gap], failure=SourceError(f"{gap.detail}.", retry_after=AT_ONCE))
+
+    def _with_snapshot(self, place: Place) -> Place:
+        """A snapshot that begins has a number of its own: after a restore, another row may stand where one stood in an earlier one."""
+        return replace(place, snapshot={"id": uuid4().hex[:12]}) if self.settings.snapshot else place
+
+    def _batch(self, **kept: Any) -> Batch:
+        """With the place, and as the note of its mark what was sent last; places of the log are not counted."""
+        last = self.place.last
+        span = Span(stream=self.slot, first=0, next=0, is_counted=False, note=last and last.dump())
+        return Batch(position=self.place.dump(), spans=[span], **kept)
 
     def _snapshot(self, state: dict[str, Any]) -> Batch:
         try:
@@ -266,13 +289,13 @@ class SlotReader(Reader):
                 remedy="GRANT USAGE ON SCHEMA …, GRANT SELECT ON … to the user of the source; with row-level security also "
                 "ALTER ROLE … BYPASSRLS.",
             ) from None
-        messages = []
+        messages, kept = [], {name: value for name, value in state.items() if name == "id"}
         if part.table:
-            began = f"snapshot/{lsn_text(self.place.lsn)}/{part.table.relation.oid}/{part.file}"
+            began = f"snapshot/{kept.get('id') or lsn_text(self.place.lsn)}/{part.table.relation.oid}/{part.file}"
             messages = [self._event(part.table, change, id=f"{began}/{place}") for place, change in part.rows]
-        self.place = replace(self.place, snapshot=part.state)
+        self.place = replace(self.place, snapshot=None if part.state is None else {**kept, **part.state})
         self._tell()
-        return Batch(messages=messages, position=self.place.dump())
+        return self._batch(messages=messages)
 
     def _changes(self, wait: float) -> Batch:
         """What has come, also a part of a transaction."""
@@ -297,22 +320,23 @@ class SlotReader(Reader):
         gaps = [Gap(stream=self.slot, reason=Reason.UNKNOWN, detail=detail) for detail in said]
         wire.skipped.clear()
         if failure:
-            return Batch(messages=messages, gaps=gaps, position=self.place.dump(), failure=failure)
+            return self._batch(messages=messages, gaps=gaps, failure=failure)
         if wire.reply_wanted or time.monotonic() >= self.tell_at:
             self._tell(ask=True)
         if messages or gaps:
-            return Batch(messages=messages, gaps=gaps, position=self.place.dump())
+            return self._batch(messages=messages, gaps=gaps)
         self._require_alive(wire)
         return self._idle(wire)
 
     def _idle(self, wire: Wire) -> Batch:
         """Nothing of ours is written; let the server drop its log all the same."""
         if self.begun is None and wire.seen > self.place.lsn:
+            self.proof.passed(wire.seen)
             self.place = replace(self.place, lsn=wire.seen)
         if self.place.lsn == self.recorded or time.monotonic() < self.idle_at:
             return Batch()
         self.idle_at = time.monotonic() + TELL_EVERY
-        return Batch(position=self.place.dump(), receipt=True)
+        return self._batch(receipt=True)
 
     def _open_wire(self) -> Wire:
         if self.wire is None:
@@ -344,10 +368,12 @@ class SlotReader(Reader):
         match found:
             case Begin():
                 self.begun, self.index, self.origin = found, 0, ""
-                self.skip = self.place.done if found.lsn == self.place.commit else 0
-            case Commit():
+                is_known = self.proof.is_last(found.lsn, found.mark)
+                self.skip = self.place.done if found.lsn == self.place.commit else sys.maxsize if is_known else 0
+            case Commit() if self.begun:
+                last = self._last(found.lsn, self.begun.mark)
+                self.place = replace(self.place, lsn=max(found.end, self.place.lsn), commit=0, done=0, last=last)
                 self.begun = None
-                self.place = replace(self.place, lsn=found.end, commit=0, done=0)
             case Relation():
                 server = self._open_server()
                 types = server.built_in(column.type for column in found.columns)
@@ -364,10 +390,10 @@ class SlotReader(Reader):
                 return [event for change in truncated for event in self._counted(partial(self._change, change))]
             case Message() if found.is_transactional:
                 return self._counted(partial(self._message, found))
-            case Message():
-                self.place = replace(self.place, lsn=found.lsn)
+            case Message() if not self.proof.is_last(found.lsn, found.mark):
+                self.place = replace(self.place, lsn=found.lsn, last=self._last(self.place.lsn, found.mark))
                 timeline = timeline_at(found.lsn, self.timeline, self.history)
-                message = self._message(found, f"{timeline}/{lsn_text(found.lsn)}/message")
+                message = self._message(found, f"{timeline}/{lsn_text(found.lsn)}/{found.mark.partition('/')[2]}")
                 return [message] if message else []
         return []
 
@@ -378,10 +404,14 @@ class SlotReader(Reader):
         index, self.index = self.index, self.index + 1
         if index < self.skip:
             return []
-        self.place = replace(self.place, commit=self.begun.lsn, done=self.index)
+        last = self._last(self.begun.lsn, self.begun.mark)
+        self.place = replace(self.place, commit=self.begun.lsn, done=self.index, last=last)
         timeline = timeline_at(self.begun.lsn, self.timeline, self.history)
-        event = make(f"{timeline}/{lsn_text(self.begun.lsn)}/{index}")
+        event = make(f"{timeline}/{lsn_text(self.begun.lsn)}/{self.begun.microseconds:x}/{index}")
         return [event] if event else []
+
+    def _last(self, lsn: int, mark: str) -> Last:
+        return Last(publication=self.publication, lsn=lsn, mark=mark)
 
     def _excluded(self, relation: Relation) -> frozenset[str]:
         return self.settings.excluded_of(relation, self._open_server().parents(relation.oid))
