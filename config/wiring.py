@@ -27,7 +27,7 @@ from triggers.schedules.heartbeats import set_pace
 from triggers.schedules.periodic_tasks import TOPIC as PERIODIC_TASK
 from triggers.schedules.periodic_tasks import send_periodic_task
 from triggers.schedules.terms.active_time import active_time
-from triggers.sources.databases import watch
+from triggers.sources.databases import watch as slots
 from triggers.sources.emitted_events import record_emitted
 from triggers.sources.secrets import plain_secrets
 from triggers.sources.signal import signal
@@ -56,7 +56,7 @@ def connect() -> None:
     }
     ports.outside = {PERIODIC_TASK: send_periodic_task}
     ports.slow = {ALARM: health.send}
-    ports.slow_looks += [health.Watch(), watch.Watch()]
+    ports.couriers += [health.Watch, slots.Watcher]
     know_secrets()
     installation.connect(facts)
     redaction.look_up = lambda: chain(secrets_of_environment(), plain_secrets(), plain_addresses())

@@ -33,6 +33,8 @@ STUCK = {
     "messenger": "it sends no alarm",
     "notifier": "it sends no notification",
     "postman": "it sends no event to subscriptions",
+    "health": "it begins and ends no alarm",
+    "slot-watch": "it looks at no replication slot",
 }
 
 

@@ -1,5 +1,5 @@
-"""All signs of trouble (`runs.sign`), read in one statement. The dispatcher reads them, and dispatches nothing meanwhile: a sign that
-has taken too long is left alone for a while."""
+"""All signs of trouble (`runs.sign`), read in one statement. Pages, /health/ready and the alarms wait for them: a sign that has taken too
+long is left alone for a while."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,14 +1,14 @@
-"""The dispatcher checks for problems periodically; its messenger thread sends the alarms that begin or end."""
+"""A thread of the dispatcher looks for problems periodically; its messenger thread sends the alarms that begin or end."""
 
 import json
-import time
 from typing import Any
 
 import structlog
 from django.conf import settings
-from django.db import DatabaseError
+from django.db import connection
 
 from runs.network import outgoing
+from runs.queues.courier import Courier
 
 log = structlog.get_logger(__name__)
 
@@ -16,26 +16,22 @@ LOOKS = 3  # check once per this many WAKEFUL_SAFETY_LOOK
 TIMEOUT = 10  # seconds
 
 
-class Watch:
-    """Called by the dispatcher's loop. Checks once in LOOKS safety looks; one statement if nothing has changed."""
+class Watch(Courier):
+    """Checks once in LOOKS safety looks; one statement if nothing has changed, of a session that stays open."""
 
-    def __init__(self) -> None:
-        self.looked_at = float("-inf")
+    name_of = "health"
 
-    def __call__(self) -> None:
-        if time.monotonic() - self.looked_at < LOOKS * settings.WAKEFUL_SAFETY_LOOK.total_seconds():
-            return
-        self.looked_at = time.monotonic()
-        # Here, because every process connects the watch, and only the dispatcher calls it: a worker loads no sign.
+    def errand(self) -> float:
+        # Here, because every process connects the watch, and only the dispatcher has it: a worker loads no sign.
         from config.health.alarms import update_alarms
 
         try:
             update_alarms()
-        except DatabaseError:
-            raise
         except Exception:
-            # A process boundary: an error while an alarm's text is made must not stop dispatch.
+            # The boundary of the thread: what fails at each check, such as a slow statement, is not repeated before the next one.
             log.exception("alarms.failed")
+            connection.close()
+        return LOOKS * settings.WAKEFUL_SAFETY_LOOK.total_seconds()
 
 
 def send(payload: dict[str, Any]) -> None:

@@ -1,5 +1,5 @@
-"""Threads of the dispatcher that talk to the broker and the network, so that dispatch, timers and rescue go on at full speed while a
-broker refuses or hangs.
+"""Threads of the dispatcher that talk to the broker and the network, or read what may be slow, so that dispatch, timers and rescue go
+on at full speed while a broker refuses or hangs, or a table is locked.
 
 A courier sleeps until it is sent, or until the time that its last errand returned. It has a database session of its own, and
 survives any error. A courier that hangs is reported as a trouble; one that died is replaced.
@@ -203,14 +203,14 @@ class Notifier(Sender):
 
 
 class Couriers:
-    """The couriers of a dispatcher; `also` are those of the room above."""
+    """The couriers of a dispatcher; `also` are those of the rooms above."""
 
     def __init__(self, *also: type[Courier]) -> None:
         self.ringer, self.messenger, self.notifier = Ringer(), Messenger(), Notifier()
         self.also: dict[type[Courier], Courier] = {kind: kind() for kind in also}
 
-    def watch(self) -> dict[str, Trouble]:
-        """Start couriers that are not alive; return the troubles of all."""
+    def watch(self) -> None:
+        """Start couriers that are not alive."""
         if not self.ringer.is_alive():
             self.ringer = self._begin(self.ringer, Ringer())
         if not self.messenger.is_alive():
@@ -220,6 +220,9 @@ class Couriers:
         for kind, courier in self.also.items():
             if not courier.is_alive():
                 self.also[kind] = self._begin(courier, kind())
+
+    @property
+    def troubles(self) -> dict[str, Trouble]:
         everyone = (self.ringer, self.messenger, self.notifier, *self.also.values())
         return {name: trouble for courier in everyone for name, trouble in courier.troubles.items()}
 

@@ -1,5 +1,5 @@
 """The dispatcher's loop: dispatches events, wakes due runs, delivers the outbox, recovers runs, then blocks until a NOTIFY.
-Couriers, in threads, talk to the broker and the network.
+Couriers, in threads, talk to the broker and the network, and look for problems.
 
 Any number of dispatchers may run. Dispatch is serial under one advisory lock, and the others stand by; other work uses SKIP
 LOCKED.
@@ -75,7 +75,7 @@ class Dispatcher:
         self.promise = Promise()
         self.was_ready = False
         self.ring_at = 0.0
-        self.couriers = Couriers(Postman)
+        self.couriers = Couriers(Postman, *ports.couriers)
 
     def run(self) -> None:
         """Run until KeyboardInterrupt. If the database is lost, wait for it."""
@@ -115,9 +115,8 @@ class Dispatcher:
     def serve(self) -> None:
         look_until = 0.0
         while True:
-            self.presence.renew(self.couriers.watch())
-            for slow_look in ports.slow_looks:
-                slow_look()
+            self.presence.renew(self.couriers.troubles)
+            self.couriers.watch()  # only now, so that none of them finds no dispatcher
             worked, wait = self.look()
             self.heartbeat.beat()  # only after a successful look, so that a dispatcher that always fails falls silent
             now = time.monotonic()

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import psycopg
 
-from agents.redaction import SECRET_FIELD
+from agents.kernel.redaction import SECRET_FIELD
 from triggers.sources.continuity import Gap, Gaps, Mark, Reason, Span
 from triggers.sources.databases import snapshot
 from triggers.sources.databases.changes import TRUNCATE, Table, data_of, subject_of

@@ -57,19 +57,6 @@ class Finding:
     is_bad: bool = False
 
 
-class Watch:
-    """Called by the dispatcher's loop; never waits for a database of a source."""
-
-    def __init__(self) -> None:
-        self.watcher = Watcher()
-
-    def __call__(self) -> None:
-        if not self.watcher.is_alive():
-            self.watcher = Watcher()
-            self.watcher.start()
-            self.watcher.send()
-
-
 class Watcher(Courier):
     name_of = "slot-watch"
 
