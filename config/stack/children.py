@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 # Loaded before any fork: nothing may be imported between fork and exec.
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def spawn(
@@ -42,7 +44,11 @@ def spawn(
     )
 
 
-def kill_group(process: subprocess.Popen[bytes], sent: signal.Signals = signal.SIGKILL) -> None:
+class HasPid(Protocol):
+    pid: int
+
+
+def kill_group(process: HasPid, sent: signal.Signals = signal.SIGKILL) -> None:
     """Send a signal to a child and the processes it started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, sent)
@@ -80,14 +86,19 @@ def children_of(pid: int) -> list[int]:
         return []
 
 
-def _follow_parent(farewell: signal.Signals) -> Callable[[], None] | None:
-    if _LIBC is None:
-        return None
-    parent = os.getpid()
-
-    def follow() -> None:
+def follow(parent: int, farewell: signal.Signals) -> None:
+    """Let this process get a signal when its parent ends; end it now if the parent is gone already."""
+    if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, int(farewell))
-        if os.getppid() != parent:  # it died between fork and prctl
-            os._exit(1)
+    if os.getppid() != parent:  # it died between fork and prctl
+        os._exit(1)
 
-    return follow
+
+def adopt(is_adopting: bool) -> None:
+    """Whether descendants whose parent ends become children of this process (Linux only)."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, int(is_adopting), 0, 0, 0)
+
+
+def _follow_parent(farewell: signal.Signals) -> Callable[[], None] | None:
+    return partial(follow, os.getpid(), farewell) if _LIBC is not None else None

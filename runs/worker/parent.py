@@ -43,7 +43,8 @@ log = structlog.get_logger(__name__)
 KILL_WAIT = 2.0  # seconds to wait for the end of a SIGKILLed child
 PAUSE = 1.0  # seconds between two looks while they fail
 JUDGE_AFTER = 5.0  # seconds after the database is back in which a child may record the outcome of an overdue run
-# This incarnation. Children inherit it by fork; a new parent process is a new incarnation.
+# This incarnation. Children inherit it by fork; a new parent process is a new incarnation, also one that was itself forked with
+# this module loaded: see `Parent`.
 WORKER_ID = uuid4()
 
 # A fence raises the epoch, so that the owner can commit nothing more; no row: the run has changed meanwhile.
@@ -85,6 +86,8 @@ class Parent(bootsteps.StartStopStep):
     watch: "Watch | None" = None
 
     def __init__(self, worker: Any, **kwargs: Any) -> None:
+        global WORKER_ID
+        WORKER_ID = uuid4()
         super().__init__(worker, **kwargs)
         if "prefork" not in worker.pool_cls.__module__:
             raise ImproperlyConfigured(

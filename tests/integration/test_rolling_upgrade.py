@@ -1,5 +1,5 @@
 """Version N and version N + 1 side by side, as real processes: the old one has neither the new agents nor the new
-columns, and nothing that the new one writes or says disturbs it."""
+columns, and nothing that the new one writes or says disturbs it. Each is started by itself, as in production."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def changing_stack(make_stack: StackMaker) -> Stack:
     """Its agent `pay` is atomic in the old version and durable in the new one. The dispatcher is the old one: for it every
     run of `pay` is atomic."""
     stack = make_stack(env={**SHOP, "WAKEFUL_APPS": "shop,changing", "WAKEFUL_SAFETY_LOOK": "2s"}, agents=True)
-    stack.start("dispatcher", env=OLD)
+    stack.start("dispatcher", env=OLD, by_itself=True)
     return stack
 
 
@@ -44,8 +44,8 @@ def version_that_ran(stack: Stack, run: dict[str, Any]) -> str:
 @pytest.mark.chaos
 def test_a_worker_of_each_version_executes_only_the_agents_it_has(make_stack: StackMaker) -> None:
     stack = upgraded_stack(make_stack)
-    stack.start("dispatcher", env=OLD)
-    stack.start("worker", env=OLD)
+    stack.start("dispatcher", env=OLD, by_itself=True)
+    stack.start("worker", env=OLD, by_itself=True)
     new_agents = emit(stack, "order.placed", "1", order="A-1", total="1")
     known_agents = emit(stack, "effect.one", "2")
 
@@ -56,8 +56,8 @@ def test_a_worker_of_each_version_executes_only_the_agents_it_has(make_stack: St
     said = stack.manage("doctor", check=False).stdout
     assert "no live worker serves the queue and has the code of order-intake" in said
 
-    stack.start("worker", env=NEW)
-    stack.start("dispatcher", env=NEW)
+    stack.start("worker", env=NEW, by_itself=True)
+    stack.start("dispatcher", env=NEW, by_itself=True)
     done = in_status(stack, new_agents, "succeeded")
 
     assert version_that_ran(stack, done) == "2"
@@ -68,7 +68,7 @@ def test_a_worker_of_each_version_executes_only_the_agents_it_has(make_stack: St
 @pytest.mark.chaos
 def test_a_ring_and_a_policy_of_another_version_are_understood_as_far_as_need_be(make_stack: StackMaker) -> None:
     stack = upgraded_stack(make_stack)
-    worker = stack.start("worker", env=OLD)
+    worker = stack.start("worker", env=OLD, by_itself=True)
     with stack.orm():
         runs = [
             make_run(agent="effect", trigger="effect", policy={"retries": 1, "invented": {"by": "version 2"}}),
@@ -91,10 +91,10 @@ def test_a_ring_and_a_policy_of_another_version_are_understood_as_far_as_need_be
 @pytest.mark.chaos
 def test_old_processes_go_on_while_the_schema_is_ahead_of_them(make_stack: StackMaker) -> None:
     stack = upgraded_stack(make_stack)
-    stack.start("web", env=OLD, wait=False)
-    stack.start("beat", env=OLD, wait=False)
-    stack.start("dispatcher", env=OLD)
-    stack.start("worker", env=OLD)
+    stack.start("web", env=OLD, wait=False, by_itself=True)
+    stack.start("beat", env=OLD, wait=False, by_itself=True)
+    stack.start("dispatcher", env=OLD, by_itself=True)
+    stack.start("worker", env=OLD, by_itself=True)
     # Their statements are prepared by now.
     for number in range(5):
         before = emit(stack, "effect.before", f"before-{number}")
@@ -118,11 +118,11 @@ def test_old_processes_go_on_while_the_schema_is_ahead_of_them(make_stack: Stack
 @pytest.mark.chaos
 def test_in_a_mixed_fleet_what_was_begun_durably_is_ended_durably(make_stack: StackMaker) -> None:
     stack = changing_stack(make_stack)
-    new = stack.start("worker", env=NEW)
+    new = stack.start("worker", env=NEW, by_itself=True)
     events = [emit(stack, "pay.order", str(number)) for number in range(6)]
     waiting = [in_status(stack, event, "waiting") for event in events]
     assert not any(run["policy"]["durable"] for run in waiting)
-    stack.start("worker", env=OLD)
+    stack.start("worker", env=OLD, by_itself=True)
 
     # Both live: the old worker serves the queue, and leaves these runs to the new one.
     for event in events[:-1]:
@@ -141,7 +141,7 @@ def test_in_a_mixed_fleet_what_was_begun_durably_is_ended_durably(make_stack: St
     assert "has a journal" in parked["status_reason"]
     assert left_by(stack, parked) == ["durable: charge"]
 
-    stack.start("worker", env=NEW)
+    stack.start("worker", env=NEW, by_itself=True)
     stack.manage("resolve", str(parked["id"]), "--outcome", "did_not_happen")
     assert in_status(stack, events[-1], "succeeded")["result"] == "by durable code"
     assert left_by(stack, parked) == ["durable: charge", "durable: receipt"]
@@ -150,7 +150,7 @@ def test_in_a_mixed_fleet_what_was_begun_durably_is_ended_durably(make_stack: St
 @pytest.mark.chaos
 def test_in_a_mixed_fleet_what_atomic_code_has_tried_durable_code_begins_from_the_start(make_stack: StackMaker) -> None:
     stack = changing_stack(make_stack)
-    old = stack.start("worker", env=OLD)
+    old = stack.start("worker", env=OLD, by_itself=True)
     done = emit(stack, "pay.order", "done")
     tried = emit(stack, "pay.order", "tried", fails=99)
     assert in_status(stack, done, "succeeded")["result"] == "by atomic code"
@@ -159,9 +159,9 @@ def test_in_a_mixed_fleet_what_atomic_code_has_tried_durable_code_begins_from_th
     old.stop()
 
     stack.query("UPDATE runs_run SET due_at = clock_timestamp() WHERE id = %s AND due_at IS NOT NULL", run["id"])
-    stack.start("worker", env=NEW)
+    stack.start("worker", env=NEW, by_itself=True)
     in_status(stack, tried, "waiting")
-    stack.start("worker", env=OLD)
+    stack.start("worker", env=OLD, by_itself=True)
     emit(stack, "settled", "it", of=tried)
 
     assert in_status(stack, tried, "succeeded")["result"] == "by durable code"

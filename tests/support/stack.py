@@ -8,6 +8,9 @@
         assert answer.status == 202
         eventually(lambda: stack.query("SELECT 1 FROM runs_run WHERE status = 'succeeded'"))
 
+They are real processes, forked from one that has loaded their modules (`tests.support.nurseries`); `by_itself=True` starts them by
+their command lines, as in production.
+
 One process at a time: `worker = stack.start("worker", concurrency=2, env={"WAKEFUL_FAILPOINTS": "..."})`, then
 `worker.kill()` (kill -9, its children too), `worker.freeze()` / `worker.thaw()` (SIGSTOP / SIGCONT, children too),
 `worker.stop()` (SIGTERM, waits), `worker.restart()`, `worker.children()`, `worker.output()`.
@@ -34,6 +37,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -45,6 +49,8 @@ from django.test import override_settings
 from psycopg.rows import dict_row
 
 from config.stack import children, embedded
+from config.stack.nursery import Child
+from tests.support.nurseries import nurseries
 from tests.support.servers import SETTINGS, TestServers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,13 +96,23 @@ class Answer:
 class Process:
     """One process of a stack."""
 
-    def __init__(self, stack: "Stack", name: str, kind: str, command: Sequence[str], env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        stack: "Stack",
+        name: str,
+        kind: str,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        *,
+        by_itself: bool = False,
+    ) -> None:
         self.stack = stack
         self.name = name
         self.kind = kind
         self.log = stack.folder / f"{name}.log"
         self._command = command
         self._env = env
+        self._by_itself = by_itself
         self._frozen: list[psutil.Process] = []
         self._popen = self._spawn()
 
@@ -188,9 +204,11 @@ class Process:
         open_row = "SELECT 1 FROM runs_worker WHERE kind = %s AND pid = %s AND stopped_at IS NULL"
         return bool(self.stack.query(open_row, self.kind, self.pid))
 
-    def _spawn(self) -> subprocess.Popen[bytes]:
+    def _spawn(self) -> Child:
         with self.log.open("ab") as log:
-            return children.spawn(self._command, env=self._env, output=log, cwd=ROOT)
+            if self._by_itself:
+                return children.spawn(self._command, env=self._env, output=log, cwd=ROOT)
+            return nurseries.of(self._env).spawn(self._command, env=self._env, output=log)
 
 
 def dead(processes: Iterable[Process]) -> list[Process]:
@@ -240,10 +258,10 @@ class Stack:
 
     # Processes
 
-    def up(self, *, workers: int = 1, concurrency: int = 2, beat: bool = True) -> "Stack":
+    def up(self, *, workers: int = 1, concurrency: int = 2, beat: bool = True, by_itself: bool = False) -> "Stack":
         """Start web, beat (unless told otherwise), dispatcher and workers; return when all are ready."""
-        started = [self.start(kind, wait=False) for kind in ("web", *(["beat"] if beat else []), "dispatcher")]
-        started += [self.start("worker", concurrency=concurrency, wait=False) for _ in range(workers)]
+        kinds = ["web", *(["beat"] if beat else []), "dispatcher", *["worker"] * workers]
+        started = [self.start(kind, concurrency=concurrency, wait=False, by_itself=by_itself) for kind in kinds]
         for process in started:
             process.wait_ready()
         return self
@@ -256,8 +274,10 @@ class Stack:
         queues: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         wait: bool = True,
+        by_itself: bool = False,
     ) -> Process:
-        """Start a `web`, `beat`, `dispatcher`, `sources` or `worker` (its name is worker, worker-2, …)."""
+        """Start a `web`, `beat`, `dispatcher`, `sources` or `worker` (its name is worker, worker-2, …): forked from a prepared
+        process, or `by_itself`, as in production."""
         python = [sys.executable, "-m"]
         commands = {
             "web": [
@@ -289,7 +309,7 @@ class Stack:
         command = [*commands[kind], *(["-Q", ",".join(queues)] if queues else []), *arguments]
         number = sum(process.kind == kind for process in self.processes) + 1
         name = kind if number == 1 else f"{kind}-{number}"
-        process = Process(self, name, kind, command, {**self.env, **(env or {})})
+        process = Process(self, name, kind, command, {**self.env, **(env or {})}, by_itself=by_itself)
         self.processes.append(process)
         if wait:
             process.wait_ready()
@@ -522,23 +542,27 @@ class StackMaker:
 
 
 def surroundings() -> dict[str, str]:
-    """The environment of this process, but for what is said of Wakeful and its servers."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("WAKEFUL_", "DJANGO_", "PG"))}
+    """The environment of this process, but for what is said of Wakeful, its servers and the test that runs."""
+    ours = ("WAKEFUL_", "DJANGO_", "PG", "PYTEST_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
 
 
 def manage(env: Mapping[str, str], *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     """A `manage.py` command in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "manage.py", *arguments],
-        env=env,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-        stdin=subprocess.DEVNULL,
-    )
-    assert not check or done.returncode == 0, f"manage.py {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}"
+    command = [sys.executable, "manage.py", *arguments]
+    env = {"DJANGO_SETTINGS_MODULE": "config.settings", **env}
+    with TemporaryFile() as output, TemporaryFile() as errors:
+        process = nurseries.of(env).start(command, env=env, output=output, errors=errors)
+        try:
+            code = process.wait(timeout=PATIENCE)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        for file in (output, errors):
+            file.seek(0)
+        done = subprocess.CompletedProcess(command, code, output.read().decode(), errors.read().decode())
+    assert not check or code == 0, f"manage.py {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}"
     return done
 
 

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 from billiard.context import Process
+from celery.concurrency.prefork import TaskPool
 from django.db import OperationalError, connection
 from django.db.models.functions import Now
 
@@ -66,6 +67,17 @@ def running(child: Child, **fields: Any) -> Run:
         status="running", worker=parent.WORKER_ID, pid=child.pid, claimed_at=Now(), attempt=1, epoch=1, **values
     )
     return run
+
+
+def test_a_worker_is_an_incarnation_of_its_own_also_in_a_process_that_had_loaded_this_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loaded = uuid4()
+    monkeypatch.setattr(parent, "WORKER_ID", loaded)
+
+    parent.Parent(SimpleNamespace(pool_cls=TaskPool))
+
+    assert loaded != parent.WORKER_ID
 
 
 def test_a_child_that_is_just_being_started_is_left_for_the_next_look(watch: Watch, pool: list[Any]) -> None:

@@ -1,0 +1,32 @@
+"""The prepared processes that processes of stacks are forked from: one for each shape of settings."""
+
+from collections.abc import Mapping
+
+from config.stack.nursery import Nursery
+
+# What decides which modules a process loads, and what they read while they are loaded. What differs besides is settled in the child.
+SHAPING = ("WAKEFUL_APPS", "WAKEFUL_DEMO", "WAKEFUL_LIBRARY", "PYTHONPATH", "OTEL_EXPORTER_OTLP_ENDPOINT", "LD_PRELOAD")
+MOST = 3  # alive at once: each has some 150 MB
+
+
+class Nurseries:
+    def __init__(self) -> None:
+        self._of: dict[tuple[str | None, ...], Nursery] = {}
+
+    def of(self, env: Mapping[str, str]) -> Nursery:
+        """The one that fits this environment; the one that was not used for longest makes way for a new one."""
+        shape = tuple(env.get(name) for name in SHAPING)
+        nursery = self._of.pop(shape, None)
+        if nursery is None:
+            while len(self._of) >= MOST:
+                self._of.pop(next(iter(self._of))).close()
+            nursery = Nursery(env)
+        self._of[shape] = nursery
+        return nursery
+
+    def close(self) -> None:
+        while self._of:
+            self._of.popitem()[1].close()
+
+
+nurseries = Nurseries()
