@@ -52,7 +52,7 @@ if _hands_out:
 from agents import registry  # noqa: E402  (they need the settings)
 from agents.prompt_agents import catalog  # noqa: E402
 from runs.chores import timers  # noqa: E402
-from runs.db import ready_runs as ready  # noqa: E402
+from runs.db import ready_runs  # noqa: E402
 from tests.support.nurseries import nurseries  # noqa: E402
 from tests.support.stack import PATIENCE, Stack, StackMaker, Template  # noqa: E402
 from tests.support.wire import Wire, providing  # noqa: E402

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -76,8 +76,16 @@ class Nursery:
 
     _adopting = threading.Lock()  # a process adopts orphans or does not
 
-    def __init__(self, env: Mapping[str, str], *, folder: Path = ROOT, can_fork: bool = CAN_FORK) -> None:
+    def __init__(
+        self,
+        env: Mapping[str, str],
+        *,
+        folder: Path = ROOT,
+        can_fork: bool = CAN_FORK,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
         self._folder = folder
+        self._say = say
         self._process: subprocess.Popen[bytes] | None = None
         if not can_fork:
             return
@@ -134,14 +142,18 @@ class Nursery:
         }
         with self._adopting, suppress(OSError):
             socket.send_fds(self._socket, [json.dumps(request).encode()], [output, errors])
-            if not self._socket.recv(16):  # it has ended
-                return 0
-            children.adopt(True)
+            is_loaded = bool(self._socket.recv(16))  # nothing: it has ended
+            children.adopt(is_loaded)
             try:
                 self._socket.send(b"1")
-                return int(self._socket.recv(16) or 0)
+                if answer := self._socket.recv(16):
+                    return int(answer)
             finally:
                 children.adopt(False)
+        self._say(
+            f"The process that forks programs has ended with {self._process.wait()}: they are started by themselves."
+        )
+        self.close()
         return 0
 
     def close(self) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 import django
 from django.conf import Settings, settings
 from django.db import connections
+from django.db.migrations.loader import MigrationLoader
 
 from config.stack import children
 
@@ -33,13 +34,14 @@ LOADS = {
         "runs.worker.consumer runs.tasks config.tasks django_celery_results.backends.database kombu.transport.redis"
     ),
     "beat": "celery.bin.celery celery.apps.beat triggers.beat kombu.transport.redis",
-    "dispatcher": "triggers.management.commands.dispatcher kombu.transport.redis",
-    "sources": "triggers.management.commands.sources",
+    "dispatcher": "triggers.management.commands.dispatcher config.health.problems rest_framework.views kombu.transport.redis",
+    "sources": "triggers.management.commands.sources config.urls agents.llm.prices",
     "granian": (
         "granian.cli granian.server granian.rsgi config.urls config.web.application config.web.schema_check "
         "config.health.presence django.core.handlers.wsgi"
     ),
 }
+KNOW_KINDS = {"dispatcher", "sources", "granian"}  # programs that ask for every kind of source
 # Settings that modules have read and that are read again in the child: see `settle`.
 READ_AGAIN = {"DATABASES", "KNOBS", "LOGGING", "WAKEFUL_ADMIN_PASSWORD"}
 # Variables that only settings read, beside the knobs and WAKEFUL_…, or that clients of providers read when they are made.
@@ -60,9 +62,13 @@ class Prepared:
 
     def load(self, command: Sequence[str]) -> None:
         """Load what this command is going to need."""
-        for word in LOADS.keys() & set(command):
-            for name in LOADS[word].split():
-                importlib.import_module(name)
+        words = LOADS.keys() & set(command)
+        for name in " ".join(LOADS[word] for word in words).split():
+            importlib.import_module(name)
+        if words:
+            MigrationLoader(None)  # every program asks whether all of them are applied
+        if words & KNOW_KINDS:
+            importlib.import_module("triggers.sources.kind").kinds()
         self._note_files()
         gc.collect()
         gc.freeze()  # a child that looked through these objects for garbage would write to their memory, and share it no longer

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import IO
 
 from config.stack import children
+from config.stack.nursery import Child
 
 COLORS = ("36", "33", "35", "32", "34", "31")
 STABLE = 20.0  # seconds a child must live for its next crash to count as its first
@@ -33,7 +34,7 @@ class Program:
 @dataclass(kw_only=True)
 class _Child:
     program: Program
-    process: subprocess.Popen[bytes] | None = None
+    process: Child | None = None
     started_at: float = 0.0
     start_at: float = 0.0
     crashes: int = 0
@@ -45,10 +46,13 @@ class _Child:
 class Supervisor:
     """`run` starts the programs in order, and returns after a signal, when all have stopped."""
 
-    def __init__(self, programs: Sequence[Program], *, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, programs: Sequence[Program], *, env: Mapping[str, str], spawn: Callable[..., Child] = children.spawn
+    ) -> None:
         self.console = Console([program.name for program in programs])
         self._children = [_Child(program=program) for program in programs]
-        self._env = {**env, "PYTHONUNBUFFERED": "1", **({"FORCE_COLOR": "1"} if self.console.colored else {})}
+        self._env = environment_of_programs(env)
+        self._spawn = spawn
         self._selector = selectors.DefaultSelector()
         self._signals: list[int] = []
         self._signalled_at = 0.0
@@ -94,7 +98,7 @@ class Supervisor:
         return started
 
     def _start(self, child: _Child) -> None:
-        child.process = children.spawn(child.program.command, env=self._env, output=subprocess.PIPE)
+        child.process = self._spawn(child.program.command, env=self._env, output=subprocess.PIPE)
         child.started_at = time.monotonic()
         child.output = child.process.stdout
         assert child.output  # noqa: S101  (it is a pipe)
@@ -198,7 +202,7 @@ class Console:
     """Output lines prefixed with the name of the process, in colour on a terminal."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self.colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        self.colored = _is_colored()
         self._width = max(len(name) for name in (*names, "up"))
         self._colors = dict(zip(names, COLORS * len(names), strict=False))
 
@@ -212,6 +216,15 @@ class Console:
         """Print lines of the supervisor itself."""
         for line in text.splitlines():
             self.line("up", line)
+
+
+def environment_of_programs(env: Mapping[str, str]) -> dict[str, str]:
+    """Programs say at once what they say, in colours if they are shown on a terminal."""
+    return {**env, "PYTHONUNBUFFERED": "1", **({"FORCE_COLOR": "1"} if _is_colored() else {})}
+
+
+def _is_colored() -> bool:
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
 def _ending(code: int) -> str:

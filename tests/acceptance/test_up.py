@@ -156,7 +156,7 @@ def test_a_stack_whose_supervisor_was_killed_leaves_nothing_in_the_way_and_start
     first.process.wait()
     eventually(lambda: not [process for process in left if command_of(process.pid)])
 
-    started.append(up := Up(home, port, "--paused"))
+    started.append(up := Up(home, port, "--paused", "--separate"))
     up.wait_ready()
 
     assert "Paused: events are accepted and become runs; none of them starts until `manage.py resume`." in up.said()

@@ -1,17 +1,28 @@
-"""The session that a stack keeps for its queries."""
+"""The processes of a stack, and the session that it keeps for its queries."""
 
 from pathlib import Path
 
+import psutil
 import pytest
 from django.db import connection
 from psycopg.conninfo import make_conninfo
 
 from config.stack.embedded import Servers
+from config.stack.nursery import CAN_FORK, Forked
 from tests.support.stack import Stack
 
-pytestmark = pytest.mark.django_db
+
+@pytest.mark.parametrize("kind", ["web", "beat", "dispatcher", "sources", "worker"])
+@pytest.mark.skipif(not CAN_FORK, reason="programs are forked on Linux alone")
+def test_a_process_is_forked_unless_a_test_wants_it_by_itself(stack: Stack, kind: str) -> None:
+    process = stack.start(kind)
+
+    assert isinstance(process._popen, Forked)
+    # Its command line stands where that of the process that forks had room left. What is executed has no such room.
+    assert psutil.Process(process.pid).cmdline()[-1] == ""
 
 
+@pytest.mark.django_db
 def test_a_failover_leaves_no_session_open(tmp_path: Path) -> None:
     at = connection.settings_dict
     old, new = (

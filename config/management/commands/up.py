@@ -5,10 +5,11 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 from argparse import ArgumentParser
 from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryFile
 from types import FrameType
 from typing import Any
 
@@ -16,9 +17,11 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from config.stack import embedded, home
-from config.stack.supervisor import Program, Supervisor
+from config.stack.nursery import CAN_FORK, Nursery
+from config.stack.supervisor import Program, Supervisor, environment_of_programs
 
 HOST = "127.0.0.1"
+STDERR = 2
 
 
 class Command(BaseCommand):
@@ -31,8 +34,13 @@ class Command(BaseCommand):
         parser.add_argument(
             "--paused", action="store_true", help="start with all queues paused, as after a restore: no run starts"
         )
+        parser.add_argument(
+            "--separate",
+            action="store_true",
+            help="start each program by its command line, as in production, and not as a fork of one that has loaded its modules",
+        )
 
-    def handle(self, *, demo: bool, paused: bool, **options: Any) -> None:
+    def handle(self, *, demo: bool, paused: bool, separate: bool, **options: Any) -> None:
         # Line buffering also for files and pipes, so that lines of all processes appear in order.
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
         # A SIGTERM while the servers start must stop them like a Ctrl-C.
@@ -53,16 +61,19 @@ class Command(BaseCommand):
                 home.keep(settings.WAKEFUL_HOME, running)
                 # Whether to run as root is the operator's decision; a warning at every start is noise.
                 quiet = {"PYTHONWARNINGS": "ignore:You're running the worker with superuser privileges"}
-                env = {**quiet, **os.environ, **running}
-                self._supervise(env, banner=self._prepare(env, demo=demo, paused=paused))
+                env = environment_of_programs({**quiet, **os.environ, **running})
+                can_fork = CAN_FORK and not separate
+                with Nursery(env, folder=Path.cwd(), can_fork=can_fork, say=self.stdout.write) as nursery:
+                    banner = self._prepare(nursery, env, demo=demo, paused=paused)
+                    self._supervise(nursery, env, banner=banner)
         except embedded.EmbeddedError as error:
             raise CommandError(str(error)) from None
         except KeyboardInterrupt:
             self.stdout.write("Stopped before the processes were started.")
 
-    def _supervise(self, env: Mapping[str, str], *, banner: str) -> None:
+    def _supervise(self, nursery: Nursery, env: Mapping[str, str], *, banner: str) -> None:
         programs = _programs()
-        supervisor = Supervisor(programs, env=env)
+        supervisor = Supervisor(programs, env=env, spawn=nursery.spawn)
         awaited = {program.name for program in programs}
         greeted = False
 
@@ -79,20 +90,22 @@ class Command(BaseCommand):
         home.remember_processes(settings.WAKEFUL_HOME, {})
         self.stdout.write("All processes stopped.")
 
-    def _prepare(self, env: Mapping[str, str], *, demo: bool, paused: bool) -> str:
+    def _prepare(self, nursery: Nursery, env: Mapping[str, str], *, demo: bool, paused: bool) -> str:
         """Run `prepare` in a process that has the servers' URLs; returns its output, how to log in."""
         self.stdout.write("Preparing the database …")
-        done = subprocess.run(
-            [sys.executable, sys.argv[0], "prepare", *(["--demo"] if demo else []), *(["--paused"] if paused else [])],
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise CommandError(f"{done.stdout}`manage.py prepare` failed: the lines above say why.")
-        return done.stdout.strip()
+        command = [sys.executable, sys.argv[0], "prepare"]
+        command += [*(["--demo"] if demo else []), *(["--paused"] if paused else [])]
+        with TemporaryFile() as output:
+            process = nursery.start(command, env=env, output=output, errors=STDERR)
+            try:
+                code = process.wait()
+            finally:
+                process.kill()
+            output.seek(0)
+            said = output.read().decode()
+        if code:
+            raise CommandError(f"{said}`manage.py prepare` failed: the lines above say why.")
+        return said.strip()
 
     def _check_port(self) -> None:
         with socket.socket() as probe:
