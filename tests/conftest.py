@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,21 +20,30 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.support import pristine
+from tests.support import migrated, pristine
 from tests.support.browser import ARGUMENTS, find_chromium, how_to_install, is_required
-from tests.support.servers import SETTINGS, TestServers, test_servers
+from tests.support.servers import SETTINGS, TestServers, reachable_folder, test_servers
 
 # With `-n` this process only hands the tests out: each of those that run them has servers of its own.
 _hands_out = "PYTEST_XDIST_WORKER" not in os.environ and any(argument.startswith("-n") for argument in sys.argv)
 # At import, not in a hook: other conftests import models while pytest is still starting.
 _lifetime = ExitStack()
-_servers = None if _hands_out else _lifetime.enter_context(test_servers())
+# One of them migrates a database, in a folder that this process makes for all of them.
+if _hands_out:
+    os.environ[migrated.SHARED] = str(_lifetime.enter_context(reachable_folder()))
+_shared = (
+    Path(os.environ[migrated.SHARED]) if migrated.SHARED in os.environ and "DATABASE_URL" not in os.environ else None
+)
+_fill = partial(migrated.take, _shared) if _shared else lambda home: None
+_servers = None if _hands_out else _lifetime.enter_context(test_servers(fill=_fill))
 _env = _servers.env if _servers else SETTINGS
 _env = {name: value for name, value in _env.items() if name not in os.environ or name == "WAKEFUL_HOME"}
 os.environ.update(_env)
 os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"
 os.environ["WAKEFUL_DEMO"] = "1"  # the models of agents.library; a stack has them only if its test says so
 django.setup()
+if _servers and _shared:
+    connection.settings_dict["TEST"]["TEMPLATE"] = migrated.DATABASE
 import_module("config.urls")  # the console's pages, which a process without URLs does without
 gc.freeze()  # the modules stay: looking through them for garbage took an eighth of the CPU
 # A login in a test need not be slow to guess.

@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,9 +46,12 @@ class TestServers:
 
 
 @contextmanager
-def test_servers(given: Mapping[str, str] = os.environ) -> Iterator[TestServers]:
-    """Run what `given` does not name; everything of it is gone afterwards."""
+def test_servers(
+    given: Mapping[str, str] = os.environ, *, fill: Callable[[Path], None] = lambda home: None
+) -> Iterator[TestServers]:
+    """Run what `given` does not name, on what `fill` has put into their folder; everything of it is gone afterwards."""
     with reachable_folder() as home:
+        fill(home)
         with embedded.servers(
             home, postgres="DATABASE_URL" not in given, valkey="REDIS_URL" not in given, durable=False
         ) as running:
