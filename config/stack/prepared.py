@@ -180,6 +180,7 @@ def retitle(command: Sequence[str]) -> None:
 def run(command: Sequence[str]) -> None:
     """What Python does with this command line."""
     _, *words = command
+    sys.orig_argv[:] = command  # a worker that lost its lease executes it
     if words[0] == "-m":
         sys.argv[:] = words[1:]
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)

@@ -138,12 +138,12 @@ class Supervisor:
     def _bury(self) -> None:
         """Handle children that ended; restart those that crashed, with a growing pause."""
         for child in self._children:
-            if child.process is None or child.process.poll() is None:
+            if child.process is None or (code := child.process.poll()) is None:
                 continue
             self._read(child)
             children.kill_group(child.process)  # processes that it started
             self._hang_up(child)
-            code, child.process = child.process.returncode, None
+            child.process = None
             if child.stopping:
                 self.console.say(f"{child.program.name} stopped")
                 continue

@@ -17,7 +17,8 @@ from nats.js.api import RetentionPolicy, StreamConfig
 
 from config.stack import children
 from tests.support.brokers import Message, TestBroker, body_of
-from tests.support.stack import eventually, free_port, surroundings
+from tests.support.servers import surroundings
+from tests.support.stack import eventually, free_port
 
 T = TypeVar("T")
 

@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 
 from config.stack.nursery import Nursery
+from tests.support.servers import common
 
-# What decides which modules a process loads, and what they read while they are loaded. What differs besides is settled in the child.
-SHAPING = ("WAKEFUL_APPS", "WAKEFUL_DEMO", "WAKEFUL_LIBRARY", "PYTHONPATH", "OTEL_EXPORTER_OTLP_ENDPOINT", "LD_PRELOAD")
+# What decides which modules a process loads, and what they read while they are loaded. Other settings are settled in the child; with
+# another variable that is no setting it executes its command.
+SHAPING = ("WAKEFUL_APPS", "WAKEFUL_DEMO", "WAKEFUL_LIBRARY", "PYTHONPATH", "OTEL_EXPORTER_OTLP_ENDPOINT")
+SERVERS = ("WAKEFUL_HOME", "DATABASE_URL", "REDIS_URL", "CELERY_BROKER_URL")
 MOST = 3  # alive at once: each has some 150 MB
 
 
@@ -20,7 +23,7 @@ class Nurseries:
         if nursery is None:
             while len(self._of) >= MOST:
                 self._of.pop(next(iter(self._of))).close()
-            nursery = Nursery(env)
+            nursery = Nursery(common() | {name: env[name] for name in (*SHAPING, *SERVERS) if name in env})
         self._of[shape] = nursery
         return nursery
 

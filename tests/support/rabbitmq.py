@@ -18,7 +18,8 @@ import pytest
 
 from config.stack import children
 from tests.support.brokers import Message, TestBroker, body_of
-from tests.support.stack import eventually, free_port, surroundings
+from tests.support.servers import surroundings
+from tests.support.stack import eventually, free_port
 
 # The one on the PATH insists on the account of the package.
 PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")

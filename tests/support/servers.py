@@ -63,6 +63,18 @@ def test_servers(
             )
 
 
+def surroundings() -> dict[str, str]:
+    """The environment of this process, but for what is said of Wakeful, its servers and the test that runs."""
+    ours = ("WAKEFUL_", "DJANGO_", "PG", "PYTEST_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+
+
+def common() -> dict[str, str]:
+    """What the environments of all processes that tests start have in common."""
+    ours = {"DJANGO_SETTINGS_MODULE": "config.settings", "PYTHONUNBUFFERED": "1"}
+    return {**surroundings(), **SETTINGS, **ours}
+
+
 @contextmanager
 def reachable_folder() -> Iterator[Path]:
     """A new folder for servers; as root, PostgreSQL runs as another user, who must get in."""

@@ -51,7 +51,7 @@ from psycopg.rows import dict_row
 from config.stack import children, embedded
 from config.stack.nursery import Child
 from tests.support.nurseries import nurseries
-from tests.support.servers import SETTINGS, TestServers
+from tests.support.servers import TestServers, common
 
 ROOT = Path(__file__).resolve().parents[2]
 # Seconds after which a test gives up. A test that passes waits for progress and never for this; a busy machine needs more
@@ -244,10 +244,7 @@ class Stack:
         self._session_url = ""
         self._is_asking = threading.Lock()
         self.env = {
-            **surroundings(),
-            **SETTINGS,
-            "DJANGO_SETTINGS_MODULE": "config.settings",
-            "PYTHONUNBUFFERED": "1",
+            **common(),
             "WAKEFUL_HOME": str(folder / "home"),
             "WAKEFUL_PORT": str(self.port),
             "DATABASE_URL": database_url,
@@ -449,7 +446,7 @@ class Template:
 
     def _make(self, name: str, env: Mapping[str, str], agents: bool) -> str:
         """A copy of one that has our own migrations, with those of the user's apps on top."""
-        there = {**surroundings(), **self.servers.env}
+        there = {**common(), **self.servers.env}
         if not self._base:
             self._base = f"wakeful_template_{os.getpid()}"
             self._execute(f'CREATE DATABASE "{self._base}"')
@@ -541,16 +538,9 @@ class StackMaker:
         self._cleanup.close()
 
 
-def surroundings() -> dict[str, str]:
-    """The environment of this process, but for what is said of Wakeful, its servers and the test that runs."""
-    ours = ("WAKEFUL_", "DJANGO_", "PG", "PYTEST_")
-    return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-
-
 def manage(env: Mapping[str, str], *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     """A `manage.py` command in a process of its own."""
     command = [sys.executable, "manage.py", *arguments]
-    env = {"DJANGO_SETTINGS_MODULE": "config.settings", **env}
     with TemporaryFile() as output, TemporaryFile() as errors:
         process = nurseries.of(env).start(command, env=env, output=output, errors=errors)
         try:

@@ -9,7 +9,12 @@ from psycopg.conninfo import make_conninfo
 
 from config.stack.embedded import Servers
 from config.stack.nursery import CAN_FORK, Forked
-from tests.support.stack import Stack
+from tests.support.stack import Stack, StackMaker
+
+
+@pytest.fixture(scope="module")
+def stack(make_shared_stack: StackMaker) -> Stack:
+    return make_shared_stack()
 
 
 @pytest.mark.parametrize("kind", ["web", "beat", "dispatcher", "sources", "worker"])

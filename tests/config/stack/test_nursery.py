@@ -14,8 +14,8 @@ import pytest
 
 from config.stack.children import command_of
 from config.stack.nursery import CAN_FORK, Child, Forked, Nursery
-from tests.support.servers import SETTINGS
-from tests.support.stack import ROOT, eventually, surroundings
+from tests.support.servers import SETTINGS, surroundings
+from tests.support.stack import ROOT, eventually
 
 pytestmark = pytest.mark.skipif(not CAN_FORK, reason="programs are forked on Linux alone")
 
@@ -25,7 +25,7 @@ from uuid_utils.compat import uuid7
 from config.celery import app
 from django.conf import settings
 print(json.dumps({
-    "argv": sys.argv, "forked": "config.stack.prepared" in sys.orig_argv, "name": __name__, "folder": sys.path[0],
+    "argv": sys.argv, "command": sys.orig_argv, "forked": "config.stack.children" in sys.modules, "name": __name__, "folder": sys.path[0],
     "ids": [os.getpid(), os.getppid(), os.getpgid(0), os.getsid(0)], "random": [str(uuid7()), random.random()],
     "port": settings.WAKEFUL_PORT, "database": settings.DATABASES["default"]["NAME"], "apps": "agents.library" in settings.INSTALLED_APPS,
     "broker": app.conf.broker_url, "environment": dict(os.environ), "descriptors": len(os.listdir("/proc/self/fd")),
@@ -84,6 +84,7 @@ def test_a_fork_is_a_child_of_ours_in_a_session_of_its_own(nursery: Nursery, scr
         [str(script), "one", "two"],
         str(script.parent),
     )
+    assert seen["command"] == [sys.executable, str(script), "one", "two"]
     assert seen["descriptors"] == 4  # three, and the one that looks
 
 
