@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import IO
 
+from agents.kernel.backoff import backoff
 from config.stack import children
 from config.stack.nursery import Child
 
 COLORS = ("36", "33", "35", "32", "34", "31")
 STABLE = 20.0  # seconds a child must live for its next crash to count as its first
-LONGEST_PAUSE = 30.0  # seconds between two starts of a child that keeps crashing
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds between two starts of a child that keeps crashing
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -149,7 +150,7 @@ class Supervisor:
                 continue
             lived = time.monotonic() - child.started_at
             child.crashes = 1 if lived > STABLE else child.crashes + 1
-            pause = min(0.5 * 2**child.crashes, LONGEST_PAUSE)
+            pause = backoff(FIRST_PAUSE, LONGEST_PAUSE, child.crashes)
             child.start_at = time.monotonic() + pause
             self.console.say(
                 f"{child.program.name} {_ending(code)} after {lived:.0f} s: starting it again in {pause:.0f} s"

@@ -6,7 +6,7 @@ from pathlib import Path
 import psycopg
 
 from config.stack import embedded
-from runs.db.migrated import _needed_migrations
+from runs.db.schema_check import _needed_migrations
 from tests.support.migrated import DATABASE, SHARED, take
 from tests.support.servers import reachable_folder
 
