@@ -8,7 +8,6 @@ and taints the run. With methods besides GET and HEAD the tool is dangerous, so 
 """
 
 import asyncio
-import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,8 +18,10 @@ from django.conf import settings
 from pydantic_ai import ModelRetry, Tool
 
 from agents.exceptions import Permanent
-from agents.guards.addresses import CheckedTransport, Network, Refused, networks_of
+from agents.guards import http as guarded
+from agents.guards.addresses import Network, Refused, networks_of
 from agents.guards.foreign_text import known_charset, storable_text
+from agents.guards.http import PACKED, REDIRECTS, Unreadable, checked_client, read_body
 from agents.kernel.durations import parse_duration
 from agents.llm.tools import HOSTS
 
@@ -28,7 +29,6 @@ MAX_BYTES = 200_000
 TIMEOUT = "20s"
 READING = frozenset({"GET", "HEAD"})
 KNOWN = frozenset({*READING, "POST", "PUT", "PATCH", "DELETE"})
-REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,14 +140,10 @@ async def fetch(limits: Limits, url: str, method: str, body: str) -> dict[str, A
 
 async def _ask(limits: Limits, address: httpx.URL, method: str, body: str) -> tuple[dict[str, Any], str]:
     """The answer of this address, and the location that it redirects to, if so."""
-    headers = {"Accept-Encoding": "gzip", **limits.headers}
     content = body.encode(errors="replace") if body else None
-    async with httpx.AsyncClient(
-        transport=CheckedTransport(limits.inside), timeout=limits.seconds, trust_env=False, follow_redirects=False
-    ) as client:
-        response = await client.send(
-            client.build_request(method, address, headers=headers, content=content), stream=True
-        )
+    async with checked_client(limits.inside, limits.seconds) as client:
+        request = client.build_request(method, address, headers={**PACKED, **limits.headers}, content=content)
+        response = await client.send(request, stream=True)
         try:
             told = {"url": str(address), "status": response.status_code}
             if response.status_code in REDIRECTS and (location := response.headers.get("location")):
@@ -158,29 +154,18 @@ async def _ask(limits: Limits, address: httpx.URL, method: str, body: str) -> tu
 
 
 def checked_url(limits: Limits, url: str) -> httpx.URL:
-    try:
-        address = httpx.URL(url)
-    except (httpx.InvalidURL, ValueError):
-        raise Refused("it is no valid address") from None
-    if address.scheme not in ("http", "https"):
-        raise Refused("only http and https are allowed")
-    if address.userinfo:
-        raise Refused("an address with a user or password is not allowed")
+    return _allowed(limits, guarded.checked_url(url))
+
+
+def redirected(limits: Limits, address: httpx.URL, location: str) -> httpx.URL:
+    return _allowed(limits, guarded.redirected(address, location))
+
+
+def _allowed(limits: Limits, address: httpx.URL) -> httpx.URL:
     host = address.raw_host.decode().rstrip(".").lower()
     if not any(_allows(pattern, host, address) for pattern in limits.allow):
         raise Refused(f"its host is not allowed here; allowed are {', '.join(limits.allow)}")
     return address
-
-
-def redirected(limits: Limits, address: httpx.URL, location: str) -> httpx.URL:
-    try:
-        url = str(address.join(location))
-    except (httpx.InvalidURL, ValueError):
-        raise Refused("it is no valid address") from None
-    target = checked_url(limits, url)
-    if (address.scheme, target.scheme) == ("https", "http"):
-        raise Refused("it leads from https to http, where everyone on the way could read the headers")
-    return target
 
 
 def _allows(pattern: str, host: str, address: httpx.URL) -> bool:
@@ -194,23 +179,13 @@ def _allows(pattern: str, host: str, address: httpx.URL) -> bool:
 
 async def _read(limits: Limits, response: httpx.Response) -> dict[str, Any]:
     told: dict[str, Any] = {"type": response.headers.get("content-type", "")}
-    coding = response.headers.get("content-encoding", "").strip().lower()
-    if coding not in ("", "identity", "gzip"):
-        return {**told, "error": "its content is packed in a way that was not asked for"}
-    unpacked = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress if coding == "gzip" else lambda raw, most: raw[:most]
-    content, packed = bytearray(), 0
-    # Packed data may become a thousand times as much, or nothing at all.
-    async for raw in response.aiter_raw(16_384):
-        packed += len(raw)
-        try:
-            content += unpacked(raw, limits.max_bytes + 1 - len(content))
-        except zlib.error:
-            return {**told, "error": "its content is no gzip, although it says so"}
-        if max(len(content), packed) > limits.max_bytes:
-            del content[limits.max_bytes :]
-            told["cut_after_bytes"] = limits.max_bytes
-            break
-    return {**told, "body": bytes(content).decode(known_charset(response.charset_encoding or "utf-8"), "replace")}
+    try:
+        content, is_cut = await read_body(response, limits.max_bytes)
+    except Unreadable as unreadable:
+        return {**told, "error": str(unreadable)}
+    if is_cut:
+        told["cut_after_bytes"] = limits.max_bytes
+    return {**told, "body": content.decode(known_charset(response.charset_encoding or "utf-8"), "replace")}
 
 
 def _storable(told: dict[str, Any]) -> dict[str, Any]:

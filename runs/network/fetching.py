@@ -7,18 +7,15 @@ address, because it may contain a secret.
 
 import asyncio
 import ssl
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import httpx2 as httpx
 from django.conf import settings
 
-from agents.guards.addresses import CheckedTransport, Refused, networks_of
+from agents.guards.addresses import Refused, networks_of
+from agents.guards.http import PACKED, REDIRECTS, Unreadable, checked_client, checked_url, read_body, redirected
 from runs.network.posting import in_words
-
-REDIRECTS = frozenset({301, 302, 303, 307, 308})
-PIECE = 65_536  # bytes
 
 
 class NotFetched(OSError):
@@ -60,6 +57,8 @@ def fetch(request: Request, limits: Limits) -> Answer:
         raise NotFetched(f"no complete answer within {limits.seconds:g} s") from None
     except Refused as refused:
         raise NotFetched(f"refused: {refused}") from None
+    except Unreadable as unreadable:
+        raise NotFetched(str(unreadable)) from None
     except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError, OSError, ValueError) as error:
         if isinstance(error, NotFetched):
             raise
@@ -67,24 +66,23 @@ def fetch(request: Request, limits: Limits) -> Answer:
 
 
 async def _fetch(request: Request, limits: Limits) -> Answer:
-    async with asyncio.timeout(limits.seconds):
-        first = url = _checked(httpx.URL(request.url))
-        transport = CheckedTransport(networks_of(settings.WAKEFUL_HTTP_NETWORKS))
-        async with httpx.AsyncClient(
-            transport=transport, timeout=limits.seconds, trust_env=False, follow_redirects=False
-        ) as client:
-            for _ in range(limits.redirects + 1):
-                private = request.private if _origin(url) == _origin(first) else {}
-                answer = await _ask(client, url, {**request.headers, **private}, limits)
-                location = answer.headers.get("location") if answer.status in REDIRECTS else None
-                if not location:
-                    return answer
-                url = _redirected(url, location)
+    first = url = checked_url(request.url)
+    async with (
+        asyncio.timeout(limits.seconds),
+        checked_client(networks_of(settings.WAKEFUL_HTTP_NETWORKS), limits.seconds) as client,
+    ):
+        for _ in range(limits.redirects + 1):
+            private = request.private if _origin(url) == _origin(first) else {}
+            answer = await _ask(client, url, {**request.headers, **private}, limits)
+            location = answer.headers.get("location") if answer.status in REDIRECTS else None
+            if not location:
+                return answer
+            url = redirected(url, location)
     raise NotFetched(f"more than {limits.redirects} redirects")
 
 
 async def _ask(client: httpx.AsyncClient, url: httpx.URL, headers: Mapping[str, str], limits: Limits) -> Answer:
-    sent = {"User-Agent": "wakeful", "Accept-Encoding": "gzip", **headers}
+    sent = {"User-Agent": "wakeful", **PACKED, **headers}
     response = await client.send(client.build_request("GET", url, headers=sent), stream=True)
     try:
         is_last = response.status_code not in REDIRECTS
@@ -100,36 +98,10 @@ async def _ask(client: httpx.AsyncClient, url: httpx.URL, headers: Mapping[str, 
 
 
 async def _body(response: httpx.Response, most: int) -> bytes:
-    coding = response.headers.get("content-encoding", "").strip().lower()
-    if coding not in ("", "identity", "gzip"):
-        raise NotFetched("its content is packed in a way that was not asked for")
-    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16) if coding == "gzip" else None
-    content, packed = bytearray(), 0
-    # Packed data may become a thousand times as much, or nothing at all.
-    async for raw in response.aiter_raw(PIECE):
-        packed += len(raw)
-        try:
-            content += unpacker.decompress(raw, most + 1 - len(content)) if unpacker else raw
-        except zlib.error:
-            raise NotFetched("its content is no gzip, although it says so") from None
-        if max(len(content), packed) > most:
-            raise NotFetched(f"its answer is larger than {most:,} bytes")
-    return bytes(content)
-
-
-def _checked(url: httpx.URL) -> httpx.URL:
-    if url.scheme not in ("http", "https"):
-        raise Refused("only http and https are allowed")
-    if url.userinfo:
-        raise Refused("an address with a user or password is not allowed")
-    return url
-
-
-def _redirected(url: httpx.URL, location: str) -> httpx.URL:
-    target = _checked(url.join(location))
-    if (url.scheme, target.scheme) == ("https", "http"):
-        raise Refused("a redirect leads from https to http, where everyone on the way could read the headers")
-    return target
+    body, is_cut = await read_body(response, most)
+    if is_cut:
+        raise NotFetched(f"its answer is larger than {most:,} bytes")
+    return body
 
 
 def _origin(url: httpx.URL) -> tuple[str, bytes, int | None]:

@@ -1,0 +1,66 @@
+"""What bounds each HTTP request to an address that a stranger may have chosen: its scheme, where its redirects lead, and the size of
+the answer. `addresses` bounds the hosts."""
+
+import zlib
+from collections.abc import Sequence
+
+import httpx2 as httpx
+
+from agents.guards.addresses import CheckedTransport, Network, Refused
+
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+PACKED = {"Accept-Encoding": "gzip"}  # the header for what `read_body` can unpack
+PIECE = 65_536  # bytes
+
+
+class Unreadable(Exception):
+    """The body of an answer cannot be unpacked; the message says why."""
+
+
+def checked_client(networks: Sequence[Network], seconds: float) -> httpx.AsyncClient:
+    """Connects to public addresses and to those in `networks`, by no proxy, and follows no redirect itself."""
+    return httpx.AsyncClient(
+        transport=CheckedTransport(networks), timeout=seconds, trust_env=False, follow_redirects=False
+    )
+
+
+def checked_url(url: str) -> httpx.URL:
+    try:
+        address = httpx.URL(url)
+    except (httpx.InvalidURL, ValueError):
+        raise Refused("it is no valid address") from None
+    if address.scheme not in ("http", "https"):
+        raise Refused("only http and https are allowed")
+    if address.userinfo:
+        raise Refused("an address with a user or password is not allowed")
+    return address
+
+
+def redirected(address: httpx.URL, location: str) -> httpx.URL:
+    try:
+        url = str(address.join(location))
+    except (httpx.InvalidURL, ValueError):
+        raise Refused("it is no valid address") from None
+    target = checked_url(url)
+    if (address.scheme, target.scheme) == ("https", "http"):
+        raise Refused("no redirect goes from https to http, where everyone on the way could read the headers")
+    return target
+
+
+async def read_body(response: httpx.Response, most: int) -> tuple[bytes, bool]:
+    """The first `most` bytes of the body, unpacked, and whether there is more. Raises Unreadable."""
+    coding = response.headers.get("content-encoding", "").strip().lower()
+    if coding not in ("", "identity", "gzip"):
+        raise Unreadable("its content is packed in a way that was not asked for")
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16) if coding == "gzip" else None
+    content, received = bytearray(), 0
+    async for raw in response.aiter_raw(PIECE):
+        received += len(raw)
+        try:
+            content += unpacker.decompress(raw, most + 1 - len(content)) if unpacker else raw
+        except zlib.error:
+            raise Unreadable("its content is no gzip, although it says so") from None
+        # Both, because packed data may become a thousand times as much, or nothing at all.
+        if max(len(content), received) > most:
+            return bytes(content[:most]), True
+    return bytes(content), False
