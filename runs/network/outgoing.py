@@ -1,38 +1,19 @@
 """Requests to addresses that the operator has set: the monitor to ping and the receiver of alarms. Only http and https, also after
 a redirect. No error quotes an address, because its path often contains a secret."""
 
-import http.client
-import urllib.error
-import urllib.request
+import ssl
 from urllib.parse import urlsplit
 
+import httpx2 as httpx
+
+from runs.network.posting import in_words, tls
+
 SCHEMES = ("http", "https")
+MOST_REDIRECTS = 10
 
 
 class NotTaken(OSError):
     """The receiver could not be reached, or did not accept the request; the message says why, without the address."""
-
-
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, req, fp, code, msg, headers, newurl):  # type: ignore[no-untyped-def]  # as its base class
-        # A redirected POST would become a GET, and count as accepted.
-        if req.data is not None or urlsplit(newurl).scheme not in SCHEMES:
-            return None
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-def _opener() -> urllib.request.OpenerDirector:
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler,
-        urllib.request.HTTPHandler,
-        urllib.request.HTTPSHandler,
-        urllib.request.HTTPDefaultErrorHandler,
-        urllib.request.HTTPErrorProcessor,
-        _Redirects,
-    ):
-        opener.add_handler(handler())
-    return opener
 
 
 def what_is_wrong_with(url: str) -> str:
@@ -58,21 +39,23 @@ def send(url: str, *, body: bytes | None = None, content_type: str = "", timeout
     if wrong := what_is_wrong_with(url):
         raise NotTaken(wrong)
     headers = {"User-Agent": "wakeful", **({"Content-Type": content_type} if content_type else {})}
+    # A redirected POST would become a GET, and count as accepted.
+    method, redirects = ("GET", MOST_REDIRECTS) if body is None else ("POST", 0)
     try:
-        request = urllib.request.Request(url, data=body, headers=headers)  # noqa: S310  (its scheme was checked)
-        with _opener().open(request, timeout=timeout):
-            return
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise NotTaken(f"it answered {error.code}") from None
-    except urllib.error.URLError as error:
-        raise NotTaken(_in_words(error.reason)) from None
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        raise NotTaken(_in_words(error)) from None
+        with httpx.Client(verify=tls(), timeout=timeout) as client:
+            request = client.build_request(method, url, content=body, headers=headers)
+            status = _status(client, request, redirects=redirects)
+    except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError, OSError, ValueError) as error:
+        raise NotTaken(in_words(error)) from None
+    if not 200 <= status < 300:
+        raise NotTaken(f"it answered {status}")
 
 
-def _in_words(error: object) -> str:
-    """The class of an exception, and the text of a system error; other texts may quote the address."""
-    said = error.strerror if isinstance(error, OSError) and error.errno and error.strerror else ""
-    name = type(error).__name__ if isinstance(error, BaseException) else "no answer"
-    return f"{name}: {said}" if said else name
+def _status(client: httpx.Client, request: httpx.Request, *, redirects: int) -> int:
+    """Of the last address that so many redirects lead to; those to other schemes are not followed."""
+    response = client.send(request, stream=True)
+    response.close()
+    target = response.next_request
+    if target is None or not redirects or target.url.scheme not in SCHEMES:
+        return response.status_code
+    return _status(client, target, redirects=redirects - 1)

@@ -82,7 +82,7 @@ async def _post(
     async with (
         asyncio.timeout(whole + (READING if keep else 0.0)),
         httpx.AsyncClient(
-            verify=_tls(), timeout=limits, follow_redirects=False, transport=transport, trust_env=transport is None
+            verify=tls(), timeout=limits, follow_redirects=False, transport=transport, trust_env=transport is None
         ) as client,
     ):
         request = client.build_request("POST", url, content=body, headers=asked, extensions={"trace": progress})
@@ -109,7 +109,7 @@ async def _beginning(response: httpx.Response, keep: int) -> bytes:
 
 
 @cache
-def _tls() -> ssl.SSLContext:
+def tls() -> ssl.SSLContext:
     """Reading the certificates takes longer than a request."""
     return httpx.create_ssl_context()
 
@@ -128,10 +128,10 @@ def _until(said: str) -> timedelta:
 
 
 def in_words(error: BaseException) -> str:
-    """The class of the error, and the text of the system error behind it; other texts may quote the address."""
+    """The system error behind it, or the class of the error; other texts may quote the address."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno and cause.strerror:
-            return f"{type(error).__name__}: {cause.strerror}"
+            return f"{type(cause).__name__}: {cause.strerror}"
         cause = cause.__cause__ or cause.__context__
     return type(error).__name__

@@ -1,5 +1,6 @@
 """Nothing but http and https is spoken to the outside, and no message quotes the address."""
 
+from base64 import b64encode
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
@@ -22,6 +23,7 @@ def elsewhere() -> Iterator[tuple[str, dict[str, Any]]]:
     class Handler(BaseHTTPRequestHandler):
         def _answer(self) -> None:
             said["asked"].append((self.command, self.path))
+            said["authorization"] = self.headers.get("Authorization", "")
             self.send_response(said["status"] if self.path.startswith(f"/{SECRET}") else 204)
             self.send_header("Location", said["location"])
             self.end_headers()
@@ -92,6 +94,25 @@ def test_a_ping_follows_a_redirect_and_an_alarm_that_would_lose_its_text_does_no
     with pytest.raises(outgoing.NotTaken, match="302"):
         outgoing.send(url, body=b"{}", timeout=5)
     assert said["asked"][2:] == [("POST", f"/{SECRET}")]
+
+
+def test_a_user_and_a_password_in_the_address_are_sent_as_such(elsewhere: Any) -> None:
+    url, said = elsewhere
+    said["status"] = 204
+
+    outgoing.send(url.replace("//", "//user:word@"), body=b"{}", timeout=5)
+
+    assert said["authorization"] == f"Basic {b64encode(b'user:word').decode()}"
+
+
+def test_requests_go_through_the_proxy_of_the_environment(elsewhere: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    url, said = elsewhere
+    monkeypatch.setenv("http_proxy", url.removesuffix(f"/{SECRET}"))
+    monkeypatch.setenv("no_proxy", "")
+
+    outgoing.send(f"http://monitor.example/{SECRET}", timeout=5)
+
+    assert said["asked"] == [("GET", f"http://monitor.example/{SECRET}")]
 
 
 @pytest.mark.parametrize("status", [404, 500])
