@@ -1,13 +1,18 @@
-"""Messages under way, each in a thread that knows no database, and which hosts get no further one just now.
+"""Messages under way, each in a thread, and which hosts get no further one just now.
 
-A host that is away gets one message at a time (`breakers`). Hosts that fail or answer slowly occupy at most half of the threads
-together, and the last threads are kept for hosts that have nothing under way. So no host delays the messages to another one.
+What notifications (`runs.notifications.deliver`) and subscriptions (`triggers.outbound.deliver`) promise alike:
+
+1. A delivery is claimed (`sending`, with a lease), then sent by a thread that knows no database, then recorded by a compare-and-set
+   on its claim. If the process dies in between, the lease ends without an outcome: each of the two says what that means.
+2. No host delays the messages to another one. A host that is away gets one message at a time (`breakers`). Hosts that fail or
+   answer slowly occupy at most half of the threads together, and the last threads are kept for hosts that have nothing under way.
 """
 
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
@@ -22,8 +27,18 @@ log = structlog.get_logger(__name__)
 J = TypeVar("J")
 R = TypeVar("R")
 
+LEASE = timedelta(minutes=3)  # of a claim; far longer than any message takes
+NO_WORD = "the process that sent it did not say what became of it"
 BLOCKED = 1.0  # seconds between two looks at what is due and cannot be sent yet
 SLOW = 2.0  # seconds of an answer
+
+
+def rest(due_in: float | None) -> float:
+    """Seconds until the next look at what is due in so many seconds, or never."""
+    if due_in is None:
+        return float("inf")
+    # What is due and cannot be sent waits for a host, a thread or another process.
+    return due_in if due_in > 0 else BLOCKED
 
 
 @dataclass(frozen=True, kw_only=True)

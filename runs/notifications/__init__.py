@@ -2,8 +2,8 @@
 
 - `policy`: a recipient's rules, the time and what it got before → send, hold, merge or suppress. Pure.
 - `plan`: each new notification becomes deliveries, once; `lock` lets one transaction at a time decide.
-- `deliver`: sends what is due, outside of any transaction, and records what became of it; `breaker` leaves hosts alone that
-  are away.
+- `deliver`: sends what is due, outside of any transaction, and records what became of it; `network.breakers` leaves hosts
+  alone that are away.
 - `channels`: one file for each way out. `message` is what they send.
 - `alarms`: conditions that hold, told when they begin and when they end.
 - `recipients`: addresses and rules as rows say them; `edit`: what operators do to recipients and groups.

@@ -1,10 +1,8 @@
-"""Send what is due, and record what became of it.
+"""Send what is due to recipients, and record what became of it, as `runs.network.sending` promises. And:
 
-1. A delivery is claimed (`sending`, with a lease) and that is on disk before a byte leaves: no crash sends a message twice.
-2. Sending happens in threads that know no database; a slow host occupies a few of them, one that is away none (`breaker`).
-3. The outcome is recorded by a compare-and-set on the claim. A claim whose lease ends without one becomes *unknown*, or is
-   sent again where the receiver can tell a repeat.
-4. Before the message was handed over, failures are tried again with back-off, until the second route or the end of patience.
+1. The claim is on disk before a byte leaves: no crash sends a message twice.
+2. A claim whose lease ends without an outcome becomes *unknown*, or is sent again where the receiver can tell a repeat.
+3. Before the message was handed over, failures are tried again with back-off, until the second route or the end of patience.
 """
 
 import time
@@ -27,7 +25,7 @@ from runs.failpoints import failpoint
 from runs.models import Delivery, Notification, Recipient
 from runs.network import sending
 from runs.network.breakers import Breakers
-from runs.network.sending import BLOCKED, Sending
+from runs.network.sending import LEASE, NO_WORD, Sending, rest
 from runs.notifications.channels.channel import NotNow, Outcome, Refused, Sent, Unknown, channel_of, channels
 from runs.notifications.digest_contents import unsettled
 from runs.notifications.lock import lock_planning
@@ -40,14 +38,12 @@ from runs.ports import ports
 log = structlog.get_logger(__name__)
 
 THREADS = 6
-LEASE = timedelta(minutes=3)  # far longer than any channel takes
 RETRY = timedelta(seconds=5)
 RETRY_MAX = timedelta(minutes=15)
 EXPIRED = 100  # of one look
 MOST_ITEMS = 1_000  # notifications that go out as one message
 LARGEST = 500_000  # characters of their texts; mail servers refuse some 10 MB, others less
 ENDED = {"due_at": None, "give_up_at": None}
-NO_WORD = "the process that sent it did not say what became of it"
 # What must be on disk before a message leaves: the dispatcher's commits otherwise are not.
 ON_DISK = "SELECT set_config('synchronous_commit', 'on', true)"
 # MATERIALIZED, here as in an ARRAY elsewhere: the planner may execute a plain sub-SELECT once for each row of the table, each time
@@ -119,7 +115,8 @@ class Deliverer:
         begun = self._begin()
         if recorded or planned or begun:
             return 0.0
-        return self._rest()
+        [(due_in,)] = fetch(NEXT_DUE)
+        return rest(due_in)
 
     def _tell_breaker(self, result: Result) -> None:
         host = result.host
@@ -143,13 +140,6 @@ class Deliverer:
             self.sending.start(job, job.host, _send)
             count += 1
         return count
-
-    def _rest(self) -> float:
-        [(seconds,)] = fetch(NEXT_DUE)
-        if seconds is None:
-            return float("inf")
-        # What is due and cannot be sent waits for a host, for a thread, or for another process that plans.
-        return float(seconds) if seconds > 0 else BLOCKED
 
 
 def _send(job: Job) -> Outcome:

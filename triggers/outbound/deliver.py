@@ -1,8 +1,6 @@
-"""Send what is due to subscriptions, and record what became of it.
+"""Send what is due to subscriptions, and record what became of it, as `runs.network.sending` promises. And:
 
-1. A delivery is claimed (`sending`, with a lease), then sent by a thread that knows no database (`runs.network.sending`), then
-   recorded by a compare-and-set on its claim. A process that dies in between leaves the lease, after which the event is sent
-   again: never lost, and each time with the same `webhook-id`.
+1. A claim whose lease ends without an outcome is sent again: an event is never lost, and has the same `webhook-id` each time.
 2. Each subscription has a queue, a limit and a breaker of its own. The oldest delivery of each is claimed in turn.
 3. What fails is repeated by `schedule`. 410 disables the subscription, and so do days without a success.
 4. A disabled subscription is sent nothing: what waits for it fails, and may be redelivered.
@@ -32,7 +30,7 @@ from runs.failpoints import failpoint
 from runs.network import sending
 from runs.network.breakers import Breakers
 from runs.network.posting import CutOff, NotHandedOver, post
-from runs.network.sending import BLOCKED, Sending
+from runs.network.sending import LEASE, NO_WORD, Sending, rest
 from runs.network.signing import signature
 from triggers.models import EventDelivery, Subscription
 from triggers.models.subscription import webhook_id
@@ -45,7 +43,6 @@ log = structlog.get_logger(__name__)
 
 THREADS = 16
 MOST_AT_ONCE = 8  # of one subscription
-LEASE = timedelta(minutes=3)  # far longer than a request takes
 CONNECT, WHOLE = 8.0, 15.0  # seconds
 KEPT = 500  # bytes of an answer
 TRIES = 20  # that a delivery shows
@@ -55,7 +52,6 @@ GONE = 410
 LATER = frozenset({408, 425, 429})
 LONGEST_QUIET = timedelta(minutes=10)  # of a subscription: its endpoint may be corrected or changed meanwhile
 READ_BACK = ("event", "status", "reason", "attempts", "entered_at", "tries", "event__payload_removed_at")
-NO_WORD = "the process that sent it did not say what became of it"
 # The oldest due delivery of each subscription that gets messages now, by probes of an index: a long queue costs no more than a
 # short one.
 QUEUES = """
@@ -175,10 +171,8 @@ class Outbound:
         expire()
         if recorded + self._begin():
             return 0.0
-        [(seconds,)] = fetch(NEXT_DUE)
-        if seconds is None:
-            return float("inf")
-        return float(seconds) if seconds > 0 else BLOCKED
+        [(due_in,)] = fetch(NEXT_DUE)
+        return rest(due_in)
 
     def _begin(self) -> int:
         """In rounds, one delivery of each subscription in a round."""

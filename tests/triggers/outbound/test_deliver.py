@@ -16,7 +16,7 @@ from standardwebhooks import Webhook
 from config.health.problems import problems
 from config.health.situation import look
 from runs.db.sql import database_now
-from runs.network.sending import Result
+from runs.network.sending import NO_WORD, Result
 from runs.network.signing import key_of, new_secret
 from tests.support.deliveries import take
 from tests.support.outbound import SECRET, dispatched, make_due, sent, statuses, subscribe
@@ -301,7 +301,7 @@ def test_a_claim_whose_process_died_is_sent_again_with_the_same_id(hook: HookSer
 
     assert hook.ids == [one().webhook_id] * 2
     assert one().status == "delivered" and one().attempts == 2
-    assert [attempt.get("error") for attempt in one().tries] == [deliver.NO_WORD, ""]
+    assert [attempt.get("error") for attempt in one().tries] == [NO_WORD, ""]
     assert not record(claimed, tried)  # another claim was first
 
 
@@ -328,7 +328,7 @@ def test_a_delivery_that_ends_every_process_is_given_up() -> None:
         make_due()
         expire()
 
-    assert one().status == "failed" and one().reason == deliver.NO_WORD
+    assert one().status == "failed" and one().reason == NO_WORD
 
 
 # Secrets
