@@ -1,4 +1,4 @@
-"""Hosts or endpoints that are away: each failure makes the next pause longer, and one message at a time asks whether it is back."""
+"""What is away, such as a host: each failure makes the next pause longer, and one message at a time asks whether it is back."""
 
 import time
 from collections import Counter
@@ -12,14 +12,48 @@ LONGEST_PAUSE = 60.0
 MOST_AT_ONCE = 3  # messages to one host
 
 
+@dataclass(kw_only=True)
+class Breaker:
+    """Open from the first failure to the next success. While it is open, one try is made after each pause, and the pauses
+    grow. Times are in seconds of `clock`."""
+
+    first: float = FIRST_PAUSE
+    longest: float = LONGEST_PAUSE
+    clock: Callable[[], float] = time.monotonic
+    failures: int = 0
+    opened_at: float | None = None
+    retry_at: float = float("-inf")
+    error: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        return self.opened_at is not None
+
+    @property
+    def retry_in(self) -> float:
+        """Seconds until the next try; 0: it may be tried now."""
+        return max(0.0, self.retry_at - self.clock())
+
+    def failed(self, error: str = "", *, pause: float = 0.0) -> None:
+        """`pause`: the other side has said how long to wait."""
+        now = self.clock()
+        if self.opened_at is None:
+            self.opened_at = now
+        self.failures += 1
+        self.retry_at = now + max(backoff(self.first, self.longest, self.failures), pause)
+        self.error = error
+
+    def succeeded(self) -> None:
+        self.failures, self.opened_at, self.retry_at, self.error = 0, None, float("-inf"), ""
+
+
 @dataclass
 class Breakers:
     """Of the hosts that this process sends to; the empty host is never away."""
 
     clock: Callable[[], float] = time.monotonic
     most: int = MOST_AT_ONCE
-    failures: Counter[str] = field(default_factory=Counter)
-    retry_at: dict[str, float] = field(default_factory=dict)
+    opened: dict[str, Breaker] = field(default_factory=dict)  # by host
     under_way: Counter[str] = field(default_factory=Counter)
 
     def began(self, host: str) -> None:
@@ -29,30 +63,26 @@ class Breakers:
         self.under_way[host] -= 1
 
     def succeeded(self, host: str) -> None:
-        self.failures.pop(host, None)
-        self.retry_at.pop(host, None)
+        self.opened.pop(host, None)
 
-    def failed(self, host: str, pause: float | None = None) -> None:
+    def failed(self, host: str, pause: float = 0.0) -> None:
         """The host did not take a message; `pause`: it has said how long to wait."""
-        if not host:
-            return
-        self.failures[host] += 1
-        usual = backoff(FIRST_PAUSE, LONGEST_PAUSE, self.failures[host])
-        self.retry_at[host] = self.clock() + max(usual, pause or 0.0)
+        if host:
+            self.opened.setdefault(host, Breaker(clock=self.clock)).failed(pause=pause)
 
     def room(self, host: str) -> int:
         """How many more messages may be sent to it now."""
         if not host:
             return self.most
-        most = 1 if self.failures[host] else self.most
+        most = 1 if host in self.opened else self.most
         return 0 if self.is_away(host) else max(most - self.under_way[host], 0)
 
     def is_away(self, host: str) -> bool:
-        return self.retry_at.get(host, 0.0) > self.clock()
+        return host in self.opened and self.opened[host].retry_in > 0
 
     @property
     def away(self) -> list[str]:
-        return [host for host in self.retry_at if self.is_away(host)]
+        return [host for host in self.opened if self.is_away(host)]
 
     @property
     def busy(self) -> list[str]:
@@ -62,4 +92,4 @@ class Breakers:
     @property
     def full(self) -> list[str]:
         """Hosts that get no more messages now."""
-        return [host for host in {*self.retry_at, *self.under_way} if host and not self.room(host)]
+        return [host for host in {*self.opened, *self.under_way} if host and not self.room(host)]

@@ -4,7 +4,6 @@ hangs costs one short wait, and then fewer and fewer."""
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -14,6 +13,8 @@ from django.conf import settings
 from kombu import Connection, Producer
 from kombu.exceptions import OperationalError
 from kombu.pools import producers
+
+from runs.network.breakers import Breaker
 
 log = structlog.get_logger(__name__)
 
@@ -28,42 +29,11 @@ class BrokerAway(Exception):
     """Nothing was sent: the broker cannot be reached, or it failed a moment ago and the pause is not over."""
 
 
-@dataclass
-class Breaker:
-    """Open from the first failure to the next success. While it is open, one try is made after each pause, and the pauses
-    grow."""
-
-    opened_at: float | None = None  # monotonic seconds
-    error: str = ""
-    retry_at: float = float("-inf")
-    pause: float = 0.0
-
-    @property
-    def is_open(self) -> bool:
-        return self.opened_at is not None
-
-    @property
-    def retry_in(self) -> float:
-        """Seconds until the next try; 0: it may be tried now."""
-        return max(0.0, self.retry_at - time.monotonic()) if self.is_open else 0.0
-
-    def failed(self, error: Exception) -> None:
-        now = time.monotonic()
-        if self.opened_at is None:
-            self.opened_at, self.pause = now, FIRST_PAUSE
-            log.warning("broker.away", error=repr(error)[:500])
-        else:
-            self.pause = min(self.pause * 2, LONGEST_PAUSE)
-        self.error = f"{type(error).__name__}: {error}"[:300]
-        self.retry_at = now + self.pause
-
-    def succeeded(self) -> None:
-        if self.opened_at is not None:
-            log.info("broker.back", after=round(time.monotonic() - self.opened_at, 1))
-        self.opened_at, self.error, self.retry_at, self.pause = None, "", float("-inf"), 0.0
+def closed_breaker() -> Breaker:
+    return Breaker(first=FIRST_PAUSE, longest=LONGEST_PAUSE)
 
 
-breaker = Breaker()
+breaker = closed_breaker()
 
 
 @contextmanager
@@ -84,6 +54,8 @@ def producer() -> Iterator[Producer]:
         except broker_errors(found) as error:
             _broken(found, error)
             raise
+        if breaker.opened_at is not None:
+            log.info("broker.back", after=round(time.monotonic() - breaker.opened_at, 1))
         breaker.succeeded()
 
 
@@ -112,7 +84,9 @@ def _connect(found: Any) -> None:
 
 
 def _broken(found: Any, error: Exception) -> None:
-    breaker.failed(error)
+    if not breaker.is_open:
+        log.warning("broker.away", error=repr(error)[:500])
+    breaker.failed(f"{type(error).__name__}: {error}"[:300])
     with suppress(Exception):
         found.connection.close()  # the next try connects again
 

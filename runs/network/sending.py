@@ -79,7 +79,7 @@ class Sending(Generic[J, R]):
         hosts = set(self.breakers.full)
         if self.threads - self.under_way <= self.reserved:
             hosts |= set(self.breakers.busy)
-        suspect = self.slow | set(self.breakers.failures)
+        suspect = self.slow | set(self.breakers.opened)
         if sum(self.breakers.under_way[host] for host in suspect) >= self.threads // 2:
             hosts |= suspect
         return sorted(hosts)

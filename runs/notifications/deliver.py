@@ -122,7 +122,7 @@ class Deliverer:
         host = result.host
         match result.outcome:
             case NotNow(is_away=True, after=after):
-                self.breakers.failed(host, after.total_seconds() if after else None)
+                self.breakers.failed(host, after.total_seconds() if after else 0.0)
             case Unknown():
                 self.breakers.failed(host)
             case _:

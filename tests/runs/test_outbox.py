@@ -40,7 +40,7 @@ def handled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(ports, "inside", {"a": seen.extend, "b": seen.extend})
     monkeypatch.setattr(ports, "outside", {"task": seen.append})
     monkeypatch.setattr(ports, "slow", {"alarm": seen.append})
-    monkeypatch.setattr(broker, "breaker", broker.Breaker())
+    monkeypatch.setattr(broker, "breaker", broker.closed_breaker())
     return seen
 
 
@@ -184,7 +184,7 @@ def test_of_a_broker_that_is_away_a_whole_batch_asks_once_and_nothing_counts_aga
 
     def away(payload: Any) -> None:
         asked.append(payload)
-        broker.breaker.failed(ConnectionError("refused"))
+        broker.breaker.failed("refused")
         raise broker.BrokerAway("refused")
 
     monkeypatch.setitem(ports.outside, "task", away)
@@ -209,7 +209,7 @@ def test_a_message_the_broker_chokes_on_goes_behind_the_others(
         if broker.breaker.retry_in:
             raise broker.BrokerAway("")
         if payload == 0:
-            broker.breaker.failed(ConnectionError("reset"))
+            broker.breaker.failed("reset")
             raise ConnectionError("reset")
         handled.append(payload)
         broker.breaker.succeeded()

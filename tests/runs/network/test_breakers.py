@@ -17,7 +17,7 @@ def test_pauses_grow_to_the_longest_and_end_with_a_success() -> None:
     pauses = []
     for _ in range(9):
         breakers.failed("a")
-        pauses.append(breakers.retry_at["a"] - clock.now)
+        pauses.append(breakers.opened["a"].retry_at - clock.now)
 
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60]
     assert breakers.away == ["a"] and breakers.room("a") == 0 and breakers.room("b") == MOST_AT_ONCE

@@ -480,7 +480,8 @@ def test_what_waits_behind_a_dead_host_takes_the_second_route_untried(hook: Hook
     notify("b")
     plan()
     Delivery.objects.filter(notification__text="b").update(give_up_at=database_now() - timedelta(seconds=1))
-    deliverer.breakers.retry_at = dict.fromkeys(deliverer.breakers.retry_at, time.monotonic() + 60)
+    for breaker in deliverer.breakers.opened.values():
+        breaker.retry_at = time.monotonic() + 60
 
     delivered(deliverer)
 

@@ -30,7 +30,7 @@ WANTED = [doorbell.Wanted(queue="default", bound=2, claimable=1)]
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker, "breaker", broker.Breaker())
+    monkeypatch.setattr(broker, "breaker", broker.closed_breaker())
 
 
 @pytest.fixture
@@ -71,12 +71,13 @@ def test_a_broker_that_hangs_costs_one_short_wait_and_then_none(dial: Callable[[
 
 def test_pauses_grow_and_an_opening_is_logged_once(dial: Callable[[str], None], caplog: Any) -> None:
     dial(CLOSED_PORT)
+    broker.breaker.clock = lambda: 100.0
     pauses = []
 
     for _ in range(8):
         broker.breaker.retry_at = 0.0
         assert not doorbell.publish(WANTED)
-        pauses.append(broker.breaker.pause)
+        pauses.append(broker.breaker.retry_in)
 
     assert pauses == [0.5, 1, 2, 4, 8, 15, 15, 15]
     assert sum("broker.away" in record.getMessage() for record in caplog.records) == 1
@@ -92,7 +93,7 @@ def test_a_broker_that_comes_back_is_taken_again(dial: Callable[[str], None], se
     broker.ask()
 
     assert not broker.breaker.is_open
-    assert broker.breaker.pause == 0
+    assert broker.breaker.retry_in == 0
 
 
 class Hurt(Exception):
@@ -159,7 +160,7 @@ def test_a_courier_that_died_is_replaced(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_courier_that_hangs_and_a_broker_that_is_away_are_problems_until_they_end() -> None:
     ringer, presence = Ringer(), Presence(Worker.Kind.DISPATCHER)
     ringer.left_at = time.monotonic() - 100
-    broker.breaker.failed(ConnectionError("refused"))
+    broker.breaker.failed("refused")
     broker.breaker.opened_at = time.monotonic() - 90
 
     presence.renew(ringer.troubles)
@@ -224,7 +225,7 @@ def test_the_notifier_rests_while_what_is_due_cannot_be_sent() -> None:
     notifier = Notifier()
     delivered(notifier.deliverer)
     make_due()
-    notifier.deliverer.breakers.retry_at = {"127.0.0.1:1": time.monotonic() + 60}
+    notifier.deliverer.breakers.opened["127.0.0.1:1"].retry_at = time.monotonic() + 60
 
     assert notifier.errand() == BLOCKED
     assert 0 < notifier.errand() <= BLOCKED  # however often it is sent

@@ -16,6 +16,7 @@ from standardwebhooks import Webhook
 from config.health.problems import problems
 from config.health.situation import look
 from runs.db.sql import database_now
+from runs.network.breakers import Breaker
 from runs.network.sending import NO_WORD, Result
 from runs.network.signing import key_of, new_secret
 from tests.support.deliveries import take
@@ -146,7 +147,7 @@ def test_a_long_retry_after_stops_no_subscription_for_a_day() -> None:
 
     outbound._tell_breaker(Result(job=job, outcome=tried, host="one"))
 
-    assert 590 < outbound.breakers.retry_at["one"] - outbound.breakers.clock() <= 600
+    assert 590 < outbound.breakers.opened["one"].retry_in <= 600
 
 
 def test_retry_after_is_honoured(hook: HookServer) -> None:
@@ -272,7 +273,7 @@ def test_receivers_that_are_slow_or_fail_occupy_at_most_half_of_the_threads() ->
     outbound = Outbound()
     sending = outbound.sending
     sending.slow = {"a", "b"}
-    outbound.breakers.failures["c"] = 1
+    outbound.breakers.opened["c"] = Breaker()
     for host in "aaabbbcc":
         outbound.breakers.began(host)
         sending.under_way += 1
