@@ -13,31 +13,21 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
-from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 
+from runs.processes import isolation
 from triggers.matching.expressions.cel import MISSING, Answer, Question
 from triggers.matching.expressions.evaluator_process import HELLO, receive, send
 
-START = """
-import sys
-import os
-sys.path.insert(0, sys.argv[1])
-os.nice(int(sys.argv[3]))
-from triggers.matching.expressions.evaluator_process import main
-main(int(sys.argv[2]))
-"""
-BASE = Path(__file__).resolve().parents[3]
-ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "SYSTEMROOT")
+PROCESS = "triggers.matching.expressions.evaluator_process"
 START_WITHIN = 60.0  # seconds
 PATIENCE = 20.0  # multiple of the processor time, in wall-clock time, because the machine may be busy
 # After REDUCED_AFTER overruns within WITHIN seconds on events of one size, a trigger gets REDUCED of the time; after REFUSED_AFTER
@@ -222,11 +212,11 @@ class Evaluator:
         ours, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", START, str(BASE), str(theirs.fileno()), "10" if self.is_nice else "0"],
+                isolation.command_of(PROCESS, theirs.fileno(), nice=10 if self.is_nice else 0),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
+                env=isolation.environment(),
                 close_fds=True,
             )
         ours.settimeout(START_WITHIN)

@@ -1,12 +1,11 @@
 """The evaluator process: evaluates expressions on events for the process that started it.
 
-`evaluator` starts it. It imports neither Django nor settings, has no secrets, and opens nothing. The kernel ends it when an expression
-exceeds its processor time, or the process its memory. It exits when its parent closes the socket.
+`evaluator` starts it, in isolation (`runs.processes.isolation`). The kernel ends it when an expression exceeds its processor time, or
+the process its memory. It exits when its parent closes the socket.
 """
 
 import contextlib
 import json
-import resource
 import signal
 import socket
 import struct
@@ -18,7 +17,6 @@ from typing import Any
 from runs.api.strict_json import MAX_DEPTH, Unreadable, require_shallow
 from triggers.matching.expressions.cel import MAX_LENGTH, MISSING, Question, answer, context_of, field_at, load_data
 
-MEMORY = 2**30  # bytes of address space
 LENGTH = struct.Struct(">Q")
 HELLO = b"ready"
 TOO_DEEP = f"it is nested deeper than {MAX_DEPTH} levels"
@@ -27,10 +25,6 @@ TOO_DEEP = f"it is nested deeper than {MAX_DEPTH} levels"
 def main(descriptor: int) -> None:
     signal.signal(signal.SIGPROF, signal.SIG_DFL)  # the default action ends the process, whichever thread holds the GIL
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     connection = socket.socket(fileno=descriptor)
     with contextlib.suppress(ConnectionError):
         send(connection, HELLO)

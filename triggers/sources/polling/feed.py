@@ -1,15 +1,13 @@
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
 from agents.guards.foreign_text import storable_text
+from runs.processes import isolation
 from triggers.sources.continuity import Gaps
 from triggers.sources.html_text import html_to_text
 from triggers.sources.http.payload import Payload
@@ -27,14 +25,7 @@ MOST_TEXT = 50_000  # characters of an item
 LONGEST = 2_000  # characters of a title, a name, an address
 ACCEPT = "application/atom+xml, application/rss+xml, application/xml;q=0.9, text/xml;q=0.9, */*;q=0.5"
 TYPE = "item.published"
-BASE = Path(__file__).resolve().parents[3]
-ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL")
-START = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from triggers.sources.polling.feed_parser import main
-main(int(sys.argv[2]))
-"""
+PROCESS = "triggers.sources.polling.feed_parser"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,11 +95,11 @@ def _parsed(body: bytes, address: str, pause: timedelta | None) -> list[dict[str
     """What `feed_parser` says of it."""
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-c", START, str(BASE), str(SECONDS)],
+            isolation.command_of(PROCESS, nice=10, seconds=SECONDS),
             input=address.encode() + b"\n" + body,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
+            env=isolation.environment(),
             timeout=PARSED_WITHIN,
         )
     except subprocess.TimeoutExpired:

@@ -1,7 +1,7 @@
-"""The process that parses one feed. It imports neither Django nor settings, has no secrets, and opens nothing.
+"""The process that parses one feed, in isolation (`runs.processes.isolation`).
 
 The parser is quadratic on some feeds, and a search of a regular expression cannot be interrupted and holds the GIL: a feed of a
-stranger would stop every source of its process. So the kernel ends this process at a limit of processor time and memory.
+stranger would stop every source of its process.
 
 It gets the address of the feed, a newline and the feed; it answers a list of entries in JSON, or null: it is no feed.
 """
@@ -9,24 +9,17 @@ It gets the address of the feed, a newline and the feed; it answers a list of en
 import calendar
 import io
 import json
-import os
-import resource
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-MEMORY = 2**30  # bytes of address space
 MOST_ANSWER = 32 * 2**20  # bytes
 MOST_ITEMS = 1_000  # the newest ones; the rest is not looked at
 MOST_TAGS = 50
 
 
-def main(seconds: int) -> None:
-    os.nice(10)
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+def main() -> None:
     address, _, body = sys.stdin.buffer.read().partition(b"\n")
     answer = json.dumps(entries_of(body, address.decode())).encode()
     if len(answer) > MOST_ANSWER:

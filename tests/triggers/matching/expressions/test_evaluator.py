@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from runs.processes import isolation
 from tests.support.stack import eventually
 from tests.support.triggers import HOURS
 from triggers.matching.expressions.cel import MISSING, Question
@@ -125,9 +126,7 @@ def test_an_event_that_ends_the_helper_each_time_is_an_error(
     start += (
         "it.answer = lambda question, *a, **k: os.abort() if question.filter == 'false' else real(question, *a, **k)\n"
     )
-    from triggers.matching.expressions import evaluator as module
-
-    monkeypatch.setattr(module, "START", module.START.replace("main(int", f"{start}main(int"))
+    monkeypatch.setattr(isolation, "START", isolation.START.replace("begin(*", f"{start}begin(*"))
 
     found = evaluator.answers(Subject(envelope=ENVELOPE), asked("true", "false", "event.type == 't'"))
 
@@ -136,7 +135,7 @@ def test_an_event_that_ends_the_helper_each_time_is_an_error(
 
 
 def test_a_helper_that_cannot_start_is_no_events_fault(evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("triggers.matching.expressions.evaluator.START", "raise SystemExit(3)")
+    monkeypatch.setattr(isolation, "START", "raise SystemExit(3)")
 
     with pytest.raises(EvaluatorUnavailable):
         evaluator.answers(Subject(envelope=ENVELOPE), asked("true"))
