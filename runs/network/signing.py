@@ -1,13 +1,12 @@
-"""Signatures of Standard Webhooks 1.0 (standardwebhooks.com), symmetric: what is sent out carries them."""
+"""Signatures of Standard Webhooks 1.0 (standardwebhooks.com), symmetric: of what is sent out, and of what its senders send here."""
 
 import base64
 import binascii
-import hashlib
 import hmac
 import secrets
 
 PREFIX = "whsec_"
-SMALLEST, LARGEST = 24, 64  # bytes of a key
+SMALLEST, LARGEST = 24, 64  # bytes of a key: the 192 to 512 bits of the specification
 
 
 def new_secret() -> str:
@@ -28,5 +27,9 @@ def key_of(secret: str) -> bytes:
 
 
 def signature(key: bytes, id: str, at: int, body: bytes) -> str:
-    mac = hmac.new(key, f"{id}.{at}.".encode() + body, hashlib.sha256).digest()
-    return f"v1,{base64.b64encode(mac).decode()}"
+    return f"v1,{mac_of(key, id.encode(), str(at).encode(), body).decode()}"
+
+
+def mac_of(key: bytes, id: bytes, at: bytes, body: bytes) -> bytes:
+    """In base64; of an id and a time as they stand in their headers."""
+    return base64.b64encode(hmac.digest(key, b"%b.%b.%b" % (id, at, body), "sha256"))

@@ -1,15 +1,14 @@
 import base64
 import binascii
-import hashlib
 import hmac
 import json
-import secrets as random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 from uuid import uuid4
 
+from runs.network.signing import LARGEST, PREFIX, SMALLEST, mac_of, new_secret, signature
 from triggers.sources.http.headers import as_text
 from triggers.sources.http.payload import Payload, read_payload
 from triggers.sources.http.timestamps import parse_timestamp
@@ -19,9 +18,7 @@ from triggers.sources.webhooks.naming import UNNAMED_TYPE, event_id, event_type,
 from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, fresh_time, matching_secret
 from triggers.sources.webhooks.scheme import Delivery, Description, Sample, Scheme
 
-PREFIX = "whsec_"
 MOST_SIGNATURES = 16
-SMALLEST_KEY, LARGEST_KEY = 24, 64  # bytes: the spec's 192 to 512 bits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,14 +49,12 @@ class StandardWebhooks(Scheme[StandardWebhooksSettings]):
         key = _key(secret.strip().encode())
         if key is None:
             raise InvalidSettings({"secret": "must be base64 after whsec_: paste the secret as the sender shows it"})
-        if not SMALLEST_KEY <= len(key) <= LARGEST_KEY:
-            raise InvalidSettings(
-                {"secret": f"must have {SMALLEST_KEY} to {LARGEST_KEY} bytes in base64, but has {len(key)}"}
-            )
+        if not SMALLEST <= len(key) <= LARGEST:
+            raise InvalidSettings({"secret": f"must have {SMALLEST} to {LARGEST} bytes in base64, but has {len(key)}"})
         return secret.strip()
 
     def new_secret(self) -> str:
-        return PREFIX + base64.b64encode(random.token_bytes(32)).decode()
+        return new_secret()
 
     def prove(self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: StandardWebhooksSettings) -> Proof:
         id_ = delivery.headers.get(f"{self.prefix}-id")
@@ -74,8 +69,8 @@ class StandardWebhooks(Scheme[StandardWebhooksSettings]):
             key = _key(secret)
             if not key:
                 return False
-            expected = _signature(key, id_, timestamp, delivery.body)
-            return any(hmac.compare_digest(expected, signature) for signature in given)
+            expected = mac_of(key, id_, timestamp, delivery.body)
+            return any(hmac.compare_digest(expected, one) for one in given)
 
         return Proof(secret=matching_secret(secrets, proves), signed_at=signed_at)
 
@@ -96,11 +91,9 @@ class StandardWebhooks(Scheme[StandardWebhooksSettings]):
     def sign(
         self, sample: Sample, secret: bytes, at: datetime, settings: StandardWebhooksSettings
     ) -> Mapping[str, str]:
-        timestamp = str(int(at.timestamp()))
-        signature = _signature(
-            _key(secret) or b"", sample.headers[f"{self.prefix}-id"].encode(), timestamp.encode(), sample.body
-        )
-        return {f"{self.prefix}-timestamp": timestamp, f"{self.prefix}-signature": f"v1,{signature.decode()}"}
+        timestamp = int(at.timestamp())
+        signed = signature(_key(secret) or b"", sample.headers[f"{self.prefix}-id"], timestamp, sample.body)
+        return {f"{self.prefix}-timestamp": str(timestamp), f"{self.prefix}-signature": signed}
 
 
 def _signatures(header: bytes) -> list[bytes]:
@@ -111,10 +104,6 @@ def _signatures(header: bytes) -> list[bytes]:
         raise Rejected("the signature header is there twice")
     # Only v1: v1a is asymmetric, and later versions are unknown.
     return [entry.removeprefix(b"v1,") for entry in entries if entry.startswith(b"v1,")]
-
-
-def _signature(key: bytes, id_: bytes, timestamp: bytes, body: bytes) -> bytes:
-    return base64.b64encode(hmac.digest(key, b"%b.%b.%b" % (id_, timestamp, body), hashlib.sha256))
 
 
 def _key(secret: bytes) -> bytes | None:
