@@ -2,6 +2,7 @@
 its server keeps during an outage is an alarm before the disk is full."""
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -346,3 +347,47 @@ def test_a_server_stops_within_seconds_while_its_reader_is_held_and_nothing_is_l
         eventually(lambda: count(stack) == 5_000, SLOW)
         assert [pk for _, pk, _ in seen(stack)] == list(range(1, 5_001))
         assert not stack.query("SELECT 1 FROM triggers_poisonmessage")
+
+
+def test_a_server_that_was_restored_and_has_grown_is_a_gap_and_each_of_its_changes_is_one_event(
+    make_stack: StackMaker,
+) -> None:
+    stack = make_stack(env=QUICK)
+    with reachable_folder() as home, Postgres(home, durable=False) as server:
+        foreign = ForeignDatabase(server.url)
+        foreign.__enter__()
+        foreign.run("CREATE TABLE items (id int PRIMARY KEY, version int, filler text)")
+        foreign.publish("items")
+        add_source(stack, foreign)
+        reader, copy = stack.start("sources"), server.data.with_name("copy")
+
+        def pause(work: Any) -> None:
+            """Of reader and server, and the server starts again after it."""
+            reader.kill()
+            foreign.session.close()
+            server.stop()
+            work()
+            server.start()
+            foreign.session = psycopg.connect(foreign.owner_url, autocommit=True)
+
+        def restore() -> None:
+            shutil.rmtree(server.data)
+            shutil.move(copy, server.data)
+
+        fill(foreign, 1, 10)
+        eventually(lambda: count(stack) == 10)
+        pause(lambda: shutil.copytree(server.data, copy))
+        fill(foreign, 11, 20)
+        reader.restart()
+        eventually(lambda: count(stack) == 20)
+        pause(restore)
+        fill(foreign, 101, 110)
+        foreign.run("CREATE TABLE others AS SELECT repeat(md5(n::text), 20) FROM generate_series(1, 5000) n")
+        fill(foreign, 111, 120)
+        reader.restart(wait=False)
+
+        eventually(lambda: count(stack) == 40)
+        assert [pk for _, pk, _ in seen(stack)] == [*range(1, 21), *range(101, 121)]
+        assert stack.query("SELECT reason FROM triggers_sourcegap") == [{"reason": "restored"}]
+        eventually(lambda: stack.query("SELECT 1 FROM triggers_reading WHERE error = ''"))
+        foreign.session.close()

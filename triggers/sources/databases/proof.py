@@ -12,7 +12,8 @@ class Proof:
     """Compares what a slot sends from `place.start` on with what was recorded. What was sent last comes first, unless the server knows
     that it is recorded, and behind it nothing up to the place.
 
-    The server forgets in a crash what it was told since its last checkpoint, so that a slot that stands behind the place is no sign.
+    In a crash the server forgets what was confirmed to it since its last checkpoint, so that a slot that stands before the place proves
+    nothing.
     """
 
     def __init__(self, place: Place, confirmed: int) -> None:
