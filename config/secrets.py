@@ -8,9 +8,16 @@ from urllib.parse import unquote, urldefrag, urlsplit
 
 from django.conf import settings
 
+from agents.kernel import redaction
 from runs.notifications.channels.channel import channel_of
 
 NAMES = re.compile(r"(KEY|KEYS|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS|DSN|URL)$", re.IGNORECASE)
+
+
+def know_secrets() -> None:
+    """Those that a process knows when it begins; those that come later are looked up before each call of a model."""
+    redaction.know_logins(settings.WAKEFUL_ADMIN_PASSWORD)
+    redaction.know(*secrets_of_settings(), *secrets_of_environment())
 
 
 def secrets_of_settings() -> Iterator[str]:

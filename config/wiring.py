@@ -4,13 +4,11 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from django.conf import settings
-
 from agents.kernel import installation, redaction
 from config import facts
 from config.health import watch as health
 from config.links import absolute
-from config.secrets import secrets_of_environment, secrets_of_settings
+from config.secrets import know_secrets, secrets_of_environment
 from runs.attempt.children import CHILD_FINISHED, children_finished, stop_orphans
 from runs.attempt.effects import EMITTED, PACE, SCHEDULE, WAKEUP
 from runs.incidents.items import LOOKED_AT, items_looked_at
@@ -60,12 +58,6 @@ def connect() -> None:
     know_secrets()
     installation.connect(facts)
     redaction.look_up = lambda: chain(secrets_of_environment(), plain_secrets(), plain_addresses())
-
-
-def know_secrets() -> None:
-    """Those that a process knows when it begins; those that come later are looked up before each call of a model."""
-    redaction.know_logins(settings.WAKEFUL_ADMIN_PASSWORD)
-    redaction.know(*secrets_of_settings(), *secrets_of_environment())
 
 
 def runs_finished(payloads: Sequence[dict[str, Any]]) -> None:

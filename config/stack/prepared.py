@@ -98,7 +98,7 @@ class Prepared:
         connections.__init__()  # type: ignore[misc]
         django.setup()  # logging
         importlib.invalidate_caches()
-        from config.wiring import know_secrets
+        from config.secrets import know_secrets
 
         know_secrets()
         return []

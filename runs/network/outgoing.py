@@ -45,7 +45,14 @@ def send(url: str, *, body: bytes | None = None, content_type: str = "", timeout
         with httpx.Client(verify=tls(), timeout=timeout) as client:
             request = client.build_request(method, url, content=body, headers=headers)
             status = _status(client, request, redirects=redirects)
-    except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError, OSError, ValueError) as error:
+    except (
+        httpx.HTTPError,
+        httpx.InvalidURL,
+        ssl.SSLError,
+        OSError,
+        ValueError,
+        ImportError,
+    ) as error:  # ImportError: a proxy by SOCKS
         raise NotTaken(in_words(error)) from None
     if not 200 <= status < 300:
         raise NotTaken(f"it answered {status}")

@@ -30,7 +30,7 @@ from agents.kernel import redaction
 from agents.kernel.redaction import MARK, redacted, redacted_json
 from agents.llm.fences import fenced
 from config.env import Knob
-from config.wiring import know_secrets
+from config.secrets import know_secrets
 from runs.actions.approve import decide
 from runs.api.approval_links import approval_link
 from runs.models import Approval

@@ -8,8 +8,7 @@ from django.test import Client
 
 from agents.kernel import redaction
 from agents.kernel.redaction import MARK, redacted, shown
-from config.secrets import secrets_of_environment
-from config.wiring import know_secrets
+from config.secrets import know_secrets, secrets_of_environment
 from tests.support.api import Api
 from tests.support.console import list_of
 from tests.support.hooks import make_source
