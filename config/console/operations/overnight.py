@@ -13,8 +13,8 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.safestring import SafeString
 
-from config.console.operations.processes import Gauge
 from config.console.parts.axis import Axis
+from config.console.parts.gauge import Gauge
 from config.console.parts.links import link, listing
 from config.console.parts.sections import Notice, Table
 from config.console.parts.time_field import LocalTime

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +12,7 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from agents.kernel.durations import in_words
+from config.console.parts.gauge import Gauge
 from config.console.parts.html import format_html, format_html_join
 from config.console.parts.links import link, listing, page
 from config.console.parts.sections import Notice, Section, Table
@@ -25,17 +25,6 @@ from runs.sign import COUNTED, Problem
 
 CODE = re.compile(r"`([^`]+)`")
 KINDS = (Worker.Kind.WEB, Worker.Kind.BEAT, Worker.Kind.DISPATCHER, Worker.Kind.WORKER, Worker.Kind.SOURCES)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Gauge:
-    """A number with a label; its level sets the colour of its edge."""
-
-    label: str
-    value: str
-    note: str = ""
-    level: str = ""
-    url: str = ""
 
 
 def processes(request: HttpRequest) -> dict[str, Any]:
