@@ -4,8 +4,8 @@ from django.urls import include, path, re_path
 from django.views.generic import RedirectView
 
 from config.console.access.password_again import password_again
+from config.console.agents.overnight import overnight_page
 from config.console.notifications.inbox import inbox
-from config.console.operations.overnight import overnight_page
 from config.console.operations.upcoming import coming
 from config.documentation.views import documentation
 from config.health import probes

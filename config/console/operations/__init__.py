@@ -1,1 +1,1 @@
-"""The pages of the installation: overview, upcoming, processes, queues, workers, alarms, incidents, after a restore."""
+"""The pages of the installation: overview, upcoming, processes, queues, workers, alarms, after a restore."""

@@ -9,7 +9,7 @@ from django.db.models import Min, QuerySet
 from django.db.models.functions import Now
 from django.http import HttpRequest
 
-from config.console.operations.incidents import what_fails
+from config.console.incidents.page import what_fails
 from config.console.operations.processes import notices
 from config.console.operations.upcoming import soonest
 from config.console.parts.inboxes import open_incidents, pending_approvals, uncertain_runs

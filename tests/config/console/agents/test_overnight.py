@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from config.console.operations import overnight
+from config.console.agents import overnight
 from runs.models import Delivery, Notification
 from runs.notifications.plan import plan
 from tests.config.console.conftest import LogIn

@@ -19,7 +19,7 @@ from unfold.forms import BaseDialogForm
 from agents.kernel.durations import in_words
 from agents.models import ChecklistItem
 from config.console.access.audit import entries_of
-from config.console.operations.failure_rates import Failing, Rate, failed_lately, rates_of_spawned, rates_of_triggers
+from config.console.incidents.failure_rates import Failing, Rate, failed_lately, rates_of_spawned, rates_of_triggers
 from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.filters import ConditionFilter
 from config.console.parts.links import link, listing, page, run_link

@@ -18,7 +18,7 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 
 from agents import registry
 from config.console.access.audit import entries_of
-from config.console.operations.failure_rates import MOST, Rate, rates_of_agents
+from config.console.incidents.failure_rates import MOST, Rate, rates_of_agents
 from config.console.parts.dialogs import attempt, leave
 from config.console.parts.html import format_html
 from config.console.parts.links import joined, link, listing, page, run_link

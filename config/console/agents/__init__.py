@@ -1,0 +1,1 @@
+"""Agents in the console: their `page`, `checklists`, `memory`, `sessions` and `budgets`, and what they did `overnight`."""

@@ -1,0 +1,1 @@
+"""Incidents in the console: their `page`, and the `failure_rates` of triggers and agents."""
