@@ -44,7 +44,7 @@ class Watching:
         """Scan, let everything settle, and scan again: the changes and paths of its events, sorted."""
         found: list[Received] = []
         for _ in range(2):
-            self.reader.scan_at = 0.0
+            self.reader.directory.scan_at = 0.0
             found += self.read_all()
             self.settle()
             found += self.read_all()
@@ -60,7 +60,9 @@ class Watching:
         while True:
             found += self.read()
             now, candidates = time.monotonic(), self.reader.candidates
-            is_scanning = candidates.have_room(now) and (self.reader.scan or self.reader.scan_at <= now)
+            is_scanning = candidates.have_room(now) and (
+                self.reader.scan.running or self.reader.directory.scan_at <= now
+            )
             if candidates.next_due() > now and not is_scanning:
                 return found
 

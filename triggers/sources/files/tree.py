@@ -85,6 +85,12 @@ class Tree:
             return None
         return Look.of(found) if stat.S_ISREG(found.st_mode) else None
 
+    def try_look(self, folder: bytes, name: bytes) -> Look | None:
+        """How the file looks; None if there is none, or that cannot be known."""
+        with suppress(OSError):
+            return self.look(folder, name)
+        return None
+
     def open(self, folder: bytes, name: bytes) -> BinaryIO:
         return os.fdopen(open_beneath(self._folder(folder), [name]), "rb")
 

@@ -15,7 +15,7 @@ from agents import files
 from tests.support.stack import eventually
 from tests.support.watching import Watching
 from triggers.models import Source, WatchedFile
-from triggers.sources.files import beginning, candidates, directory_reader, hints, tree
+from triggers.sources.files import beginning, candidates, hints, judge, tree, watched_directory
 from triggers.sources.files.tree import Tree
 from triggers.sources.kind import kinds
 from triggers.sources.polling.novelty import digest
@@ -132,7 +132,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_told(
         path.write_text("half")
         return found
 
-    monkeypatch.setattr(directory_reader, "fingerprint_of", written_meanwhile)
+    monkeypatch.setattr(judge, "fingerprint_of", written_meanwhile)
     assert watching.look() == []
     monkeypatch.undo()
     assert watching.look() == [("created", "a.csv")]
@@ -277,7 +277,7 @@ def test_a_file_that_had_not_settled_when_the_patterns_were_edited_is_an_event(
     file_server.age(write(place / "old.pdf"))
     watching.look()
     write(place / "orders.csv")
-    watching.reader.scan_at = 0.0
+    watching.reader.directory.scan_at = 0.0
     watching.read()  # seen, not settled
 
     watching.connect(patterns="*.csv, *.pdf")
@@ -294,8 +294,8 @@ def test_an_edit_of_the_patterns_that_is_taken_back_makes_no_event_twice(place: 
     assert watching.look() == [("created", "a.csv")]
 
     watching.connect(patterns="*.pdf")
-    next(watching.reader._scan())
-    watching.position = dict(watching.reader.position)
+    next(watching.reader.scan._whole())
+    watching.position = dict(watching.reader.directory.position)
     watching.connect(patterns="*.csv")
 
     assert watching.look() == []
@@ -304,7 +304,7 @@ def test_an_edit_of_the_patterns_that_is_taken_back_makes_no_event_twice(place: 
 def test_a_position_of_an_earlier_version_goes_on_and_an_edit_then_loses_nothing(place: Path) -> None:
     watching = Watching(place, patterns="*.csv", begin_with="new")
     watching.look()
-    former = repr(watching.reader.selection).replace(", prefix=''", "")  # which that version did not have
+    former = repr(watching.reader.directory.selection).replace(", prefix=''", "")  # which that version did not have
     watching.position = {
         **{name: one for name, one in watching.position.items() if name not in ("wants", "former")},
         "selection": digest(former),
@@ -312,7 +312,7 @@ def test_a_position_of_an_earlier_version_goes_on_and_an_edit_then_loses_nothing
     write(place / "a.csv")
     old = dict(watching.position)
     watching.connect()
-    assert watching.reader.position["is_complete"]
+    assert watching.reader.directory.position["is_complete"]
     watching.position = old
     Source.objects.filter(pk=watching.source.pk).update(created_at="2100-01-01T00:00Z")
 
@@ -359,7 +359,7 @@ def test_a_directory_that_goes_in_the_middle_of_a_scan_loses_no_file(
         return real(tree, folder, name)
 
     (place / "a.csv").unlink()
-    watching.reader.scan_at = 0.0
+    watching.reader.directory.scan_at = 0.0
     watching.read_all()
     watching.settle()
     monkeypatch.setattr(Tree, "look", goes)
@@ -489,7 +489,7 @@ def test_folders_too_deep_and_paths_too_long_are_told_and_do_not_stop_the_others
     watching: Watching, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tree, "DEEPEST", 3)
-    monkeypatch.setattr(directory_reader, "LONGEST_PATH", 100)
+    monkeypatch.setattr(watched_directory, "LONGEST_PATH", 100)
     write(place / "a" / "b" / "c" / "d" / "deep.csv")
     write(place / ("x" * 100 + ".csv"))
     write(place / "a" / "b" / "ok.csv")

@@ -1,0 +1,171 @@
+"""Finding candidates: by scans of the directory and of new folders, and by the hints of the operating system."""
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+import structlog
+
+from agents.files import Look
+from triggers.sources.files.beginning import Beginning
+from triggers.sources.files.candidates import Candidates
+from triggers.sources.files.findings import Findings
+from triggers.sources.files.hints import Hints
+from triggers.sources.files.ledger import Known, Ledger, Path
+from triggers.sources.files.tree import Part, Tree, Unread, changed_at
+from triggers.sources.files.watched_directory import WatchedDirectory
+
+log = structlog.get_logger(__name__)
+
+MOST_HINTS = 5000  # at once; a scan is quicker then
+MOST_FOLDERS = 100  # new folders that wait to be looked through; else a scan does
+SCAN_SHARE = 4  # a scan that took a second is followed by a pause of so many
+
+
+class Scan:
+    """Goes on piece by piece: of the whole directory when it is due, else of the folders that are new."""
+
+    def __init__(
+        self,
+        directory: WatchedDirectory,
+        ledger: Ledger,
+        beginning: Beginning,
+        candidates: Candidates,
+        findings: Findings,
+        hints: Hints | None,
+    ) -> None:
+        self.directory, self.settings = directory, directory.settings
+        self.ledger, self.beginning, self.candidates, self.findings = ledger, beginning, candidates, findings
+        self.hints = hints
+        self.running: Iterator[None] | None = None
+        self.folders: deque[bytes] = deque()  # to be looked through, such as new ones
+
+    def take_hints(self, seconds: float) -> None:
+        if self.hints is None:
+            time.sleep(seconds)
+            return
+        hinted = self.hints.wait(seconds)
+        if hinted is None or len(hinted) > MOST_HINTS:
+            self.directory.scan_at = 0.0
+            return
+        now = time.monotonic()
+        for relative, is_folder in hinted:
+            if is_folder:
+                self._take_folder(relative)
+            else:
+                self._take_file(relative, now)
+
+    def _take_file(self, relative: bytes, now: float) -> None:
+        marker = self.settings.marker.encode()
+        if marker and relative.endswith(marker):
+            relative = relative.removesuffix(marker)
+        if self.directory.wants(relative):
+            self.candidates.add(Path.of(relative), now)
+
+    def _take_folder(self, relative: bytes) -> None:
+        if not self.directory.enters(os.path.basename(relative)):
+            return
+        if len(self.folders) < MOST_FOLDERS:
+            self.folders.append(relative)
+        else:
+            self.directory.scan_at = 0.0
+
+    def may_go_on(self) -> bool:
+        if not self.candidates.have_room(time.monotonic()):
+            return False
+        if self.running is None:
+            if time.monotonic() >= self.directory.scan_at:
+                self.running = self._whole()
+            elif self.folders:
+                self.running = self._look_through(self.folders.popleft())
+        return self.running is not None
+
+    def go_on(self) -> None:
+        if self.running and next(self.running, self) is self:
+            self.running = None
+
+    def until_next(self, wait: float) -> float:
+        now = time.monotonic()
+        # One that waits for room waits for the candidates.
+        scan_at = now + wait if self.running else self.directory.scan_at
+        return max(min(wait, self.candidates.next_due() - now, scan_at - now), 0.0)
+
+    def _whole(self) -> Iterator[None]:
+        began, is_first = time.monotonic(), not self.directory.position["is_complete"]
+        self.folders.clear()
+        self.candidates.was_full = False
+        if self.beginning.began_at is None:
+            yield from self._begin()
+        yield from self._look_through(b"")
+        if is_first:
+            self.directory.position = self.beginning.complete(self.directory.position)
+        took = 0.0 if is_first else time.monotonic() - began  # the first one has written them all
+        pause = max(self.settings.every_seconds, took * SCAN_SHARE)
+        pause = self.settings.settle_seconds if self.candidates.was_full else pause
+        self.directory.scan_at = time.monotonic() + pause
+
+    def _begin(self) -> Iterator[None]:
+        """Ask the file system what time it is. A file server does not say it, but the last change of a folder has passed there: what came
+        after the source was made has changed its folder, so that it is not older than that change by more than the age of the source."""
+        with self.directory.open() as tree:
+            now = tree.now()
+            if now is None:
+                last = datetime.min.replace(tzinfo=UTC)
+
+                def opened(_: bytes, fd: int) -> None:
+                    nonlocal last
+                    last = max(last, changed_at(fd))
+
+                for _ in tree.walk(b"", self.directory.enters, opened):
+                    yield
+                now = min(last, datetime.now(UTC))  # a stamp may be of the future
+                log.warning("source.clock_unknown", directory=self.settings.directory, last_change=now.isoformat())
+        self.directory.position = self.beginning.begin(self.directory.position, now)
+
+    def _look_through(self, folder: bytes) -> Iterator[None]:
+        """New files of the folder first: a file that was moved is there before it counts as gone."""
+        with self.directory.open() as tree:
+            for part in tree.walk(folder, self.directory.enters, self.hints.watch if self.hints else None):
+                if isinstance(part, Unread):
+                    self.findings.tell(part.folder, part.reason)
+                else:
+                    self._find_new(tree, part)
+                yield
+            for page in self.ledger.pages(below=folder):
+                self._find_changed(tree, page)
+                yield
+
+    def _find_new(self, tree: Tree, part: Part) -> None:
+        wanted = [path for name in part.names if self.directory.wants((path := Path(part.folder, name)).relative)]
+        known = self.ledger.at(wanted)
+        now = time.monotonic()
+        for path in wanted:
+            if path in known or path in self.candidates or path in self.findings.changes.put:
+                continue
+            if (look := tree.try_look(*path)) and self._is_passed_over(path, look):
+                self.findings.changes.put[path] = Known(path=path, look=look)
+            else:
+                self.candidates.add(path, now)
+
+    def _is_passed_over(self, path: Path, look: Look) -> bool:
+        """Whether it was there before the source."""
+        if self.directory.position["is_complete"]:
+            return False
+        return self.beginning.passes_over(path.relative, lambda time: look.ctime_ns >= time.timestamp() * 1e9)
+
+    def _find_changed(self, tree: Tree, page: Sequence[Known]) -> None:
+        now = time.monotonic()
+        for known in page:
+            if not self.directory.wants(known.path.relative):
+                if self.beginning.may_forget(known.path.relative):
+                    self.findings.changes.gone.add(known.path)
+                continue
+            try:
+                look = tree.look(*known.path)
+            except OSError:
+                continue  # not known: it has not vanished
+            # While there is no room for all new files, one that seems gone may be one of them.
+            if (look != known.look or not known.is_reported) and (look or not self.candidates.was_full):
+                self.candidates.add(known.path, now)
