@@ -29,4 +29,4 @@ import config.console.sources.outbound.deliveries  # noqa: F401
 import config.console.sources.outbound.subscriptions  # noqa: F401
 import config.console.sources.page  # noqa: F401
 import config.console.sources.switches  # noqa: F401
-import config.console.triggers.page  # noqa: F401
+import config.console.triggers.list  # noqa: F401

@@ -36,7 +36,7 @@ from config.console.parts.sections import Facts, Notice, Section, Table, Text
 from config.console.prompt_agents.form import EditForm, NewForm, WakeForm, in_words
 from config.console.prompt_agents.preview import preview_asked, preview_of
 from config.console.runs.shadow import told
-from config.console.triggers.page import in_words as wakes_in_words
+from config.console.triggers.words import in_words as wakes_in_words
 from runs.budgets.room import PERIODS, amount_in_words
 from runs.exceptions import IllegalState
 from runs.models import Run

@@ -1,1 +1,1 @@
-"""Triggers in the console: `page`, `form`, `dialogs`, `filters`, and the trial of a filter."""
+"""Triggers in the console: `list`, `page`, `buttons` with their `dialogs`, `form_pages` with the `form` and the trials of a filter."""
