@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
 
-from agents.journal.engine import Begun, Journal
+from agents.journal.begun import Begun
+from agents.journal.engine import Journal
 from agents.journal.keys import needs_key
 from agents.journal.protocol import StepRequest
 

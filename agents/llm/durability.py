@@ -39,9 +39,9 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 
 from agents.exceptions import Permanent, Retry, describe
+from agents.journal.begun import Begun
 from agents.journal.budget import Limits, NoRoom
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread, to_its_end
-from agents.journal.engine import Begun
 from agents.journal.protocol import Effect, Place, StepRequest, fitting
 from agents.llm import failures, hidden_tools
 from agents.llm.answers import recordable

@@ -12,9 +12,9 @@ from pydantic_core import to_jsonable_python
 
 from agents.exceptions import Retry
 from agents.guards.storable import shown
+from agents.journal.begun import Begun, Undone
 from agents.journal.budget import Cost
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread, to_its_end
-from agents.journal.engine import Begun, Undone
 from agents.journal.entries import RecordedStep
 from agents.journal.protocol import Place, StepRequest, fitting
 from agents.kernel.effects import Effects
