@@ -5,13 +5,10 @@ has its intent committed before the call. An Interrupted stops the body before i
 nothing more.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
 from itertools import count
 
 from agents.exceptions import Permanent, SessionBusy
-from agents.journal.begun import Begun, current
-from agents.journal.budget import Cost, Limits, NoRoom, Refusal, Reserved, Used
+from agents.journal.begun import current
 from agents.journal.protocol import EXPIRED, Place, SessionRequest, fitting
 from agents.journal.steps import Steps
 from agents.journal.store import Store
@@ -20,7 +17,7 @@ from agents.kernel.effects import Effects
 
 
 class Journal(Steps):
-    """What one execution of a body asks for. Each method may raise an Interrupted, which nothing may catch."""
+    """The journal of one execution of a body. Each method may raise an Interrupted, which nothing may catch."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -72,38 +69,3 @@ class Journal(Steps):
 
     def has_let_go(self) -> None:
         self.session = ""
-
-    def reserve(
-        self, cost_of: Callable[[Limits], Cost | None], *, is_spare: bool = False
-    ) -> tuple[Reserved | None, Limits]:
-        """The last act before a request to a model is sent, within its step. Raises NoRoom, which `fail` makes a wait; a request
-        that `is_spare` fails instead of waiting for a person."""
-        step = current.get()
-        limits = self._look_before_request(step)
-        cost = cost_of(limits)
-        if cost is None:
-            return None, limits
-        try:
-            reserved = self.store.reserve(self.step_key, cost)
-        except Permanent as error:
-            raise NoRoom(cost, Refusal(budget="", reason=str(error), is_final=True)) from error
-        except Exception as error:
-            self._lost(error)
-        if isinstance(reserved, Refusal):
-            raise NoRoom(cost, replace(reserved, is_final=True) if is_spare and reserved.is_never else reserved)
-        return reserved, limits
-
-    def settle(self, reserved: Reserved, used: Used) -> None:
-        """The request is over."""
-        self.store.settle(reserved, used)
-
-    def _look_before_request(self, step: Begun | None) -> Limits:
-        try:
-            end = self.store.reason_to_stop()
-            limits = self.store.limits()
-        except Exception as error:
-            self._lost(error)
-        if end:
-            self._unbegin(step)
-            self._stop(end)
-        return limits

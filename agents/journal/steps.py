@@ -4,19 +4,18 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from itertools import count
 from typing import Any
 
 from agents.exceptions import Permanent, Retry, StepFailed, describe, is_permanent
 from agents.guards.network import network_refused
 from agents.guards.storable import shown, storable
 from agents.journal.begun import Begun, Undone, current, doing_step
-from agents.journal.budget import Cost, NoRoom, Refusal
+from agents.journal.budget import NoRoom
 from agents.journal.canonical import as_read
 from agents.journal.ends import Interrupted, TriedAgain
 from agents.journal.entries import RecordedStep
-from agents.journal.protocol import BudgetRequest, Place, StepRequest, fitting
-from agents.journal.replay import Replay
+from agents.journal.protocol import StepRequest
+from agents.journal.spending import Spending
 from agents.kernel.effects import Effects
 
 LOST_ANSWER = (
@@ -25,7 +24,7 @@ LOST_ANSWER = (
 )
 
 
-class Steps(Replay):
+class Steps(Spending):
     """`begin` returns the `begun` of the other methods."""
 
     def begin(self, request: StepRequest) -> Begun:
@@ -159,43 +158,6 @@ class Steps(Replay):
         elif begun.request.effect == "idempotent" and self.pending:
             # A repeated call must pass the same values.
             self._commit_alone()
-
-    def _spend(self, begun: Begun) -> None:
-        """Count the call of a tool; wait until there is room for it, as often as that takes."""
-        cost = begun.request.cost
-        if cost is None:
-            return
-        for number in count(1):
-            refusal = self.store.spend(cost)
-            if refusal is None:
-                return
-            if refusal.is_final:
-                raise Permanent(refusal.reason)
-            self._wait_for_room(begun, cost, refusal, number)
-
-    def _without_room(self, begun: Begun, error: NoRoom) -> Permanent:
-        """The request was not made, so its step has not begun: it begins again once there is room."""
-        self._unbegin(begun)
-        if error.refusal.is_final:
-            return Permanent(error.refusal.reason)
-        number = 0
-        while True:  # until one of the waits is not over
-            number += 1
-            self._wait_for_room(begun, error.cost, error.refusal, number)
-
-    def _unbegin(self, step: Begun | None) -> None:
-        if step and step.request.effect == "at_most_once":
-            try:
-                self.store.forget(step.key)
-            except Exception as lost:
-                self._lost(lost)
-
-    def _wait_for_room(self, begun: Begun, cost: Cost, refusal: Refusal, number: int) -> None:
-        place = Place(name="budget", key=fitting(f"{number} {begun.key}", "budget"))
-        request = BudgetRequest(
-            place=place, cost=cost, budget=refusal.budget, reason=refusal.reason, until=refusal.until
-        )
-        self.wait(request)
 
     # Recording
 

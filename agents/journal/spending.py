@@ -1,0 +1,85 @@
+"""What a body spends of its budgets: it waits until there is room for a step or for a request to a model."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+
+from agents.exceptions import Permanent
+from agents.journal.begun import Begun, current
+from agents.journal.budget import Cost, Limits, NoRoom, Refusal, Reserved, Used
+from agents.journal.protocol import BudgetRequest, Place, fitting
+from agents.journal.replay import Replay
+
+
+class Spending(Replay):
+    def reserve(
+        self, cost_of: Callable[[Limits], Cost | None], *, is_spare: bool = False
+    ) -> tuple[Reserved | None, Limits]:
+        """The last act before a request to a model is sent, within its step. Raises NoRoom, which `fail` makes a wait; a request
+        that `is_spare` fails instead of waiting for a person."""
+        step = current.get()
+        limits = self._look_before_request(step)
+        cost = cost_of(limits)
+        if cost is None:
+            return None, limits
+        try:
+            reserved = self.store.reserve(self.step_key, cost)
+        except Permanent as error:
+            raise NoRoom(cost, Refusal(budget="", reason=str(error), is_final=True)) from error
+        except Exception as error:
+            self._lost(error)
+        if isinstance(reserved, Refusal):
+            raise NoRoom(cost, replace(reserved, is_final=True) if is_spare and reserved.is_never else reserved)
+        return reserved, limits
+
+    def settle(self, reserved: Reserved, used: Used) -> None:
+        """The request is over."""
+        self.store.settle(reserved, used)
+
+    def _look_before_request(self, step: Begun | None) -> Limits:
+        try:
+            end = self.store.reason_to_stop()
+            limits = self.store.limits()
+        except Exception as error:
+            self._lost(error)
+        if end:
+            self._unbegin(step)
+            self._stop(end)
+        return limits
+
+    def _spend(self, begun: Begun) -> None:
+        """Count the call of a tool; wait until there is room for it, as often as that takes."""
+        cost = begun.request.cost
+        if cost is None:
+            return
+        for number in count(1):
+            refusal = self.store.spend(cost)
+            if refusal is None:
+                return
+            if refusal.is_final:
+                raise Permanent(refusal.reason)
+            self._wait_for_room(begun, cost, refusal, number)
+
+    def _without_room(self, begun: Begun, error: NoRoom) -> Permanent:
+        """The request was not made, so its step has not begun: it begins again once there is room."""
+        self._unbegin(begun)
+        if error.refusal.is_final:
+            return Permanent(error.refusal.reason)
+        number = 0
+        while True:  # until one of the waits is not over
+            number += 1
+            self._wait_for_room(begun, error.cost, error.refusal, number)
+
+    def _unbegin(self, step: Begun | None) -> None:
+        if step and step.request.effect == "at_most_once":
+            try:
+                self.store.forget(step.key)
+            except Exception as lost:
+                self._lost(lost)
+
+    def _wait_for_room(self, begun: Begun, cost: Cost, refusal: Refusal, number: int) -> None:
+        place = Place(name="budget", key=fitting(f"{number} {begun.key}", "budget"))
+        request = BudgetRequest(
+            place=place, cost=cost, budget=refusal.budget, reason=refusal.reason, until=refusal.until
+        )
+        self.wait(request)
