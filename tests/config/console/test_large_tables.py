@@ -1,7 +1,10 @@
 """What no index finds is looked for among the newest rows, and the page says so; what an index finds, among all."""
 
+from uuid import UUID
+
 import pytest
 from django.test import Client
+from uuid_utils import uuid7
 
 from config.console.parts import panel
 from runs.models import Run
@@ -19,7 +22,9 @@ def few_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("search", ["?agent=greeter", "?status__exact=cancelled"])
 def test_rare_runs_are_looked_for_among_the_newest(admin: Client, search: str) -> None:
-    runs = [make_run(agent="greeter", status="cancelled") for _ in range(LOOKED_THROUGH + 1)]
+    # Of two runs of one millisecond, either may be the newer.
+    woken_by = [UUID(int=uuid7(nanoseconds=second * 10**9).int) for second in range(LOOKED_THROUGH + 1)]
+    runs = [make_run(agent="greeter", status="cancelled", event_id=event_id) for event_id in woken_by]
 
     page = admin.get(list_of("runs_run") + search)
 
