@@ -66,8 +66,9 @@ class Agent:
 
     @cached_property
     def version(self) -> str:
-        """A fingerprint of the body's source, recorded with each run. Empty if the source is not available. A prompt agent has
-        one of its definition."""
+        """A fingerprint of the body's source, recorded with each run; empty if the source is not available. The version
+        of a prompt agent is a fingerprint of its definition.
+        """
         if said := getattr(self.body, "version", ""):
             return str(said)
         try:
@@ -121,14 +122,15 @@ def agent(
 
     These limits count per key, or for the whole trigger if it has no key. `key_limit`: runs of a key at the same time.
     `rate` ("10/h", "100/15m"): most starts in any such span; `overflow` delays the others, or drops them with a recorded
-    reason. `debounce` ("30s") waits for a quiet period, `batch` (100) for that many events, both at most `max_wait`
-    (default: ten times the debounce, or 60 s for a batch); one run then handles all of them as `run.events`.
+    reason. `debounce` ("30s") waits until no event came for that long, `batch` (100) for that many events, both at most
+    `max_wait` (default: ten times the debounce, or 60 s for a batch); one run then handles all of them as `run.events`.
 
     `budget` caps what runs of the agent use of models and tools: `Budget(run_usd="0.20", day_usd="5")`.
 
-    `gate(run)` returns `Fire(reason, …)` or `Quiet(reason)` (`agents.gate`): it is asked before each run of a trigger begins,
-    and a quiet gate costs no run. `checklist` is what the agent looks at (`run.checklist`): texts, or a mapping of texts to
-    intervals ("1h"; None: at each run). Operators own it from their first edit on. Raises DeclarationError.
+    `gate(run)` returns `Fire(reason, …)` or `Quiet(reason)` (`agents.gate`): it is called before each run of a trigger
+    begins; with `Quiet` no run is created. `checklist` lists what the agent checks (`run.checklist`): texts, or a
+    mapping of texts to intervals ("1h"; None: at each run). After an operator's first edit, the checklist in the code
+    is ignored. Raises DeclarationError.
     """
     if not 0 <= priority <= 9:
         raise DeclarationError(f"agent {name!r}: priority {priority} is not between 0 (most urgent) and 9")

@@ -17,7 +17,9 @@ class AgentsConfig(AppConfig):
 
 
 def install(name: str) -> None:
-    """Import an agent of the library, which registers it. ImproperlyConfigured: there is none of this name."""
+    """Import an agent of the library, which registers it. ImproperlyConfigured: the library has no agent of this
+    name.
+    """
     library = import_module("agents.library")
     known = {module.name for module in iter_modules(library.__path__)} - {"agents", "apps", "models", "migrations"}
     file = name.replace("-", "_")

@@ -1,4 +1,6 @@
-"""What an agent's author caps: `@agent(…, budget=Budget(run_usd="0.20", day_usd="5", run_tokens=60_000))`."""
+"""The budget that an author declares for an agent: `@agent(…, budget=Budget(run_usd="0.20", day_usd="5",
+run_tokens=60_000))`.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,7 +46,7 @@ class Budget:
             raise DeclarationError(f'budget: at_cap {self.at_cap!r} is not "wait" or "fail"')
 
     def caps(self) -> Iterator[tuple[str, str, Decimal]]:
-        """(period, measure, cap) of each."""
+        """Each cap as (period, measure, amount)."""
         for period in PERIODS:
             for measure in MEASURES:
                 given = getattr(self, f"{period}_{measure}")
@@ -67,5 +69,5 @@ def _amount(name: str, given: Amount) -> Decimal:
 
 
 def is_amount(amount: Decimal) -> bool:
-    """Can it be a cap: is it kept as it is?"""
+    """Can this number be a cap, that is, does the database store it unchanged?"""
     return amount.is_finite() and 0 <= amount < 10**12 and round(amount, PLACES) == amount

@@ -96,7 +96,7 @@ def is_permanent(error: BaseException) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """The error in one text, as it can be stored."""
+    """Class and message of the error as one text that PostgreSQL can store."""
     try:
         said = str(error)
     except Exception as speechless:
@@ -105,5 +105,5 @@ def describe(error: BaseException) -> str:
 
 
 def as_text(text: str) -> str:
-    """As PostgreSQL can store it, without NUL and unpaired surrogates, and without secrets."""
+    """The text without NUL and unpaired surrogates, which PostgreSQL cannot store, and without secrets."""
     return stored(text).encode(errors="replace").decode().replace("\x00", "�")

@@ -4,8 +4,9 @@
         for row in csv.reader(io.TextIOWrapper(file)):
             ...
 
-A file is opened only below WAKEFUL_FILE_ROOTS, never through a symbolic link below them, and only while it is the file that the event
-tells of. In a durable agent call `open_file` inside a step: the file may be gone when the body is replayed.
+A file is opened only below WAKEFUL_FILE_ROOTS, never through a symbolic link below them, and only while it still is the
+file that the event describes. In a durable agent call `open_file` inside a step: the file may be gone when the body is
+replayed.
 """
 
 import base64
@@ -26,16 +27,18 @@ if TYPE_CHECKING:
 CHUNK = 2**20
 SIGNED = 2**63  # numbers of PostgreSQL have a sign, those of file systems may use the whole 64 bits
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Without waiting: the path may name a pipe meanwhile.
+# Do not block on open: the path may name a pipe by now.
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class FileRefused(Permanent):
-    """The event names no file that may be opened here."""
+    """The event names no file, or a file that this process may not open."""
 
 
 class FileChanged(Permanent):
-    """The file is not the one that the event tells of: it was changed, moved or removed meanwhile. A later event tells of that."""
+    """The file is not the one that the event describes: it was changed, moved or removed meanwhile. A later event
+    reports that change.
+    """
 
 
 class Look(NamedTuple):
@@ -52,15 +55,17 @@ class Look(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """For files that are too large to be read for it. FUSE and some network file systems give a file another inode on each host and
-        after each mount."""
+        """A fingerprint from metadata, for files that are too large to hash. FUSE and some network file systems give a
+        file another inode on each host and after each mount.
+        """
         return f"stat:{self.size}-{self.mtime_ns}"
 
 
 @contextmanager
 def open_file(event: "Event") -> Iterator[BinaryIO]:
-    """The file of an event, opened for reading. Raises FileChanged if it is another one than the event tells of, also at the end of
-    the block if it was written to meanwhile; FileRefused if it may not be opened."""
+    """Open the file of an event for reading. Raises FileChanged if it is not the file that the event describes, also at
+    the end of the block if the file was written to meanwhile; FileRefused if it may not be opened.
+    """
     path, fingerprint = path_of(event.data), event.data.get("fingerprint")
     if not isinstance(fingerprint, str) or not fingerprint:
         raise FileRefused(f"The event {event.id} has no fingerprint of its file.")
@@ -104,7 +109,9 @@ def open_beneath(folder: int, parts: Sequence[bytes], flags: int = FILE) -> int:
 
 
 def fingerprint_of(file: BinaryIO, look: Look, *, like: str = "sha256:", seconds: float | None = None) -> str:
-    """The digest of the content; that of the look if `like` is one, or if the file cannot be read within these seconds."""
+    """The digest of the file's content. The digest of its metadata instead if `like` is such a one, or if reading takes
+    longer than these seconds.
+    """
     if not like.startswith("sha256:"):
         return look.fingerprint
     until = None if seconds is None else time.monotonic() + seconds
@@ -117,7 +124,7 @@ def fingerprint_of(file: BinaryIO, look: Look, *, like: str = "sha256:", seconds
 
 
 def roots() -> list[bytes]:
-    """The directories of WAKEFUL_FILE_ROOTS, as they are named and as they really are."""
+    """The directories of WAKEFUL_FILE_ROOTS: each as configured, with its resolved path."""
     from django.conf import settings
 
     named = [os.path.normpath(os.fsencode(root)) for root in settings.WAKEFUL_FILE_ROOTS]

@@ -1,4 +1,4 @@
-"""The answer of an agent's gate, which is asked before a run of the agent begins.
+"""The answer of an agent's gate, a function that is called before a run of the agent begins.
 
     def gate(run):
         newest = Ticket.objects.filter(urgent=True).order_by("-id").values_list("id", flat=True).first()
@@ -9,7 +9,7 @@
     @agent("triage", durable=True, triggers=[on.heartbeat("5m")], gate=gate)
     def triage(run): ...
 
-A gate is plain code that looks at facts: it is cheap, asks no model, and writes nothing.
+A gate is plain code that checks facts: it is cheap, calls no model and writes nothing.
 """
 
 import json
@@ -38,8 +38,9 @@ class _Answer:
 
 @dataclass(frozen=True)
 class Fire(_Answer):
-    """The run begins. `data` goes to its body (`run.fired.data`). `state` is what the next gate sees as `run.last`, once the run
-    has succeeded: after a failed run the next gate sees the state of the last success, so it fires again."""
+    """Begin the run. `data` goes to its body (`run.fired.data`). `state` is what the next gate sees as `run.last`, once
+    the run has succeeded: after a failed run the next gate sees the state of the last success, so it fires again.
+    """
 
     reason: str
     data: Any = None
@@ -48,7 +49,7 @@ class Fire(_Answer):
 
 @dataclass(frozen=True)
 class Quiet(_Answer):
-    """There is nothing to do. No run begins; the reason is counted and shown with the event."""
+    """Begin no run, because there is nothing to do. The reason is counted and shown with the event."""
 
     reason: str
 
@@ -57,7 +58,7 @@ Gate = Callable[["GateRun"], Fire | Quiet]
 
 
 def checked(answer: object, agent: str) -> Fire | Quiet:
-    """The answer, if it can be stored. Permanent names the fault."""
+    """Return the answer if it can be stored. Raises Permanent, which names the fault."""
     if not isinstance(answer, (Fire, Quiet)):
         raise Permanent(f"the gate of agent {agent!r} returned {answer!r}; return Fire(reason) or Quiet(reason)")
     reason = str(storable(answer.reason, "the reason of a gate"))[:REASON_LENGTH]

@@ -16,7 +16,7 @@ from agents.state import State
 
 
 class GateRun:
-    """The argument of a gate. It reads: nothing here writes, and PostgreSQL refuses the gate's own writes."""
+    """The argument of a gate. Its methods only read, and PostgreSQL refuses writes of the gate itself."""
 
     def __init__(
         self,
@@ -49,17 +49,19 @@ class GateRun:
 
     @property
     def event(self) -> Event:
-        """The event that asks for a run (the newest of several)."""
+        """The event that would start the run (the newest of several)."""
         return self.events[-1]
 
     @property
     def input(self) -> Any:
-        """As `AgentRun.input`."""
+        """The input that the run would get: see `AgentRun.input`."""
         return self.event.data if self._input is None else self._input
 
     @property
     def last(self) -> Any:
-        """The state that the last success kept; None: none. One from a gate that had seen untrusted data taints this one."""
+        """The `state` of the last `Fire` whose run succeeded; None if there is none. If the gate that returned it had
+        seen untrusted data, this gate is tainted as well.
+        """
         self.is_tainted |= self._is_last_tainted
         return self._last
 
@@ -69,12 +71,13 @@ class GateRun:
 
     @property
     def effects(self) -> Effects:
-        """A gate has none."""
+        """Always empty: a gate has no effects."""
         return Effects()
 
     def taint(self) -> None:
-        """Say that the gate has seen untrusted data; the run and the gate's state are tainted then. Reading a tainted state
-        value does."""
+        """Mark the gate as tainted: it has seen untrusted data. The run and the gate's state are tainted then. Reading
+        a tainted state value calls this.
+        """
         self.is_tainted = True
 
     @cached_property

@@ -20,17 +20,18 @@ from .state import Leave, Revisions, Value
 
 KEY_LENGTH = 150
 TEXT_LENGTH = 4_000
-MOST_NOTES = 1_000  # of an agent
+MOST_NOTES = 1_000  # notes of an agent
 MOST_FOUND = 50
-MOST_WORDS = 20  # of a search
-WORD_LENGTH = 200  # characters of a word that are sought
+MOST_WORDS = 20  # results of a search
+WORD_LENGTH = 200  # characters of a word that a search compares
 WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Note:
-    """A note as a run reads it. `run`: the run that wrote it; None: a person did. `is_tainted`: that run had seen untrusted
-    data."""
+    """A note as a run reads it. `run`: the run that wrote it; None: a person wrote it. `is_tainted`: that run had seen
+    untrusted data.
+    """
 
     key: str
     text: str
@@ -190,7 +191,7 @@ def _search(agent: str, text: str, limit: int) -> list[dict[str, Any]]:
 
 
 def checked_key(key: str) -> str:
-    """ValueError: that is no key of a note."""
+    """Return the key. ValueError: it cannot be the key of a note."""
     if not isinstance(key, str) or not key.strip() or len(key) > KEY_LENGTH:
         raise ValueError(f"the key of a note is a text of 1 to {KEY_LENGTH} characters, not {str(key)[:200]!r}")
     storable(key, "the key of a note")
@@ -198,7 +199,7 @@ def checked_key(key: str) -> str:
 
 
 def checked_text(key: str, text: str) -> str:
-    """ValueError: the text is empty or too long."""
+    """Return the text. ValueError: it is empty or too long."""
     if not isinstance(text, str) or not text.strip() or len(text) > TEXT_LENGTH:
         raise ValueError(f"note {key!r}: write a text of 1 to {TEXT_LENGTH:,} characters")
     storable(text, f"note {key!r}")

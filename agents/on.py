@@ -71,7 +71,7 @@ class SourceTrigger(EventTrigger):
 
     kind: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    policy: Mapping[str, Any] = field(default_factory=dict)  # of the trigger, beside that of its agent
+    policy: Mapping[str, Any] = field(default_factory=dict)  # the trigger's filter, in addition to its agent's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class DriftTrigger(SourceTrigger):
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleTrigger:
-    """A schedule: wakes by the clock."""
+    """A schedule: wakes an agent at times."""
 
     policy: Mapping[str, Any] = field(default_factory=dict)
     slug: str = ""
@@ -107,7 +107,7 @@ class IntervalTrigger(ScheduleTrigger):
 
 @dataclass(frozen=True, kw_only=True)
 class ClockedTrigger(ScheduleTrigger):
-    """Once, at an instant."""
+    """A single instant."""
 
     at: datetime
 
@@ -269,7 +269,7 @@ def drift(
 
 
 def name_of(state: State) -> str:
-    """What stands for a state in the settings of a source: the query, or the name of the function."""
+    """The form of a state in the settings of a source: the query, or the name of the function."""
     if isinstance(state, str):
         return state
     if not callable(state) or "<" in getattr(state, "__qualname__", "<"):
@@ -287,8 +287,9 @@ def file(
     slug: str = "",
     **options: Unpack[FileOptions],
 ) -> SourceTrigger:
-    """Wake on files in a directory below WAKEFUL_FILE_ROOTS, when they are complete: on.file("/data/in", "*.csv"). `existing`: also
-    on those that are there before the source. Open the file with `agents.files.open_file(run.event)`."""
+    """Wake on complete files in a directory below WAKEFUL_FILE_ROOTS: on.file("/data/in", "*.csv"). `existing`: also on
+    files that exist before the source does. Open the file with `agents.files.open_file(run.event)`.
+    """
     if unknown := sorted(set(changes) - set(get_args(FileChange))):
         raise ValueError(f"on.file(): unknown change {unknown[0]!r}; use {', '.join(get_args(FileChange))}")
     given: dict[str, Any] = dict(_known("file", options, FileOptions))

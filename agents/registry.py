@@ -28,7 +28,9 @@ def register(agent: "Agent") -> "Agent":
 
 
 def know_prompt_agents(agents: Mapping[str, "Agent"]) -> None:
-    """These are all prompt agents now. An agent in code keeps its name, so a deploy may bring one that a prompt agent has."""
+    """Replace the known prompt agents by these. An agent in code takes precedence, so a deploy may add one with the
+    name of a prompt agent.
+    """
     global _prompt_agents
     _prompt_agents = agents
 

@@ -1,4 +1,4 @@
-"""Reminders of an agent to itself: a wake of its own trigger whose event says a text."""
+"""Reminders of an agent to itself: a wake of its own trigger whose event carries a text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from datetime import timedelta
 from agents.kernel.reserved_types import WAKEUP
 from agents.run import AgentRun, Event
 
-FIELD = "reminder"  # of the event's data
+FIELD = "reminder"  # key in the event's data
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -102,7 +102,7 @@ class AgentRun:
         self.agent = agent
         self.attempt = attempt
         self.trigger = trigger
-        self.fired = fired  # the answer of the gate; None: it was not asked
+        self.fired = fired  # the answer of the gate; None: the gate was not called
         self.state = State(agent, self._leave, self._value, self)
         self.memory = Memory(agent, self._leave, self._value, self)
         self.checklist = RunChecklist(
@@ -116,7 +116,7 @@ class AgentRun:
         self._is_tainted = is_tainted
         self._from_strangers = from_strangers
         self._awaited: list[Event] = []
-        self._said: list[Any] = []  # by its models
+        self._said: list[Any] = []  # texts from its models
         if is_tainted and journal:
             journal.store.is_tainted = True
 
@@ -184,9 +184,10 @@ class AgentRun:
     ) -> None:
         """Notify people when the run commits (in a durable run: the step).
 
-        `to`: names of recipients or groups; without it, everyone who gets what names no recipient. A name that does not
-        exist fails no run: the delivery says so, and an alarm. `topic`: the same text about the same topic is sent once a
-        day. `urgency` "high" passes quiet hours and spacing. `link` is an address to go to; without it, the run's page.
+        `to`: names of recipients or groups; without it, everyone who gets what names no recipient. An unknown name does
+        not fail the run: the delivery shows it, and an alarm is raised. `topic`: the same text about the same topic is
+        sent once a day. `urgency` "high" passes quiet hours and spacing. `link` is an address to go to; without it, the
+        run's page.
         """
         if not isinstance(text, str) or not text:
             raise ValueError(f"notify({text!r}): give a non-empty text")
@@ -324,10 +325,11 @@ class AgentRun:
         key: str = "",
         **options: "Unpack[LlmOptions]",
     ) -> "AgentRunResult[Any]":
-        """Run a `pydantic_ai.Agent` to its result, whose `.output` is the answer. Each request to its model and each call of
-        a tool is a step: neither is asked or paid again. `untrusted` is data of strangers, which is fenced behind the
-        prompt and taints the run: from then on dangerous tools ask for approval. `deps` are what its tools are given, as
-        `RunContext.deps`. `options`: see `agents.llm.call.LlmOptions`."""
+        """Run a `pydantic_ai.Agent` to its result, whose `.output` is the answer. Each model request and each tool call
+        is a step, so none is sent or paid again on a replay. `untrusted` is data of strangers, which is fenced behind
+        the prompt and taints the run: from then on dangerous tools need approval. `deps` are what its tools are given,
+        as `RunContext.deps`. `options`: see `agents.llm.call.LlmOptions`.
+        """
         from agents.llm.call import run_sync
 
         return run_sync(
@@ -374,14 +376,16 @@ class AgentRun:
 
     @property
     def is_tainted(self) -> bool:
-        """Has this run seen untrusted data? Its dangerous tools ask for approval then. So has one that was woken by a tainted
-        event, spawned by a tainted run, or has read a tainted state value, note, turn, event or result. On a replay it is true
-        from the beginning, so a durable body must not branch on it."""
+        """Has this run seen untrusted data? If so, its dangerous tools need approval. A run is also tainted if it was
+        woken by a tainted event, was was spawned by a tainted run, or has read a tainted state value, note, turn, event
+        or result. On a replay it is true from the beginning, so a durable body must not branch on it.
+        """
         return self._is_tainted
 
     def taint(self) -> None:
-        """Say that this run has seen untrusted data; `llm(untrusted=…)` does. Nothing takes that back. It counts for all effects
-        of the commit (in a durable run: of the step), also for those before it."""
+        """Mark this run as tainted: it has seen untrusted data. `llm(untrusted=…)` calls this. A run stays tainted. It
+        counts for all effects of the commit (in a durable run: of the step), also for those before it.
+        """
         self._is_tainted = True
         if self._journal:
             self._journal.store.is_tainted = True
@@ -445,8 +449,10 @@ class AgentRun:
         on_expiry: OnExpiry = "deny",
         key: str = "",
     ) -> Answer:
-        """Ask a person, and wait for the answer: true if it was granted. `arguments` say what will be done; the person may
-        edit them, so use those of the answer. Raises ApprovalExpired after the deadline if `on_expiry` is "fail"."""
+        """Request a person's approval and wait for the answer, which is true if it was granted. `arguments` describe
+        the action; the person may edit them, so use those of the answer. Raises ApprovalExpired after the deadline if
+        `on_expiry` is "fail".
+        """
         if not all(isinstance(text, str) for text in (question, detail)) or not question:
             raise ValueError(
                 f"ask_approval({question!r}): question and detail must be texts, and the question not empty"
@@ -507,7 +513,7 @@ class AgentRun:
         return self._journal
 
     def _leave(self, place: Place, act: Callable[[str], Any]) -> Any:
-        """Collect an effect: in the run, in the running step, or in a step of its own, whose key `act` gets."""
+        """Record an effect: in the run, in the running step, or in a step of its own, whose key is passed to `act`."""
         if self._journal is None or self._journal.effects is not None:
             return act("")
         begun = self._journal.begin(StepRequest(place=place))

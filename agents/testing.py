@@ -35,9 +35,9 @@ Pass a journal to test how a run goes on after a crash:
     assert "welcome" not in done.steps  # it was done before
 
 With the same journal again, no step runs: `run_agent(onboarding, journal=journal).steps == []`; `assert_replays(done)` checks
-that. If the code does not fit its journal, Parked says so, as the run's page does.
+that. If the code does not fit its journal, Parked is raised with the message that the run's page shows.
 
-A test asks no provider of a model, unless it says `may_ask_providers=True`. Give the answers instead:
+A test sends no request to a model provider without `may_ask_providers=True`. Give the answers instead:
 
     from pydantic_ai.models.test import TestModel
 
@@ -97,7 +97,7 @@ DECISIONS = ("approved", "edited", "denied", "expired")
 
 
 class Crashed(BaseException):
-    """The process died where `crash_after` said."""
+    """The process died at the step named by `crash_after`."""
 
 
 class Unanswered(BaseException):
@@ -137,7 +137,7 @@ class AgentResult:
 
     @property
     def is_tainted(self) -> bool:
-        """Has it seen untrusted data?"""
+        """Has the run seen untrusted data?"""
         return bool(self.journal.run["is_tainted"])
 
 
@@ -163,8 +163,8 @@ def run_agent(
     may_ask_providers: bool = False,
 ) -> AgentResult:
     """Run the agent on one event with this `data`; `input` replaces the result of the trigger's input mapping.
-    `is_tainted`: a run that had seen untrusted data emitted the event; `from_strangers`: strangers may write it. `fired` is the
-    answer of the gate, which is not asked here; `ask_gate` asks it.
+    `is_tainted`: a run that had seen untrusted data emitted the event; `from_strangers`: strangers may write it.
+    `fired` is the answer of the gate, which is not called here; `ask_gate` calls it.
 
     For durable agents: `waits` are the results of waits, by key; `journal` is the run to go on with; Crashed is raised after
     the commit of the step with the key `crash_after`; `model` replaces all models; `may_ask_providers` allows requests to
@@ -247,7 +247,9 @@ def ask_gate(
 
 
 def assert_replays(done: AgentResult) -> None:
-    """AssertionError: run again on its journal, the agent does something, or comes to another result. No model is asked."""
+    """Raises AssertionError if the agent, run again on its journal, runs a step or gives another result. No model is
+    called.
+    """
     again = _run_durable(done.agent, 1, done.journal, {}, "")
     if again.steps:
         raise AssertionError(f"a replay does {again.steps}, which the journal should have: keys differ from run to run")
@@ -279,7 +281,7 @@ def _run_durable(
                     store.keep(end.wait, is_over=False)
                     raise _unanswered(end.wait) from None
                 case Released():
-                    raise Crashed(f"after step {crash_after!r}, as told") from None
+                    raise Crashed(f"after step {crash_after!r}, as requested") from None
                 case Lost():
                     raise end.error from None
             if end is error:

@@ -51,13 +51,15 @@ class DueItem:
         )
 
 
-# Holds items for a run, or says which of them no run holds: gives those of the given items that it may look at.
+# Holds items for a run, or finds items that no run holds: returns those of the given items that the run may check.
 HoldItems = Callable[[Sequence[DueItem]], list[DueItem]]
 
 
 @dataclass(frozen=True)
 class Checked:
-    """How the look at an item ended: "ok" (nothing to say), "news" or "failed"; `text` says more, at most 1,000 characters."""
+    """The outcome of checking an item: "ok" (nothing to report), "news" or "failed"; `text` has details, at most 1,000
+    characters.
+    """
 
     item: int
     outcome: ItemOutcome

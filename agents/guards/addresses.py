@@ -27,7 +27,9 @@ PUBLIC_IPV6 = ipaddress.ip_network("2000::/3")
 
 
 class Refused(Exception):
-    """An address that must not be called. The message says why, without the address: a redirect's is a stranger's text."""
+    """An address that must not be called. The message gives the reason without the address, because a redirect's
+    address is untrusted text.
+    """
 
 
 def networks_of(words: Iterable[str]) -> tuple[Network, ...]:

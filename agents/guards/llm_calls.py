@@ -1,6 +1,7 @@
-"""Within the body of a run, LLM agents are asked by run.llm alone. `agent.run_sync(…)` and its like would pass by the journal, the
-budgets, the tool cap and the approvals of the run, so they are refused, and so are requests by `pydantic_ai.direct` and by the methods
-of a model itself."""
+"""Within the body of a run, only run.llm may run LLM agents. `agent.run_sync(…)` and its like would pass by the
+journal, the budgets, the tool cap and the approvals of the run, so they are refused, and so are requests by
+`pydantic_ai.direct` and by the methods of a model itself.
+"""
 
 import sys
 import threading

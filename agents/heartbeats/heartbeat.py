@@ -4,9 +4,10 @@
               checklist={"Are there failed runs?": None, "Is the newest backup older than a day?": "6h"},
               tools=[failed_runs, newest_backup])
 
-It is an ordinary durable agent. At each wake its gate looks for due items, and then asks the author's own gate; both cost no model
-call and no run where they are quiet. The body makes one call of `run.llm` for all items that are due, records how each ended, and
-notifies a person if the verdict says so. An error of a tool is told to the model, so it fails the items that need the tool alone.
+It is an ordinary durable agent. At each wake its gate looks for due items, and then calls the author's own gate; if
+nothing is due or that gate is quiet, there is no run and no model call. The body makes one call of `run.llm` for all
+items that are due, records how each ended, and notifies a person if the verdict has `notify` set. The model gets the
+error of a failed tool, so only the items that need the tool fail.
 """
 
 import sys
@@ -29,9 +30,9 @@ class Heartbeat(Watch):
     `every` is its interval; with `pacing` (shortest, longest) the verdict and the next due item move its next wake.
     `active_hours` ("mon-fri 08:00-18:00") are in the zone `tz`. `model` names a model ("openai:gpt-5.2"); default:
     WAKEFUL_MODEL. `tools` are functions, `pydantic_ai.Tool`s or names of the toolbox. `checklist` is declared as for `@agent`;
-    without any item the agent looks by its `instructions` alone. `gate` is asked where an item is due. `session` names the
-    conversation that its runs go on with; without it each begins a fresh one. Other options are those of `@agent`. Raises
-    DeclarationError.
+    without any item the agent looks by its `instructions` alone. `gate` is called where an item is due. `session` names
+    the conversation that its runs go on with; without it each begins a fresh one. Other options are those of `@agent`.
+    Raises DeclarationError.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Heartbeat(Watch):
         super().__init__(
             name, model=model, tools=tools, session=session, instructions=instructions, pacing=pacing, gate=gate
         )
-        # The registry tells two agents of one name apart by where their bodies are.
+        # The registry distinguishes two agents of one name by the modules of their bodies.
         self.__module__ = sys._getframe(1).f_globals.get("__name__", __name__)
         self.__qualname__ = f"Heartbeat({name!r})"
         policy: dict[str, Any] = {"active_hours": active_hours} if active_hours else {}

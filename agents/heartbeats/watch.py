@@ -77,7 +77,7 @@ class Watch:
 
         items, reminders = self.items(run), reminders_of(run.events)
         if not items and not reminders and self.needs_items(run):
-            return {"items": []}  # edited since the gate was asked
+            return {"items": []}  # edited since the gate was called
         verdict = run.llm(
             self.watcher,
             prompt_of(items, run.now(), [reminder.text for reminder in reminders if not reminder.is_tainted]),
@@ -106,7 +106,7 @@ class Watch:
         return run.fired.data if run.fired else None
 
     def tell(self, run: AgentRun, verdict: "Verdict") -> None:
-        """A person should know what the verdict says."""
+        """Notify a person with the text of the verdict."""
         run.notify(verdict.text, urgency=verdict.urgency)
 
     def _set_pace(self, run: AgentRun, verdict: "Verdict") -> None:
@@ -122,6 +122,6 @@ class Watch:
 
 
 def _untrusted(found: Any, reminders: Sequence[Reminder]) -> Any:
-    """What woke the run, and what a tainted run told itself."""
+    """The wake reason, plus reminders set by tainted runs (untrusted)."""
     tainted = [reminder.text for reminder in reminders if reminder.is_tainted]
     return {"fired": found, "reminders": tainted} if tainted else found

@@ -1,4 +1,4 @@
-"""What requests to models and calls of tools may cost, and what budgets say to it. Amounts of money are US dollars."""
+"""Costs of model requests and tool calls, and the answers of budgets to them. Amounts of money are US dollars."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class Refusal:
 
 @dataclass(frozen=True, kw_only=True)
 class Reserved:
-    """What is set aside for a request to a model: the ids of the reservations and of their windows."""
+    """The budget reserved for a model request: the ids of the reservations and of their windows."""
 
     ids: Sequence[int]
     windows: Sequence[int]
@@ -69,5 +69,5 @@ class NoRoom(Exception):
 
 
 UNLIMITED = Limits()
-Used = Mapping[str, Any]  # an amount for each measure; what is left out, or None, is not known
+Used = Mapping[str, Any]  # an amount for each measure; a measure that is missing or None is not known
 NOTHING: Used = {"usd": "0", "tokens": 0, "requests": 0, "tool_calls": 0}

@@ -43,8 +43,9 @@ def hash_in(shape: str, source: str, data: Any) -> str | None:
 
 
 def as_read(text: str) -> Any:
-    """JSON as PostgreSQL gives it back, with the keys of each object by length and then by bytes: what a body makes a text
-    of, such as a prompt, comes out the same on a replay."""
+    """JSON as PostgreSQL returns it, with the keys of each object ordered by length and then by bytes: a text that a
+    body makes of it, such as a prompt, is the same on a replay.
+    """
     return json.loads(text, object_pairs_hook=_ordered)
 
 

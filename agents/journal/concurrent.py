@@ -1,5 +1,6 @@
-"""Steps of a journal on an event loop, side by side. The journal itself, and what is transactional, belongs to the main
-thread, where the run's database session is."""
+"""Steps of a journal that run in parallel on an event loop. The journal itself and transactional steps belong to the
+main thread, which has the run's database session.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -21,9 +22,11 @@ async def in_main_thread(act: Callable[..., T], *arguments: Any, **named: Any) -
 
 
 async def to_its_end(step: Coroutine[Any, Any, T]) -> T:
-    """On a task of its own, for pydantic-ai cancels what runs beside a call that raises: half done, it would be repeated."""
+    """Await the step in a task of its own: pydantic-ai cancels tasks beside a call that raises, and a half-done step
+    would be repeated.
+    """
     task = asyncio.ensure_future(step)
-    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # its caller may be gone
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # the caller may have been cancelled
     return await asyncio.shield(task)
 
 
@@ -38,14 +41,15 @@ class ConcurrentSteps:
         self._has_ended = False
 
     async def finish(self) -> None:
-        """Once the body has ended: let the steps that are under way come to their end, and let no other begin. Otherwise
-        they would be repeated, or it would be unknown whether they happened."""
+        """Call after the body has ended: wait for the running steps and refuse new ones. Otherwise steps would be
+        repeated, or their outcome would be unknown.
+        """
         self._has_ended = True
         await self._is_idle.wait()
 
     @contextmanager
     def beside(self, request: StepRequest) -> Iterator[None]:
-        """While this step is under way. Permanent: it has no key, and another is under way."""
+        """Encloses a running step. Permanent: the step has no key, and another step is running."""
         if self._has_ended:
             raise asyncio.CancelledError
         if self._under_way and not request.place.key and not self.journal.step_key:

@@ -35,7 +35,7 @@ class Parked(Interrupted):
 
 
 class TriedAgain(Interrupted):
-    """A step failed and has tries left, so the body is run again: after `after` seconds, if the step said how long."""
+    """A step failed and has tries left, so the body runs again: after `after` seconds, if the step set a delay."""
 
     def __init__(
         self,

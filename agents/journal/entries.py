@@ -98,11 +98,11 @@ class RecordedWait(Protocol):
     def is_over(self) -> bool: ...
     @property
     def sought(self) -> Sequence[str]:
-        """What it waits for, in the form of `sought_by`."""
+        """What the wait waits for, in the form of `sought_by`."""
 
     @property
     def asked_about(self) -> Any:
-        """The arguments that a person is shown; None for what is no question."""
+        """The arguments that a person is shown; None if the wait is not a question."""
 
     def result(self) -> Any:
         """The event or the answer (nothing for a time or children); EXPIRED after a timeout."""

@@ -14,7 +14,7 @@ def needs_key(place: Place) -> Permanent:
 
 
 class Places:
-    """The keys that one execution of a body asks for; a key names the same entry on every replay."""
+    """The keys that one execution of a body uses; a key names the same entry on every replay."""
 
     def __init__(self) -> None:
         self._asked: set[str] = set()
@@ -30,7 +30,7 @@ class Places:
 
     @contextmanager
     def occupied(self) -> Iterator[None]:
-        """Within, a step runs: entries that are asked for meanwhile run beside it."""
+        """Encloses a running step: entries that are requested meanwhile run in parallel with it."""
         self._count(1)
         try:
             yield
@@ -38,7 +38,9 @@ class Places:
             self._count(-1)
 
     def ask(self, place: Place, *, inside: str) -> str:
-        """The key of an entry that is asked for inside the step `inside`, if any. Raises Permanent if it cannot have one."""
+        """The key of a requested entry; `inside` is the step that requests it, if any. Permanent: the entry cannot have
+        a key.
+        """
         if inside:
             raise Permanent(
                 f"{place.name!r} inside step {inside!r}: a step cannot contain steps, waits or values. Take them before or "
@@ -58,7 +60,7 @@ class Places:
         return key
 
     def forget(self, key: str) -> None:
-        """This entry may be asked for once more."""
+        """Allow this entry to be requested once more."""
         with self._lock:
             self._asked.discard(key)
 

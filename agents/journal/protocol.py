@@ -18,7 +18,7 @@ KEY_LENGTH = 200
 
 
 def fitting(key: str, beside: str) -> str:
-    """The key, shortened where it is too long for an entry whose name is `beside`; still its own."""
+    """The key, shortened where it is too long for an entry whose name is `beside`; a shortened key is still unique."""
     if len(key) + len(beside) <= KEY_LENGTH:
         return key
     return f"{key[:40]} {sha256(key.encode()).hexdigest()[:32]}"
@@ -43,7 +43,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class StepRequest:
-    """Do this once. `retries` come after the first try; `timeout` is for one try."""
+    """Run this step once. `retries` come after the first try; `timeout` limits one try."""
 
     place: Place
     effect: Effect = "transactional"
@@ -51,7 +51,7 @@ class StepRequest:
     timeout: timedelta | None = None
     arguments: Sequence[Any] = ()
     kind: Kind = "step"
-    cost: Cost | None = None  # the most that it may cost, where a budget is to be asked
+    cost: Cost | None = None  # the most that it may cost, where a budget must have room for it
 
     def __post_init__(self) -> None:
         if self.effect not in get_args(Effect):

@@ -16,7 +16,7 @@ from agents.kernel.effects import Effects
 
 @dataclass(frozen=True, kw_only=True)
 class Busy:
-    """Another run holds the session, or is next; wait for it at most so long."""
+    """Another run holds the session, or is next; wait at most this long."""
 
     reason: str
     at_most: timedelta
@@ -28,8 +28,8 @@ class Store(Protocol):
     agent: str
     max_output: int  # bytes of a step's output
     max_entries: int
-    is_binding: bool = True  # the body must ask for the recorded entries in their order
-    is_tainted: bool = False  # the body has seen untrusted data; the next commit says so of its run
+    is_binding: bool = True  # the body must request the recorded entries in their order
+    is_tainted: bool = False  # the body has seen untrusted data; the next commit marks its run as tainted
     keeps_turns: bool = True  # the turns of sessions are written
 
     steps: Mapping[str, RecordedStep]
@@ -59,10 +59,10 @@ class Store(Protocol):
         """The last call within `transaction`; returns whether the run must stop after it. Permanent: invalid effects."""
 
     def commit(self, entries: Sequence[StepEntry], effects: Effects, *, at: str) -> bool:
-        """Like `write`, in a commit of its own, which passes the failpoint `at`."""
+        """Write and commit in a transaction of its own, which passes the failpoint `at`."""
 
     def reason_to_stop(self) -> Interrupted | None:
-        """Before a request to a model: why the run must not make it, such as that its agent was stopped."""
+        """Why the run must not make its next model request, such as that its agent was stopped."""
         return None
 
     def forget(self, key: str) -> None:
@@ -84,48 +84,49 @@ class Store(Protocol):
         return None
 
     def limits(self) -> Limits:
-        """What budgets limit of this run."""
+        """The limits that budgets set for this run."""
         return UNLIMITED
 
     def reserve(self, key: str, cost: Cost) -> Reserved | Refusal | None:
-        """Set aside what a request to a model may cost, until `settle`; or why there is no room for it. None: no budget
-        applies. `key` is that of its step. Permanent: a budget cannot tell."""
+        """Reserve the most that a model request may cost, until `settle`; or return why no budget has room for it.
+        None: no budget applies. `key` is the key of its step. Permanent: a budget cannot decide.
+        """
         return None
 
     def settle(self, reserved: Reserved, used: Used) -> None:
-        """The request is over: what it used is spent, the rest is free again."""
+        """Book what the request used, and release the rest of its reservation."""
         return None
 
     def spend(self, cost: Cost) -> Refusal | None:
-        """Count a call of a tool that is about to begin; or why there is no room for it."""
+        """Count a tool call that is about to begin; or return why no budget has room for it."""
         return None
 
     def hold(self, session: str) -> Busy | None:
-        """Hold the session for a turn, until `let_go`; or why that has to wait."""
+        """Hold the session for a turn, until `let_go`; or return why the turn has to wait."""
         return None
 
     def let_go(self, session: str) -> None:
-        """The turn is over. Within a transaction: once that is committed."""
+        """Release the session after a turn; within a transaction, when it commits."""
         return None
 
     def answer(self, wait: NewWait) -> "RecordedWait | Interrupted | None":
-        """The result of a wait, if it is known at once; or why it cannot wait here."""
+        """The result of a wait, if it is known at once; or the reason why the run cannot wait here."""
         return None
 
     def draw(self, key: str, draw: Callable[[], Any]) -> Any:
         return draw()
 
     def limit(self, key: str, seconds: float) -> AbstractContextManager[None]:
-        """Raise TimeoutError in the step after so many seconds."""
+        """Raise TimeoutError in the step after this many seconds."""
         return nullcontext()
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the body may go on; None: as long as it likes."""
+        """The seconds that the body may still run; None: no limit."""
         return None
 
     def explain(self, key: str, error: Exception) -> Exception | Interrupted:
-        """The error of a step as the agent gets it; or the end of the whole run that it means."""
+        """The error of a step as the agent gets it; or the end of the run, if the error ends it."""
         return error
 
     def reach(self, point: str) -> None:

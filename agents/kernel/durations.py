@@ -10,7 +10,9 @@ LONGEST_TEXT = 100  # characters
 
 
 def parse_duration(value: str | float | timedelta) -> timedelta:
-    """A timedelta from "90s", "30m", "1h30m", "3d", "20 minutes", or a number of seconds; ValueError says what is accepted."""
+    """A timedelta from "90s", "30m", "1h30m", "3d", "20 minutes", or a number of seconds; the message of a ValueError
+    names the accepted forms.
+    """
     if isinstance(value, timedelta):
         return value
     if isinstance(value, (int, float)):

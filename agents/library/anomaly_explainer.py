@@ -1,4 +1,6 @@
-"""Compares each hour with the same hour of the days before. A model is asked for the reason only if an hour is unusual."""
+"""Compares each hour with the same hour of the days before. A model is called, to find the reason, only if an hour is
+unusual.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -36,7 +38,7 @@ def unusual(run: GateRun) -> Fire | Quiet:
     before = [facts.finished(until - HOUR - day * DAY, until - day * DAY) for day in range(1, DAYS + 1)]
     found = [one for one in anomalies(last, before) if f"{one['agent']} {one['measure']}" not in told]
     if not found:
-        return Quiet("the last hour was as usual, or it has been told")
+        return Quiet("the last hour was as usual, or was already reported")
     state = {**told, **{f"{one['agent']} {one['measure']}": now.isoformat() for one in found}}
     return Fire("the last hour was unusual", data=found, state=state)
 

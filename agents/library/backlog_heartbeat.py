@@ -6,8 +6,8 @@ from agents.kernel.durations import in_words
 from agents.kernel.installation import Backlog, facts
 
 LONG = timedelta(minutes=5)
-OVER = LONG / 2  # shorter than LONG, so that a wait of about that is not told again and again
-WORSE = 3  # times as many waiting runs as when it was last told
+OVER = LONG / 2  # shorter than LONG, so that a wait of about LONG is not reported again and again
+WORSE = 3  # times as many waiting runs as at the last report
 
 
 def look(run: GateRun) -> Fire | Quiet:
@@ -17,7 +17,7 @@ def look(run: GateRun) -> Fire | Quiet:
     news = [name for name, one in late.items() if one.waiting > WORSE * told.get(name, 0)]
     over = sorted(told.keys() - late.keys())
     if not news and not over:
-        return Quiet("runs wait long, as told before" if late else "no run waits long")
+        return Quiet("runs wait long, as already reported" if late else "no run waits long")
     state = {name: one.waiting if name in news else told[name] for name, one in late.items()}
     return Fire("runs wait long" if news else "the backlog is over", data={"news": news, "over": over}, state=state)
 

@@ -15,7 +15,7 @@ from agents.kernel.durations import in_words
 
 EVERY = "30s"
 IN_A_ROW = 3  # good answers that end the watch
-MINUTES = 15  # until a deploy that does not answer well is told, unless the event says otherwise
+MINUTES = 15  # how long a deploy may answer badly before it is reported, unless the event sets another time
 LONGEST = 24 * 60
 
 

@@ -36,7 +36,9 @@ class Brief(BaseModel):
     tools=[],
 )
 def meeting_prep(run: AgentRun) -> Any:
-    """Half an hour before a meeting, tells people what to know. Silent about one that says nothing to prepare from."""
+    """Half an hour before a meeting, sends people what they should know. Sends nothing if the invitation contains
+    nothing to prepare from.
+    """
     meeting = read(run.event.data)
     if run.event.type == "meeting.cancelled":
         return {"meeting": meeting["id"], "prepared": False, "because": "cancelled"}

@@ -3,12 +3,13 @@
 Reading order:
 - `call`: one call of `run.llm`, from the prompt to the result.
 - `durability`: each model request becomes a step of the run's journal.
-- `door`: each call of a tool passes it. `tool_steps` makes it a step, `approvals` asks a person, `danger` decides when.
+- `door`: each call of a tool passes it. `tool_steps` makes it a step, `approvals` requests a person's approval,
+`danger` decides when.
 - `outputs`, `delegates`: output functions, and agents as tools of others.
 - `turn`: a call as a turn in a named session.
-- `prompts`: what a request says to the model, kept with its step for the transcript.
+- `prompts`: the content of each request, kept with its step for the transcript.
 - `models`: which model serves an agent, by its own choice or by WAKEFUL_MODEL. `builtin` is the model of the demo.
 - `tools`: what the metadata of a tool declares: effect, dangerous, trusted.
-- `fences`: how data of strangers stands in a prompt.
-- `failures`: which errors of a provider pass, and when to ask again.
+- `fences`: how untrusted data is marked in a prompt.
+- `failures`: which errors of a provider are transient, and when to retry.
 """

@@ -1,4 +1,4 @@
-"""Addresses among the arguments of a call: what a text of a stranger may send a run to, or have it tell."""
+"""Addresses among the arguments of a tool call: an attacker's text may choose where a run connects or sends data."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 URL = re.compile(r"(?:[a-z][a-z0-9+.-]{0,30}:)?[/\\]{2}\S+", re.IGNORECASE)
-# What begins like this is an address up to its end, also with blanks, which clients encode.
+# A text that begins like this is an address up to its end, even with blanks, which clients encode.
 BEGINS_URL = re.compile(r"[a-z][a-z0-9+.-]{0,30}:[/\\]{2}\S|(?:https?|wss?|ftps?|mailto):\S", re.IGNORECASE)
 MAIL = re.compile(r"(?:mailto:)?[^\s@<>\"',;:]+@[^\s@<>\"',;:]+", re.IGNORECASE)
 NAMED = re.compile(r"<([^\s<>@]{1,200}@[^\s<>@]{1,255})>")  # a mail behind a name
@@ -64,7 +64,7 @@ def _addresses_of(text: str) -> list[str]:
 
 def _address_of(text: str) -> str:
     if URL.fullmatch(text):
-        if "\\" in text:  # some clients take it for a slash, others do not
+        if "\\" in text:  # some clients treat a backslash as a slash, others do not
             return text.lower()
         try:
             return (urlsplit(text).hostname or text).lower()
@@ -89,7 +89,7 @@ def stands_in(address: str, texts: Iterable[str]) -> bool:
 
 
 def without(text: str, data: Any) -> str:
-    """The text without what may have been written into it of this data: its texts, and words that stand in them."""
+    """The text without the parts that may come from this data: the data's texts, and words that occur in them."""
     written = json.dumps(data, ensure_ascii=False, default=str).lower()
     return NAME.sub(lambda name: " " if name[0].lower().strip(".-") in written else name[0], _without_texts(text, data))
 

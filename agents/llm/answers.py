@@ -11,7 +11,7 @@ ESCAPED = re.compile(r"\\u(?:0000|d[89a-f])", re.IGNORECASE)
 
 
 def recordable(answer: Any) -> Any:
-    """`answer` is JSON."""
+    """The answer, as JSON, without characters that cannot be stored."""
     if isinstance(answer, str):
         return UNSTORABLE.sub("\ufffd", answer)
     if isinstance(answer, list):
@@ -25,7 +25,9 @@ def recordable(answer: Any) -> Any:
 
 
 def _arguments(text: str) -> str:
-    """Of a call, as most providers give them: JSON as a text. The tool's validation refuses what is none."""
+    """The arguments of a call, which most providers send as JSON in a text. The tool's validation refuses a text that
+    is not JSON.
+    """
     if not ESCAPED.search(text):
         return text
     try:

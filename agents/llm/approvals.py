@@ -1,5 +1,6 @@
-"""Tools that ask first: a person approves the exact arguments of a call, edits them or denies it, once. What a person is shown is
-what the call would be made with: validated, with defaults, behind all hooks."""
+"""Tools that need approval: a person approves the exact arguments of a call, edits them or denies the call, once. A
+person is shown exactly the arguments of the call: validated, with defaults, after all hooks.
+"""
 
 import json
 from collections.abc import Callable
@@ -43,24 +44,26 @@ class Approver:
         self._is_tainted = is_tainted
         self._recorded = recorded
         self._asked: set[str] = set()
-        self._wanted: dict[tuple[str, str], tuple[Any, str]] = {}  # the arguments of a call that asks, and why it does
+        self._wanted: dict[tuple[str, str], tuple[Any, str]] = {}  # arguments of calls that need approval, and why
         self._granted: dict[tuple[str, str], tuple[Answer, Any]] = {}  # and what the person was shown
         self._outputs: dict[str, str] = {}  # approved, by the id of the call
 
     def was_asked(self, tool: str, call: str) -> bool:
-        """A call that a person was asked about is bound to the decision, although today's code would not ask."""
+        """Has a person decided about this call? The call is bound to that decision, even if today's code needs none."""
         return self._recorded(self._next_key(tool, call)) is not None
 
     def wants(self, tool: str, call: str, arguments: Any, why: str) -> None:
-        """The call is about to ask: with these arguments, validated, and for this reason."""
+        """Note that the call, with these validated arguments, needs approval for this reason."""
         self._wanted[tool, call] = (as_json(arguments), why)
 
     async def use(
         self, tool: str, call: str, arguments: Any, *, is_made: bool, why: str, expires: timedelta
     ) -> str | None:
-        """Did a person approve this call? Once. Empty: yes; None: no person has seen it; else the answer for the model. Where an
-        edit comes out of the validation as other arguments than were entered, the person is shown those too. A call that the
-        journal has (`is_made`) is not compared once more. Permanent: a person approved other arguments."""
+        """Use up the approval of this call. Empty: approved; None: no person has decided; else the answer for the
+        model. Where an edit comes out of the validation as other arguments than were entered, the person is shown those
+        too. A call that the journal has (`is_made`) is not compared once more. Permanent: a person approved other
+        arguments.
+        """
         if (tool, call) not in self._granted:
             return None
         answer, before = self._granted.pop((tool, call))
@@ -80,7 +83,7 @@ class Approver:
         return ""
 
     def require_shown(self, tool: str, call: str, answer: Answer, arguments: Any) -> None:
-        """Permanent: a person was shown other arguments than these."""
+        """Raises Permanent if a person was shown other arguments than these."""
         if canonical(answer.arguments) != canonical(_stored(arguments)):
             raise Permanent(
                 f"a person approved the call {call!r} of {tool!r} with other arguments than it would be made with: a validator or "
@@ -91,7 +94,7 @@ class Approver:
         self._outputs[call] = canonical(as_json(output))
 
     def require_approved_output(self, call: str, output: Any) -> None:
-        """Permanent: a person approved this output as another one."""
+        """Raises Permanent if the output differs from the one that a person approved."""
         approved = self._outputs.pop(call, None)
         if approved is not None and approved != canonical(as_json(output)):
             raise Permanent(
@@ -100,7 +103,7 @@ class Approver:
             )
 
     async def resolve(self, ctx: RunContext[Any], requests: DeferredToolRequests) -> DeferredToolResults:
-        """Ask about each call in turn, and wait for the answers without a worker."""
+        """Request approval of each call in turn, and wait for the decisions without a worker."""
         results = DeferredToolResults()
         for call in requests.approvals:
             results.approvals[call.tool_call_id] = await self._decision(ctx, call)
@@ -111,7 +114,7 @@ class Approver:
 
     async def _decision(self, ctx: RunContext[Any], call: ToolCallPart) -> ToolApproved | ToolDenied:
         name, number = call.tool_name, call.tool_call_id
-        # A validator that asks itself has not passed the door: what the model gave is shown.
+        # A validator that requests approval has not passed the door: the model's own arguments are shown.
         arguments, why = self._wanted.pop((name, number), (call.args_as_dict(), ""))
         try:
             answer = await self.decide(name, number, arguments, why, _policy_of(ctx, call).expires)
@@ -179,7 +182,7 @@ class Approver:
 
 
 def said(answer: Answer) -> str:
-    """A decision in words for the model: "denied: not this month"."""
+    """A decision as a text for the model: "denied: not this month"."""
     return f"{answer.decision}{f': {answer.reason}' if answer.reason else ''}"
 
 

@@ -1,4 +1,6 @@
-"""The last look at an output before its function is called with it, behind all hooks: it is the one that a person has approved."""
+"""The last check of an output, after all hooks and before its function is called: it must be the output that a person
+approved.
+"""
 
 from typing import Any
 
@@ -9,7 +11,7 @@ from pydantic_ai.output import OutputContext
 
 from agents.llm.approvals import Approver
 
-OUTPUT = "output"  # the call of an output that no tool call gives
+OUTPUT = "output"  # the key of an output that comes without a tool call
 
 
 class ApprovedOutput(AbstractCapability[Any]):

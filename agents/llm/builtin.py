@@ -1,6 +1,7 @@
-"""The model of the demo: deterministic, without a network, free of charge. It fills the schema that is asked of it with
-what it finds in the prompt, so that an agent can be seen at work without a key. Asked for a verdict, it calls the tools that only
-read, and tells what they say: it cannot judge, and says so."""
+"""The model of the demo: deterministic, without a network, free of charge. It fills the requested schema with values
+from the prompt, so that an agent works without an API key. For a verdict it calls the read-only tools and reports their
+results: it cannot judge, and its answer states that.
+"""
 
 import re
 from collections.abc import Iterator
@@ -57,7 +58,7 @@ def _answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
 
 
 def _is_verdict(info: AgentInfo) -> bool:
-    """Is the answer `agents.llm.verdict.Verdict`?"""
+    """Is the requested answer an `agents.llm.verdict.Verdict`?"""
     return (
         len(info.output_tools) == 1
         and info.output_tools[0].parameters_json_schema.get("properties", {}).keys() >= VERDICT
@@ -69,7 +70,9 @@ def _only_reads(tool: ToolDefinition) -> bool:
 
 
 def _verdict(prompt: str, messages: list[ModelMessage]) -> dict[str, Any]:
-    """It has something to say if a tool has. Every item is said to be so, or to be unchecked where there is no such tool."""
+    """Notify if any read-only tool returned something. Every checklist item gets that outcome, or `failed` if there is
+    no such tool.
+    """
     said = [line for message in messages if isinstance(message, ModelRequest) for line in _told(message)]
     items = [int(number) for number in ITEM.findall(prompt)]
     if not any(has_news for has_news, _ in said):
@@ -82,7 +85,7 @@ def _verdict(prompt: str, messages: list[ModelMessage]) -> dict[str, Any]:
 
 
 def _told(message: ModelRequest) -> Iterator[tuple[bool, str]]:
-    """What each tool has said, and whether that is something."""
+    """The results of the tools as text, and whether any of them returned something."""
     for part in message.parts:
         if not isinstance(part, ToolReturnPart):
             continue
@@ -141,13 +144,13 @@ def _facts(prompt: str) -> dict[str, str]:
 
 
 def _subject(prompt: str) -> str:
-    """Of a letter about a numbered object in the prompt; empty if none is asked for."""
+    """The subject of a letter about a numbered object in the prompt; empty if the prompt requests no letter."""
     about, number = ABOUT.fullmatch(_first_line(prompt)), _facts(prompt).get("number")
     return f"{about[1].capitalize()} {about[2]} {number}" if about and number else ""
 
 
 def _letter(prompt: str) -> str:
-    """To the customer of that object, with its facts; empty if no letter is asked for."""
+    """A letter to the customer of that object, with its facts; empty if the prompt requests no letter."""
     if not (subject := _subject(prompt)):
         return ""
     facts = _facts(prompt)

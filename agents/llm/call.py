@@ -82,10 +82,10 @@ class LlmContext:
     ask: Callable[..., Answer]
     is_tainted: Callable[[], bool]
     taint: Callable[[], None]
-    from_strangers: Callable[[], bool]  # was it woken by data that strangers write?
-    given: Callable[[], Any]  # its input, the data of its events and what its models have said
-    note_said: Callable[[Any], None]  # what a model has said, for `given`
-    depth: int = 0  # of calls inside each other
+    from_strangers: Callable[[], bool]  # may strangers have written the data that woke the run?
+    given: Callable[[], Any]  # its input, the data of its events and the answers of its models
+    note_said: Callable[[Any], None]  # an answer of a model, for `given`
+    depth: int = 0  # the depth of nested calls
 
 
 class LlmCall:
@@ -110,7 +110,7 @@ class LlmCall:
         self._place = Place(name=f"llm {self._name}", key=key, is_numbered=not key)
 
     async def run(self, prompt: Prompt, untrusted: Any, deps: Any, options: LlmOptions) -> AgentRunResult[Any]:
-        """Run the LLM agent to its result; what the journal has of it is neither asked nor paid again."""
+        """Run the LLM agent to its result. Recorded requests are neither sent nor paid again."""
         given: dict[str, Any] = dict(options)
         tools, in_flight = given.pop("tools", None), given.pop("llm_in_flight", "repeat")
         session = given.pop("session", None)
@@ -244,7 +244,7 @@ class LlmCall:
         task: str,
         ctx: RunContext[Any],
     ) -> Any:
-        """Give a task to another agent, within this call: it has the tool cap of this call, and counts in its usage."""
+        """Run another agent on a task within this call: under the tool cap of this call, and counted in its usage."""
         context = replace(self._context, tools=tools, depth=self._context.depth + 1)
         if context.depth > DEEPEST:
             raise Permanent(f"tool {ctx.tool_name!r}: agents hand tasks to each other more than {DEEPEST} calls deep")
@@ -288,7 +288,7 @@ def run_sync(
                 except asyncio.CancelledError:
                     raise
                 except BaseException:
-                    await steps.finish()  # what runs beside it would be repeated otherwise
+                    await steps.finish()  # parallel steps would be repeated otherwise
                     raise
         except TimeoutError:
             if not limit.expired():
@@ -297,18 +297,20 @@ def run_sync(
 
     result = async_to_sync(run)()
     if result is None:
-        time.sleep(1 + (journal.store.seconds_left or 0))  # the signal of the body's deadline strikes here
+        time.sleep(1 + (journal.store.seconds_left or 0))  # the signal of the body's deadline arrives here
         raise TimeoutError("the time of the body was over")
     return result
 
 
 def _fenced_results(results: DeferredToolResults, mark: str) -> tuple[DeferredToolResults, bool]:
-    """Answers to calls that the model made, from outside, in fences; is there any? Those that are declared trusted stay as they are."""
+    """Fence results from outside of calls that the model made, except those declared trusted. Is there any such
+    result?
+    """
     strange = {call: answer for call, answer in results.calls.items() if not is_declared_trusted(answer)}
     fences = {call: fenced_answer(answer, mark) for call, answer in strange.items()}
     return replace(results, calls={**results.calls, **fences}), bool(strange)
 
 
 def _most(seconds: float | None) -> float | None:
-    # The signal strikes the thread that waits for the loop. The loop must have ended by then.
+    # The signal interrupts the thread that waits for the loop. The loop must end first.
     return None if seconds is None else max(seconds - min(1.0, seconds / 5), 0.0)

@@ -1,4 +1,4 @@
-"""Is this call dangerous in a tainted run? By what its tool declares, or by what the call would do."""
+"""Decide whether a call is dangerous in a tainted run: its tool is declared dangerous, or its arguments are."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -14,8 +14,9 @@ ADDRESS = (
 
 
 def danger_of(policy: ToolPolicy, arguments: Mapping[str, Any], trusted: Callable[[], Iterable[str]]) -> str:
-    """The reason to ask a person before this call in a tainted run, in words for that person; empty: there is none. `trusted`: the
-    texts that no stranger has written."""
+    """Why this call needs approval in a tainted run, as a text for the approver; empty: it needs none. `trusted`: the
+    texts that no stranger wrote.
+    """
     if policy.dangerous:
         return TAINTED
     if found := sorted(set(addresses_in(arguments))):

@@ -5,7 +5,7 @@
 
     run.llm(clerk, "Answer the letter.", untrusted=letter)
 
-The call is a call of run.llm inside the other, with entries of its own in the journal: its requests are metered and its tools are
+The call is a nested call of run.llm, with entries of its own in the journal: its requests are metered and its tools are
 steps, under the caps, budgets, taint and approvals of the run. Its agent may use the tools that the call it is made from may use.
 """
 
@@ -20,7 +20,7 @@ from pydantic_ai.toolsets import FunctionToolset
 from agents.exceptions import Permanent
 
 DELEGATES = "wakeful_delegate"
-# Calls of run.llm inside each other: an agent that hands its task to itself ends here.
+# The deepest nesting of calls of run.llm: an agent that delegates to itself ends here.
 DEEPEST = 3
 
 Delegation = Callable[[Agent[Any, Any], str, RunContext[Any]], Awaitable[Any]]
@@ -28,8 +28,10 @@ _delegation: ContextVar[Delegation | None] = ContextVar("delegation", default=No
 
 
 class Delegate(FunctionToolset[Any]):
-    """One tool, which hands a task to `agent` and gives its output. `name` is the tool's (default: the agent's). `dangerous` and
-    `requires_approval` are those of any tool (`agents.llm.tools`); what the tool gives is fenced."""
+    """One tool, which runs `agent` on a task and returns its output. `name` is the name of the tool (default: the
+    agent's). `dangerous` and `requires_approval` are the options of any tool (`agents.llm.tools`); the result is
+    fenced.
+    """
 
     def __init__(
         self,

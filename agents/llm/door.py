@@ -44,7 +44,7 @@ from agents.llm.shown_arguments import as_json, as_the_model_gives_them, of_outp
 from agents.llm.tool_steps import ToolSteps
 from agents.llm.tools import HOSTS, OF_THE_FRAMEWORK, ToolPolicy, of_mcp
 
-# Native tools whose results are the model's own: those of any other read what strangers wrote.
+# Native tools whose results are the model's own. All others read untrusted data.
 OF_THE_MODEL = {"image_generation", "tool_search", "advisor"}
 CHOOSES_MODEL = (
     "run.llm asks one model, whose requests it records and meters: give the agent that model, a "
@@ -63,8 +63,9 @@ HandOver = Callable[[str, Agent[Any, Any], str, RunContext[Any]], Awaitable[Any]
 
 
 class Door(AbstractCapability[Any]):
-    """Of one call of run.llm. `tools`: the names of those that it may use, None for all. `hand_over` runs another agent inside this
-    call, under a key of its own."""
+    """The door of one call of run.llm. `tools`: the names of the tools that it may use, None for all. `hand_over` runs
+    another agent inside this call, under a key of its own.
+    """
 
     def __init__(
         self,
@@ -88,10 +89,10 @@ class Door(AbstractCapability[Any]):
         self._is_tainted = is_tainted
         self._taint = taint
         self._prompt = prompt
-        self._not_of_the_author = list(from_strangers)  # what may have come into instructions
+        self._not_of_the_author = list(from_strangers)  # untrusted texts that instructions may contain
         self._mark = mark  # of fences
         self._hand_over = hand_over
-        self._trusted_calls: set[tuple[str, str]] = set()  # of this call of run.llm: some models use an id again
+        self._trusted_calls: set[tuple[str, str]] = set()  # ids within this call of run.llm: some models reuse an id
         self._always_asks: set[str] = set()
         for name in outputs:
             self._require_allowed("output function", name)
@@ -111,11 +112,13 @@ class Door(AbstractCapability[Any]):
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
     ) -> ModelResponse:
-        """What a provider's own tools have read stands in the answer. Not every answer shows that one was used."""
+        """Taint the run if a provider's own tool may have read untrusted data: not every answer shows that one was
+        used.
+        """
         for part in request_context.model_request_parameters.instruction_parts or ():
             is_toolsets = part.id is not None and isinstance(part.id.source, ToolsetInstructionSource)
             if is_toolsets and part.content not in self._not_of_the_author:
-                self._not_of_the_author.append(part.content)  # an MCP server, say, may have written it
+                self._not_of_the_author.append(part.content)  # such as an MCP server
         offered = {tool.kind for tool in request_context.model_request_parameters.native_tools}
         used = any(
             isinstance(part, NativeToolCallPart | NativeToolReturnPart) and part.tool_name not in OF_THE_MODEL
@@ -133,7 +136,7 @@ class Door(AbstractCapability[Any]):
         return _Passage(toolset.visit_and_replace(guarded), self)
 
     def tools_of(self, tools: dict[str, ToolsetTool[Any]]) -> dict[str, ToolsetTool[Any]]:
-        """Those that the model may see. One that always asks does so here, like any other that asks."""
+        """The tools that the model may see. A tool that always needs approval gets it here, like the others."""
         return {name: self._at_the_door(tool) for name, tool in tools.items() if self._allows(tool.tool_def)}
 
     async def call(
@@ -170,7 +173,7 @@ class Door(AbstractCapability[Any]):
         hands_over = bool((tool.metadata or {}).get(DELEGATES))
         if not policy.trusted:
             self._taint()
-        elif not hands_over:  # the words of another agent may be a stranger's
+        elif not hands_over:  # the output of another agent may quote untrusted data
             self._trusted_calls.add((name, call))
         if hands_over:
             key = self._steps.take(name, call)
@@ -209,7 +212,7 @@ class Door(AbstractCapability[Any]):
     async def _require_approval(
         self, name: str, call: str, arguments: dict[str, Any], why: str, policy: ToolPolicy
     ) -> None:
-        """ModelRetry: the person wants something else, with its words for the model."""
+        """ModelRetry: the person denied the output or wants another; its text is for the model."""
         is_made = self._steps.is_made(name, call)
         try:
             answer = await self._approver.decide(name, call, arguments, why, policy.expires)
@@ -227,7 +230,9 @@ class Door(AbstractCapability[Any]):
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[Any], *, requests: DeferredToolRequests
     ) -> DeferredToolResults | None:
-        """First of all handlers: no other one answers for a person, and what they answer to an external call is a step."""
+        """Run before all other handlers: none of them may answer for a person, and their answer to an external call is
+        a step.
+        """
         if _answering.get():
             return None
         results = await self._approver.resolve(ctx, requests)
@@ -246,7 +251,7 @@ class Door(AbstractCapability[Any]):
         if tool and not self._allows(tool):
             self._require_allowed("tool", name)
         policy = ToolPolicy.of_tool(tool) if tool else ToolPolicy()
-        # A tool that hands its call on has passed the door before it did.
+        # A tool that defers its call has already passed the door.
         if (
             tool
             and tool.kind == "external"
@@ -301,8 +306,9 @@ class Door(AbstractCapability[Any]):
         *,
         always: bool = False,
     ) -> str | None:
-        """The reason to ask a person about this call; None: there is none. A call that a person was asked about stays bound to the
-        decision; one that is in the journal without a question needed none."""
+        """Why this call needs approval; None: it needs none. A call that a person decided about stays bound to that
+        decision; a recorded call without a question needed none.
+        """
         if self._approver.was_asked(name, call):
             return ""
         if self._steps.has(name, call):
@@ -313,8 +319,9 @@ class Door(AbstractCapability[Any]):
         return danger or ("" if always else None)
 
     def _trusted_texts(self, ctx: RunContext[Any], tool: ToolDefinition | None) -> Iterator[str]:
-        """What no stranger has written: the prompt and the instructions of this call, the description of a tool that is no MCP
-        server's, and what trusted tools have given."""
+        """The texts that no stranger wrote: the prompt and instructions of this call, descriptions of tools that are
+        not from MCP servers, and results of trusted tools.
+        """
         yield self._prompt
         if tool:
             if not of_mcp(tool.metadata) or ToolPolicy.of_tool(tool).trusted:
@@ -360,7 +367,7 @@ def _has_handler(ctx: RunContext[Any]) -> bool:
 
 
 async def _answer(ctx: RunContext[Any], request: DeferredToolRequests) -> Any:
-    """What the handlers besides the door answer to this one call. CallDeferred: nothing."""
+    """The answer of the other handlers to this one call. CallDeferred: none of them answered."""
     token = _answering.set(True)
     try:
         root = ctx.root_capability
@@ -378,7 +385,7 @@ async def _answer(ctx: RunContext[Any], request: DeferredToolRequests) -> Any:
 
 @dataclass
 class _Passage(WrapperToolset[Any]):
-    """Around all toolsets of the call."""
+    """A wrapper of all toolsets of the call."""
 
     door: Door
 

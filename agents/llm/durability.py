@@ -1,5 +1,5 @@
 """Pydantic-ai's extension point for durable execution, over the run's journal: each model request and discovery of tools is a
-step. A replay is handed what is recorded, so it pays for nothing and calls nothing."""
+step. A replay gets the recorded results, so it sends no request and pays for nothing."""
 
 import asyncio
 import json
@@ -58,20 +58,21 @@ from agents.llm.usage import usage_of_recorded
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
-# The same tool with the same arguments gave the same result so many times: the model goes round in circles.
+# A model that calls the same tool with the same arguments, and gets the same result, this often is in a loop.
 SAME_RESULTS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """What pydantic-ai wants done as one step."""
+    """A unit of work that pydantic-ai runs as one step."""
 
     effect: Effect = "idempotent"
 
 
 class StepBackend(JournalCallableOperationBackend[Unit]):
-    """Hands each unit of an LLM agent to the journal. What a request to a model gave is recorded beside the fingerprint of
-    its prompt."""
+    """Runs each unit of an LLM agent as a step of the journal. The answer to a model request is recorded with the
+    fingerprint of its prompt.
+    """
 
     def __init__(
         self,
@@ -129,11 +130,11 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
         return output["answer"]
 
     def _begin(self, request: StepRequest) -> tuple[Begun, Limits]:
-        """In the main thread, all of it at once: the way there and back costs as much as a statement."""
+        """Begin a step in the main thread, in one visit: each change of threads costs as much as a statement."""
         return self._steps.journal.begin(request), self._steps.journal.store.limits()
 
     def _asked(self, operation_id: DurableOperationId, cache_key: tuple[object, ...]) -> dict[str, Any]:
-        """What a request says to the model, for the transcript."""
+        """The content of a model request, for the transcript."""
         if not isinstance(operation_id, ModelRequestId):
             return {}
         _, messages, settings, parameters, _ = cache_key
@@ -141,7 +142,7 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
         return {**asked, **({"drifted": [*self._drifted]} if self._drifted else {})}
 
     def _note_drift(self, key: str) -> None:
-        """The recorded answer is given all the same: it is paid, and what came after it was built on it."""
+        """Note a changed prompt. The recorded answer is used nevertheless: it is paid, and later steps depend on it."""
         if not self._drifted:
             log.warning("llm.prompt_changed", request=key)
         self._drifted.append(key.partition(f"{self._call}:")[2])
@@ -149,8 +150,9 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
     def _answered(
         self, begun: Begun, body: Callable[[], Awaitable[object]], prompt: str, model: Model, prices: Prices
     ) -> Callable[[], Awaitable[object]]:
-        """A request whose provider is busy for some seconds is made again here. For longer, the run gives its worker back. A
-        request that may be made once is made again only if it is sure that nothing was charged for it."""
+        """Repeat the request here while its provider is busy for some seconds; for longer, the run releases its worker.
+        A request that may be made only once is repeated only if the provider certainly charged nothing.
+        """
 
         async def request() -> object:
             while True:
@@ -174,7 +176,7 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
         return request
 
     def _settle(self, begun: Begun, error: Exception, seconds: float | None) -> None:
-        """Say what becomes of a request that failed; `seconds`: when it may be made again."""
+        """Decide what happens after a failed request; `seconds`: when it may be repeated."""
         if failures.is_refusal(error):
             raise Permanent(describe(error)) from error
         if begun.request.effect != "at_most_once":
@@ -184,8 +186,9 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
             raise Retry(describe(error), after=seconds) from error
 
     def _key(self, operation_id: DurableOperationId, name: str, cache_key: tuple[object, ...]) -> str:
-        """A validator of a call is named by the call's id, and all else by its number: the same on every replay, also where calls are
-        made side by side."""
+        """The key of a unit: a call's id for the validator of that call, a number for all others. Keys are the same on
+        every replay, also of parallel calls.
+        """
         if isinstance(operation_id, ModelRequestId):
             return f"request {self._number('request')}"
         unit = name.partition("__")[2]
@@ -206,7 +209,7 @@ def _context(cache_key: tuple[object, ...]) -> RunContext[Any]:
 
 
 class UnitConfig:
-    """Which unit a request to a model, or what pydantic-ai does around it, is."""
+    """Names the unit that a model request, or other work of pydantic-ai, belongs to."""
 
     def __init__(self, model_effect: Effect) -> None:
         self._model_effect = model_effect
@@ -254,7 +257,7 @@ class Durability(BaseDurabilityCapability[Any]):
         self._results: dict[str, int] = {}
 
     def _bind_models(self, agent: AbstractAgent[Any, Any]) -> None:
-        """The one model of this call: an agent need not name one itself."""
+        """Set the model of this call: an agent need not name one itself."""
         self._models_by_id = {"default": self._model}
 
     @property
@@ -271,8 +274,9 @@ class Durability(BaseDurabilityCapability[Any]):
         return conversation_id_from_run_id(run_id)
 
     def get_model_settings(self) -> Callable[[RunContext[Any]], ModelSettings]:
-        """The journal repeats a request, waits as long as its provider asks and counts: the provider's client does not,
-        unless the agent's author says so."""
+        """Turn off retries of the provider's client, unless the agent's author sets them: the journal repeats requests,
+        obeys Retry-After and counts tries.
+        """
 
         def settings(ctx: RunContext[Any]) -> ModelSettings:
             is_said = "max_retries" in (ctx.model_settings or {})
@@ -287,7 +291,7 @@ class Durability(BaseDurabilityCapability[Any]):
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """No secret of the settings leaves the house, and no tool that a provider itself runs passes the cap."""
+        """Remove secrets of the settings from the request, and provider-run tools that the tool cap excludes."""
         request = await super().prepare_model_request(ctx, request_context)
         hidden_tools.require_none(self._model, request.model_settings)
         return replace(
@@ -297,7 +301,7 @@ class Durability(BaseDurabilityCapability[Any]):
         )
 
     def _register_toolsets(self, agent: AbstractAgent[Any, Any]) -> None:
-        """Not those that the agent was made with, but those that the call really has."""
+        """Register the toolsets of the call, not those of the agent's constructor."""
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         return toolset.visit_and_replace(self._in_steps)
@@ -327,7 +331,7 @@ class Durability(BaseDurabilityCapability[Any]):
             return await handler(args)
         try:
             return await handler(args)
-        except (ModelRetry, ToolFailed) as error:  # of a validator, which may have asked a stranger
+        except (ModelRetry, ToolFailed) as error:  # the output of a validator, which may contain untrusted data
             raise type(error)(self._fenced_error(call, error.message)) from error
 
     async def wrap_tool_execute(
@@ -339,7 +343,7 @@ class Durability(BaseDurabilityCapability[Any]):
         args: ValidatedToolArgs,
         handler: WrapToolExecuteHandler,
     ) -> Any:
-        """The error that an untrusted tool gives the model instead of a result is fenced like one."""
+        """Fence the error that an untrusted tool returns instead of a result."""
         if not _is_untrusted(tool_def):
             return await handler(args)
         try:
@@ -360,7 +364,7 @@ class Durability(BaseDurabilityCapability[Any]):
     async def after_tool_execute(
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: Any, result: Any
     ) -> Any:
-        """Permanent: the model goes round in circles."""
+        """Raises Permanent if the model repeats the same call with the same result too often."""
         policy = ToolPolicy.of_tool(tool_def)
         told, times = self._counted(call, result)
         if times >= SAME_RESULTS and not policy.polled:
@@ -371,7 +375,7 @@ class Durability(BaseDurabilityCapability[Any]):
         if (tool_def.metadata or {}).get(DELEGATES):
             return fenced_return(
                 result, self._mark(told, times)
-            )  # the other agent's words, of a run that has its taint already
+            )  # the output of a delegate: the run already has its taint
         if policy.trusted:
             return result
         self._taint()  # the result may be another's answer to a question of the tool, which has not begun then
@@ -382,13 +386,13 @@ class Durability(BaseDurabilityCapability[Any]):
         return fence(error, self._mark(*self._counted(call, {"error": error})))
 
     def _counted(self, call: ToolCallPart, result: Any) -> tuple[str, int]:
-        """The call with its result as a text, and how often that came."""
+        """The call with its result as a text, and how often it occurred."""
         told = json.dumps([call.tool_name, call.args_as_dict(), result], sort_keys=True, default=repr)
         self._results[told] = self._results.get(told, 0) + 1
         return told, self._results[told]
 
     def _mark(self, told: str, times: int) -> str:
-        """On a replay the same, and nothing that a stranger could have read in an earlier prompt."""
+        """The mark of a fence: the same on a replay, and not predictable from earlier prompts."""
         return salted_hmac("agents.llm.fence", f"{self._run_id} {told} {times}", algorithm="sha256").hexdigest()[:16]
 
 

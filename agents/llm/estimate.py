@@ -25,13 +25,13 @@ from agents.llm.prices import Prices, models_of
 
 FRAME = 500  # tokens that a provider puts around a request, such as its own instructions for tools
 FILE = 10_000  # tokens of a picture or another file, besides its bytes
-ANSWER = 4_096  # tokens that are left for the answer of a model that thinks
+ANSWER = 4_096  # tokens left for the answer after the model's thinking
 OUTPUT_BOUNDS = ("max_tokens", "max_completion_tokens", "max_output_tokens")  # names of providers
 
 
 @dataclass(frozen=True)
 class Counted:
-    """The tokens of these messages, as the model has counted them."""
+    """The token count that the model reported for these messages."""
 
     number: int
     digest: bytes
@@ -43,7 +43,9 @@ class Counted:
 
 
 def counted(model: Model, messages: Sequence[ModelMessage], response: ModelResponse) -> Counted | None:
-    """The tokens that a response counts for the messages it answers; None: none, or it is of another model, which counts otherwise."""
+    """The tokens that a response reports for the messages it answers; None: it reports none, or it came from another
+    model, which counts differently.
+    """
     if response.model_name != model.model_name or not response.usage.input_tokens:
         return None
     return Counted(len(messages), _digest(messages), response.usage.input_tokens)
@@ -57,7 +59,9 @@ def worst_case(
     prices: Prices,
     known: Counted | None = None,
 ) -> Cost:
-    """Each of several models (FallbackModel) may charge the request before the next one is asked."""
+    """The most that a request may cost. Each of several models (FallbackModel) may charge it before the next one gets
+    it.
+    """
     input_tokens = _input_at_most(messages, parameters, known)
     output_tokens = output_at_most(model, model_settings)
     return Cost(
@@ -69,8 +73,9 @@ def worst_case(
 
 
 def output_at_most(model: Model, model_settings: ModelSettings | None) -> int:
-    """The `max_tokens` of the request or of its model, else WAKEFUL_OUTPUT_TOKENS, or more for a model that thinks: what it
-    thinks is output, and providers refuse a bound that leaves no room for the answer."""
+    """The `max_tokens` of the request or of its model, else WAKEFUL_OUTPUT_TOKENS, or more for a model that thinks:
+    thinking tokens are output, and providers refuse a bound that leaves no room for the answer.
+    """
     own = [(each.settings or {}).get("max_tokens") for each in models_of(model)]
     asked = (model_settings or {}).get("max_tokens") or (own[0] if len(own) == 1 else None)
     if asked and (not isinstance(asked, int) or asked < 0):
@@ -89,7 +94,7 @@ def _thought_at_most(given: Mapping[str, Any]) -> int:
 
 
 def require_bounded(model: Model, model_settings: ModelSettings | None) -> None:
-    """Permanent: `extra_body` takes the bound of the output off the request."""
+    """Raises Permanent if `extra_body` removes the output limit from the request."""
     bound = output_at_most(model, model_settings)
     for each in models_of(model):
         body: Any = {**(each.settings or {}), **(model_settings or {})}.get("extra_body")
@@ -103,7 +108,9 @@ def require_bounded(model: Model, model_settings: ModelSettings | None) -> None:
 
 
 def _input_at_most(messages: Sequence[ModelMessage], parameters: ModelRequestParameters, known: Counted | None) -> int:
-    """A token stands for a byte at least. What the model has counted of the same messages need not be guessed again."""
+    """The most input tokens: at most one per byte. For messages that the model has already counted, its count is
+    used.
+    """
     most = FRAME + len(to_json(parameters, fallback=repr))
     if known and known.begins(messages):
         return most + min(_bytes(messages), known.tokens + _bytes(messages[known.number :]))

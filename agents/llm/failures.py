@@ -1,4 +1,4 @@
-"""Errors of a provider: which of them pass, and when to ask again."""
+"""Errors of a provider: which of them are transient, and when to retry."""
 
 import re
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ FEW_TRIES = 3  # where its answer cannot be read: it may be on the bill
 
 @contextmanager
 def refusals_final() -> Iterator[None]:
-    """What pydantic-ai refuses, and limits that the code sets: a replay would come to the same, so the run is not tried again."""
+    """Turn refusals of pydantic-ai and limits set in code into Permanent: a replay would end the same way."""
     try:
         yield
     except (UserError, UsageLimitExceeded, RunTimedOut) as error:
@@ -65,8 +65,9 @@ def is_uncharged(error: BaseException) -> bool:
 
 
 def was_uncharged(attempt: ModelRequestAttempt) -> bool:
-    """Like `is_uncharged`, for a model that was asked before the one that answered. Only the text of its error is left: whether
-    a connection was made cannot be read from it."""
+    """Like `is_uncharged`, for a model that failed before a fallback answered. Only the text of its error is left,
+    which does not show whether a connection was made.
+    """
     answer = HTTP_ERROR.match(attempt.error or "")
     return answer is not None and int(answer[1]) not in MAYBE_CHARGED
 

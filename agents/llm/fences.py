@@ -1,4 +1,4 @@
-"""Data of strangers in a prompt: fenced, so that a model can tell it from what its author asks."""
+"""Fences around untrusted data in a prompt, so that a model can distinguish it from its author's instructions."""
 
 import json
 import re
@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from pydantic_ai.exceptions import ModelRetry, ToolFailed
 from pydantic_ai.messages import BinaryContent, TextContent, ToolReturn
 
-# Special tokens of chat templates, such as <|im_start|>, [INST] and <<SYS>>: in data they could pass for a turn of their own.
-# So could a fence. They are sought in what `_seen` makes of a text, which is in lower case.
+# Special tokens of chat templates, such as <|im_start|>, [INST] and <<SYS>>: in data they could imitate another turn.
+# So could a fence. The patterns are matched against the output of `_seen`, which is in lower case.
 TOKENS = (
     r"<\|[^|<>⌧]{0,64}\|>|<\|[a-z_]{1,32}>|<[a-z_]{1,32}\|>"
     r"|\[/?(?:inst|system_prompt|available_tools|tool_results|tool_calls)\]|\[\|[a-z]{1,32}\|\]|\]~!?b[\]\[]|\[e~\["
@@ -46,7 +46,7 @@ def fence(data: Any, mark: str) -> str:
 
 
 def fenced_return(result: Any, mark: str) -> Any:
-    """What a tool gives, with its texts in fences; files stay as they are."""
+    """The result of a tool with its texts in fences; files stay unchanged."""
     if isinstance(result, ToolReturn):
         content = result.content
         if not isinstance(content, str | None):
@@ -58,7 +58,7 @@ def fenced_return(result: Any, mark: str) -> Any:
 
 
 def fenced_answer(answer: Any, mark: str) -> Any:
-    """Like `fenced_return`, of an answer to a deferred call: it may also say why the call was not done."""
+    """Like `fenced_return`, for an answer to a deferred call, which may also explain why the call was not done."""
     if isinstance(answer, ModelRetry | ToolFailed):
         return type(answer)(fence(answer.message, mark))
     return fenced_return(answer, mark)
@@ -84,8 +84,9 @@ def _sought(mark: str) -> re.Pattern[str]:
 
 
 def _seen(text: str) -> tuple[str, range | list[int]]:
-    """The text as an eye would read it: compatible and similar characters as the plain ones, in lower case, without invisible
-    ones. And the place in the text of each character of that, and of its end."""
+    """The text as a person would read it: compatible and similar characters as the plain ones, in lower case, without
+    invisible ones. And the place in the text of each character of that, and of its end.
+    """
     if text.isascii():
         return text.lower(), range(len(text) + 1)
     seen: list[str] = []
@@ -111,7 +112,7 @@ def _text(data: Any) -> str:
 
 
 def _as_json(value: Any) -> Any:
-    """An event goes whole: its type, source and subject are a stranger's words, too."""
+    """JSON of the data. An event is included whole: its type, source and subject are untrusted as well."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)

@@ -1,5 +1,6 @@
-"""Tools of a provider that model settings bring, past the list of the request: no tool cap would hold for them, and what they read would
-not taint."""
+"""Provider-run tools that model settings add outside of the request's tool list: the tool cap would not cover them, and
+their results would not taint the run.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +16,7 @@ OF_THE_BODY = {"tools", "mcp_servers", "plugins", "web_search_options", "search_
 
 
 def require_none(model: Model, settings: ModelSettings | None) -> None:
-    """Permanent: the settings of the request or of its model have some."""
+    """Raises Permanent if the settings of the request or of its model add such tools."""
     for given in (settings, *(each.settings for each in models_of(model))):
         said: Mapping[str, Any] = given or {}
         body = said.get("extra_body")

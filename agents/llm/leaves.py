@@ -30,7 +30,7 @@ _passed: ContextVar[_Call | None] = ContextVar("passed", default=None)
 
 @contextmanager
 def passing(tool: ToolsetTool[Any], approved: Any = None) -> Iterator[None]:
-    """While the door executes a call of this tool; `approved`: with the arguments that a person approved."""
+    """Encloses the execution of a call that passed the door; `approved`: the arguments that a person approved."""
     token = _passed.set(_Call(tool, None if approved is None else canonical(as_json(approved))))
     try:
         yield

@@ -1,5 +1,6 @@
-"""Plain functions that pydantic-ai would call in threads of their own run in the main thread, where the run's database
-session is: a tool may use the ORM."""
+"""Runs plain functions, which pydantic-ai would call in other threads, in the main thread: it has the run's database
+session, so tools may use the ORM.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator

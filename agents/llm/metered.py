@@ -1,5 +1,5 @@
-"""The model of a run: right before each request it looks whether the run may go on, and reserves the most that the request may
-cost; right after it, it settles what the request did cost. Retries, fallbacks, summaries, trials and delegated agents pass it too.
+"""The model of a run. Before each request it checks whether the run may go on and reserves the most that the request
+may cost; afterwards it books the actual cost. Retries, fallbacks, summaries, trials and delegated agents pass it too.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -27,7 +27,7 @@ BOUNDED = {"usd", "tokens"}  # what a cap limits by the size of a request
 
 
 class Meter:
-    """Of one request: hand it the response."""
+    """The meter of one request: give it the response."""
 
     def __init__(self, model: Model, limits: Limits, settings: ModelSettings | None) -> None:
         self._model = model
@@ -42,9 +42,10 @@ class Meter:
 
 
 class MeteredModel(WrapperModel):
-    """`journal` is that of the run which pays for the requests. A request under a cap of money or tokens carries a bound of its
-    output, so that it cannot cost more than is reserved for it. The run can do without a request that `is_spare`: it fails where
-    a budget never has room for it."""
+    """A model that meters its requests. `journal` belongs to the run that pays. Under a cap of money or tokens each
+    request limits its output, so that it cannot cost more than its reservation. An optional request (`is_spare`) fails
+    where a budget never has room for it.
+    """
 
     is_metered = True
 
@@ -94,7 +95,9 @@ class MeteredModel(WrapperModel):
     async def _metered(
         self, messages: Sequence[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
     ) -> AsyncIterator[Meter]:
-        """What is cut off, as by the death of the process, stays reserved, and is spent when the claim of its run is over."""
+        """Enclose a request. If the process dies, its reservation stays and is booked as spent when the claim of the
+        run ends.
+        """
         cost_of = partial(self._cost, messages, settings, parameters)
         reserved, limits = await in_main_thread(self._journal.reserve, cost_of, is_spare=self._is_spare)
         meter = Meter(self.wrapped, limits, settings)
@@ -119,7 +122,7 @@ class MeteredModel(WrapperModel):
         parameters: ModelRequestParameters,
         limits: Limits,
     ) -> Cost | None:
-        """What the request may cost of what is limited; None: nothing."""
+        """The most that the request may cost of the limited measures; None: no measure is limited."""
         if not limits.measures - {"tool_calls"} or self.model_name == BUILTIN:
             return None
         if limits.measures & BOUNDED:

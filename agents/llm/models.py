@@ -29,7 +29,7 @@ def model_for(agent: Agent[Any, Any]) -> Model:
     for each in models_of(model):
         client: Any = getattr(each, "client", None)
         if hasattr(client, "max_retries"):
-            client.max_retries = 0  # every request is a step's to make, to count and to pay for
+            client.max_retries = 0  # only steps make, count and pay requests
     return model
 
 

@@ -1,12 +1,12 @@
-"""Output functions: what `output_type` calls with the answer of a model.
+"""Output functions: functions in `output_type`, called with the answer of a model.
 
     @output_function(effect="at_most_once", dangerous=True)
     def send_invoice(number: int) -> str: ...
 
     Agent(name="sender", output_type=send_invoice)
 
-A call of one is a step, under the tool cap by the function's name, and asks first like a tool. Its options are those of a tool
-(`agents.llm.tools`). Annotate what it returns: a replay is given that, read from JSON.
+A call of an output function is a step, under the tool cap by the function's name, and may need approval like a tool.
+Its options are those of a tool (`agents.llm.tools`). Annotate the return type: a replay gets the value read from JSON.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def output_function(*, effect: Effect = "idempotent", dangerous: bool = False, expires: str = "") -> Callable[[F], F]:
-    """Declare of a function in `output_type` what a tool has in its metadata."""
+    """Declare the options of a function in `output_type`; a tool has them in its metadata."""
     metadata = {"effect": effect, "dangerous": dangerous, **({"expires": expires} if expires else {})}
 
     def declare(function: F) -> F:

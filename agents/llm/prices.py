@@ -1,4 +1,4 @@
-"""Prices of models: what an operator has set, else what genai-prices knows. No network is asked."""
+"""Prices of models: set by an operator, else from genai-prices, without the network."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from agents.journal.budget import Price
 
 MILLION = Decimal(1_000_000)
 UNKNOWN = (LookupError, ValueError, AssertionError)
-# What providers put behind the name that was asked for, as in gpt-4o-2024-08-06.
+# The suffix that providers append to the requested name, as in gpt-4o-2024-08-06.
 VERSION = re.compile(r"[-@:](v?\d[\d.:-]{2,}|latest)")
 
 
@@ -25,7 +25,9 @@ class Prices:
         self._set = {price.model: price for price in set_by_operators}
 
     def of_response(self, response: ModelResponse, asked: Model) -> Decimal | None:
-        """Of several models that may have given it, at the dearest. None: a price, or what it used, is not known."""
+        """The price of a response, at the dearest of the models that may have given it. None: a price or the usage is
+        not known.
+        """
         if price := self._of(response.provider_name, response.model_name):
             return _charged(response, price)
         costs = [self._of_response(response, model) for model in _served(response, asked)]
@@ -33,8 +35,9 @@ class Prices:
         return max(known) if len(known) == len(costs) else None
 
     def at_most(self, asked: Model, input_tokens: int, output_tokens: int) -> Decimal | None:
-        """What a request may cost: of several models (FallbackModel), all of them may charge it. None: one of them has no known
-        price."""
+        """The most that a request may cost: each of several models (FallbackModel) may charge it. None: one of them has
+        no known price.
+        """
         costs = [self._at_most(model, input_tokens, output_tokens) for model in models_of(asked)]
         known = [cost for cost in costs if cost is not None]
         return sum(known, Decimal(0)) if len(known) == len(costs) else None
@@ -82,12 +85,12 @@ def models_of(model: Model) -> Iterator[Model]:
 
 
 def is_free(model: Model) -> bool:
-    """Does it run in this process, as the models of tests and of the demo do?"""
+    """Does the model run in this process, like those of tests and of the demo?"""
     return all(isinstance(each, FunctionModel | TestModel) for each in models_of(model))
 
 
 def is_measured(response: ModelResponse) -> bool:
-    """Does the response say what it used?"""
+    """Does the response report its usage?"""
     return response.usage.has_values() and not response.usage.unmeasured_requests
 
 

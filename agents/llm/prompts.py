@@ -1,5 +1,6 @@
-"""What each request of a call says to the model, as its step keeps it for the transcript; and whether a replay would say the
-same."""
+"""The content of each model request of a call, kept with its step for the transcript, and its fingerprint, which shows
+whether a replay would send the same.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,8 +28,9 @@ NOT_KEPT = frozenset({"extra_headers", "extra_body", "timeout"})
 
 
 class Prompts:
-    """The requests of one call, in their order. Each is kept as what it adds to the one before. The history of a named session
-    is not kept: the session has it."""
+    """The requests of one call, in their order. Each is stored as its difference to the one before. The history of a
+    named session is not kept: the session has it.
+    """
 
     def __init__(self, session: Sequence[ModelMessage] | None = None) -> None:
         self._session = session

@@ -45,7 +45,7 @@ def _redacted_part(part: dict[str, Any]) -> dict[str, Any]:
 def _redacted_field(name: str, value: Any) -> Any:
     if name == "args" and isinstance(value, str):
         return _redacted_text_of_json(value)
-    if name == "content" and isinstance(value, list):  # of a prompt in pieces, or a list that a tool gave back
+    if name == "content" and isinstance(value, list):  # a prompt in pieces, or a list that a tool returned
         return [_redacted_part(one) if isinstance(one, dict) and "kind" in one else redacted_json(one) for one in value]
     return redacted_json(value)
 
@@ -79,7 +79,9 @@ def _redacted_tool(tool: ToolDefinition) -> ToolDefinition:
 
 
 def _redacted_schema(value: Any) -> Any:
-    """Without secrets in its texts for the model; names of keywords and parameters are those of the code."""
+    """The schema without secrets in its texts for the model. Names of keywords and parameters come from code and
+    stay.
+    """
     if isinstance(value, dict):
         return {
             name: redacted_json(inner) if name in SAID and not isinstance(inner, dict) else _redacted_schema(inner)

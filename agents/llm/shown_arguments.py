@@ -1,4 +1,4 @@
-"""The arguments of a call as JSON that a person can read, and that two equal ones share."""
+"""The arguments of a call as JSON for a person; equal arguments give equal JSON."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,7 +11,9 @@ from agents.journal.canonical import canonical
 
 
 def as_json(value: Any) -> Any:
-    """What is no JSON counts by its class. A set has no order of its own, so its elements are sorted."""
+    """The value as JSON. A value that is not JSON is replaced by the name of its class; elements of a set are
+    sorted.
+    """
     match value:
         case BaseModel():
             return as_json(value.model_dump(by_alias=True))

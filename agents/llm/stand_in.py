@@ -28,7 +28,7 @@ def current() -> StandIn:
 
 @contextmanager
 def asking() -> Iterator[None]:
-    """While an agent asks its model. pydantic-ai's switch is one for the process, and calls are made side by side."""
+    """Encloses the requests of an agent. pydantic-ai has one switch for the process, and calls run in parallel."""
     if current().may_ask_providers:
         yield
         return

@@ -22,12 +22,12 @@ from agents.llm.failures import refusals_final
 from agents.llm.main_thread import run_without_loop
 from agents.llm.tools import ToolPolicy
 
-# The payloads of calls that did what they were asked for; others say why they did not (`ModelRetry`, `ToolFailed`, …).
+# The payloads of successful calls; others give the reason of the failure (`ModelRetry`, `ToolFailed`, …).
 DONE = ("tool_return", "tool_content_result")
 
 
 class _AsksFirst(Retry):
-    """The tool itself wants a person's approval, so this call was none."""
+    """The tool itself requested a person's approval, so the call was not made."""
 
     def __init__(self, metadata: dict[str, Any] | None) -> None:
         super().__init__("the tool asks for approval")
@@ -35,8 +35,9 @@ class _AsksFirst(Retry):
 
 
 class ToolSteps:
-    """The calls of tools in one call of run.llm, whose key is `place`. A call is named by its id, which stands in the recorded
-    answer of the model: the same on every replay, also where calls are made side by side. Some models use an id again."""
+    """The tool calls of one call of run.llm, whose key is `place`. A tool call is named by its id in the recorded
+    answer of the model: the same on every replay, also of parallel calls. Some models reuse an id.
+    """
 
     def __init__(self, place: str, steps: ConcurrentSteps, journaled: set[tuple[str, str]]) -> None:
         self._place = place
@@ -50,11 +51,11 @@ class ToolSteps:
         return self._steps.journal.step_key
 
     def has(self, tool: str, call: str) -> bool:
-        """Has the journal the next call of this name and id, however it ended?"""
+        """Has the journal recorded the next call of this name and id, whatever its outcome?"""
         return self._known(tool, call) is not None
 
     def is_made(self, tool: str, call: str) -> bool:
-        """Has the journal its outcome, so that nothing is called?"""
+        """Has the journal recorded the outcome of the call, so that the tool is not called?"""
         known = self._known(tool, call)
         return known is not None and self._steps.journal.has_outcome(known)
 
@@ -65,7 +66,7 @@ class ToolSteps:
         return self._key(unit, self._numbers[unit])
 
     async def charge(self, key: str, told: Any) -> None:
-        """Count a call that is no step itself, under this key of it, where calls are limited: by a step that does nothing."""
+        """Count a call that is not a step itself, where calls are limited, by an empty step with this key."""
         if "tool_calls" not in self._steps.journal.store.limits().measures:
             return
         request = StepRequest(place=Place(name=self._place, key=key), effect="read", kind="tool", arguments=[told])

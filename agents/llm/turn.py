@@ -23,7 +23,7 @@ from agents.sessions.history import Surplus
 from agents.sessions.messages import kept
 from agents.sessions.names import checked_name
 
-TURN = "turn"  # the entry that ends it
+TURN = "turn"  # the entry that ends the turn
 SUMMARY = "This is a summary of the earlier conversation."
 Summarise = Callable[[str, bool], Awaitable[str]]  # a text, and whether it is data of strangers
 
@@ -90,8 +90,8 @@ class Turn:
         self._holds = True
 
     def _give_up(self) -> None:
-        """In the main thread, behind a hold whose caller did not wait for it."""
-        if self._holds and not self._journal.end:  # interrupted, the run goes on with its turn
+        """Release the session in the main thread, after a hold whose caller stopped waiting."""
+        if self._holds and not self._journal.end:  # an interrupted run continues its turn later
             self._holds = False
             self._journal.let_go()
 

@@ -1,4 +1,4 @@
-"""What a model request used, as its step keeps it: tokens, and the price where it is known."""
+"""The usage of a model request, as its step keeps it: tokens, and the price where it is known."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,9 +19,10 @@ def usage_of_recorded(recorded: Any, asked: Model, prices: Prices) -> dict[str, 
 
 
 def usage_of(response: ModelResponse, asked: Model, prices: Prices) -> dict[str, Any]:
-    """`cost` is in US dollars, a decimal as text, None where the price of the model is not known; `is_measured` is false where
-    the provider did not say what it used; `may_be_more` is true where a model that was asked before this one (FallbackModel)
-    may have charged as well."""
+    """`cost` is in US dollars, a decimal as text, None where the price of the model is not known; `is_measured` is
+    false where the provider reported no usage; `may_be_more` is true where a model that failed before this one
+    (FallbackModel) may have charged as well.
+    """
     cost = prices.of_response(response, asked)
     may_be_more = not all(was_uncharged(attempt) for attempt in response.failed_attempts or ())
     return {
@@ -35,7 +36,7 @@ def usage_of(response: ModelResponse, asked: Model, prices: Prices) -> dict[str,
 
 
 def used_by(usage: Mapping[str, Any]) -> dict[str, Any]:
-    """The amount of each measure; what is left out, or None, is not known."""
+    """The amount of each measure; a measure that is missing or None is not known."""
     if usage.get("may_be_more"):
         return {"requests": 1}
     measured = usage.get("is_measured", True)

@@ -1,4 +1,6 @@
-"""The answer of a heartbeat's turn: a form, so that silence is a value and never a word in a text."""
+"""The answer of a heartbeat's turn. It is structured, so that "nothing to report" is a value and not a phrase in a
+text.
+"""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -26,7 +28,7 @@ LONGEST_CHECK = 366 * 1440  # minutes
 
 
 def _cut(most: int) -> BeforeValidator:
-    """A text that is too long is no reason to lose the turn, with the outcomes of all other items."""
+    """Shorten a text that is too long: refusing it would lose the turn and the outcomes of all items."""
     return BeforeValidator(lambda said: f"{said[: most - 1]}…" if isinstance(said, str) and len(said) > most else said)
 
 
@@ -36,7 +38,7 @@ def _bounded(said: Any) -> Any:
 
 
 class ItemVerdict(BaseModel):
-    """How the look at one item ended."""
+    """The outcome of checking one item."""
 
     item: int = Field(description="the number of the item")
     outcome: ItemOutcome
@@ -46,7 +48,7 @@ class ItemVerdict(BaseModel):
 
 
 class Verdict(BaseModel):
-    """What a turn came to. Only `notify` decides whether a person is told."""
+    """The result of a turn. Only `notify` decides whether a person is notified."""
 
     notify: bool = Field(description="whether a person should be told now")
     urgency: Urgency = "normal"
@@ -66,14 +68,16 @@ class Verdict(BaseModel):
 
 
 class TellFailures(AbstractCapability[Any]):
-    """Tells the model that a tool has failed, instead of ending the turn: one item's failure does not abort the others."""
+    """Returns a tool's failure to the model instead of ending the turn: one item's failure does not abort the
+    others.
+    """
 
     async def on_tool_execute_error(
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: Any, error: Exception
     ) -> Any:
         if not isinstance(error, StepFailed):
             raise error
-        raise ToolFailed(str(error)[:2000]) from error  # of an untrusted tool, it is fenced
+        raise ToolFailed(str(error)[:2000]) from error  # the error of an untrusted tool is fenced
 
 
 def watcher(
@@ -91,7 +95,7 @@ def watcher(
 
 
 def prompt_of(items: Sequence[DueItem], now: datetime, reminders: Sequence[str] = ()) -> str:
-    """The turn's prompt: the time, what an earlier turn asked to be reminded of, and the items that are due, numbered."""
+    """The turn's prompt: the time, reminders from earlier turns, and the due items, numbered."""
     time = f"It is {now:%A, %Y-%m-%d %H:%M} UTC."
     told = [f"You asked to be reminded of this: {text}" for text in reminders]
     if not items:
@@ -106,7 +110,7 @@ def prompt_of(items: Sequence[DueItem], now: datetime, reminders: Sequence[str] 
 
 
 def outcomes_of(verdict: Verdict, items: Sequence[DueItem]) -> list[Checked]:
-    """How each item ended; one that the verdict leaves out has failed."""
+    """The outcome of each item; an item that the verdict leaves out has failed."""
     said: dict[int, ItemVerdict] = {}
     for one in verdict.items:
         said.setdefault(one.item, one)

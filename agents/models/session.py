@@ -34,8 +34,9 @@ class Session(models.Model):
 
 
 class SessionTurn(models.Model):
-    """The messages of one call of run.llm, from its prompt to its answer. Without messages it is no longer given to runs: it was
-    dropped or summarised, and the row says only which run took it."""
+    """The messages of one call of run.llm, from its prompt to its answer. Without messages the turn is no longer given
+    to runs: it was dropped or summarised, and the row only records which run took it.
+    """
 
     session = models.ForeignKey(Session, models.CASCADE, related_name="turns", db_index=False)
     number = models.PositiveBigIntegerField()

@@ -1,5 +1,5 @@
 """Agents that people make without code: instructions, tools, and what becomes of the answer.
 
-`definition` is what a version of one says, `body` executes it, `catalog` knows those of the database and gives them to the
-registry. They are made and edited by `triggers.prompt_agents`.
+`definition` is the content of a version, `body` executes it, `catalog` reads them from the database and adds them to
+the registry. They are made and edited by `triggers.prompt_agents`.
 """

@@ -66,8 +66,9 @@ def read(session: str, through: int) -> History:
 
 
 def surplus_of(session: str) -> Surplus | None:
-    """What must be taken out before the next turn. Where a model summarises, it is half of what may stay, so that it is not
-    asked at each turn."""
+    """The messages to remove before the next turn. Where a model summarises them, they are half of what may stay, so
+    that it does not summarise at each turn.
+    """
     known = Session.objects.filter(name=session).first()
     if known is None:
         return None

@@ -23,8 +23,9 @@ PART_LENGTH = 2_000  # characters of a part as text
 
 
 def kept(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:
-    """The messages of a turn as JSON, without instructions and system prompts: the next agent has its own. A call of a tool
-    that has no result gets one that says so."""
+    """The messages of a turn as JSON, without instructions and system prompts: the next agent has its own. A tool call
+    without a result gets a placeholder result.
+    """
     own = [_without_instructions(message) for message in messages]
     whole = repair_messages([message for message in own if message.parts])
     dumped: list[dict[str, Any]] = ModelMessagesTypeAdapter.dump_python(whole, mode="json", exclude_none=True)
@@ -44,7 +45,7 @@ class Said:
 
 
 def said_in(stored: Sequence[dict[str, Any]]) -> list[Said]:
-    """What was said in a turn. Thoughts of a model are left out."""
+    """The conversation of a turn as text, without the model's thinking."""
     return [said for message in loaded(stored) for said in _said(message)]
 
 

@@ -2,8 +2,8 @@
 Off, it costs a comparison, and nothing of the SDK is imported.
 
 A trace is a causal chain, and its id that of the chain's first event. The spans of an event, a dispatch, a run and an attempt
-have ids that are made of what they stand for: whatever process goes on with a run, after a crash or a wait of days,
-knows the parents of its spans without asking, and what is told twice is one span.
+have ids that are made of what they stand for: any process that continues a run, after a crash or a wait of days,
+derives parent ids without a lookup, and recording a span twice has no effect.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,7 +75,7 @@ def record(
 
 
 def within(span: Span) -> AbstractContextManager[None]:
-    """What is done inside hangs on this span, which is told of later."""
+    """Parent for spans opened inside the block. The span itself is recorded later."""
     return _sdk.within(span) if _sdk else nullcontext()
 
 
@@ -85,7 +85,7 @@ def doing(name: str, **attributes: Any) -> AbstractContextManager[None]:
 
 
 def instrumentation() -> Sequence[Any]:
-    """What makes pydantic-ai tell of an agent, its requests to models and its tools; nothing of what a replay is handed."""
+    """Instrumentation for pydantic-ai: spans for agents, model requests and tools. Replayed results create no spans."""
     return _sdk.instrumentation() if _sdk else ()
 
 

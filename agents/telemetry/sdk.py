@@ -89,11 +89,11 @@ class Redacting(SpanExporter):
 
 class Sdk:
     def __init__(self, *, service: str, endpoint: str, headers: str, keeps_content: bool) -> None:
-        # What NAME_FILE or the file of `manage.py up` said is known to the settings alone.
+        # Only the settings know values from NAME_FILE or from the file of `manage.py up`.
         for name, value in (("ENDPOINT", endpoint), ("HEADERS", headers)):
             if value:
                 os.environ.setdefault(f"OTEL_EXPORTER_OTLP_{name}", value)
-        # A process that is killed loses what it has not sent yet, and no replay tells it again.
+        # A killed process loses spans that it has not sent, and no replay records them again.
         os.environ.setdefault("OTEL_BSP_SCHEDULE_DELAY", "1000")
         self._service = service
         self._keeps_content = keeps_content

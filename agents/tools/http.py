@@ -132,7 +132,7 @@ async def fetch(limits: Limits, url: str, method: str, body: str) -> dict[str, A
             address = redirected(limits, address, location)
             answer, location = await _ask(limits, address, method, body)
         except Refused as refused:
-            # No reason to call again: the server has done what it was asked.
+            # No reason to call again: the server has done what was requested.
             return {**answer, "error": f"its redirect is refused: {refused}"}
         redirects += 1
     return answer

@@ -6,11 +6,11 @@ from pydantic_ai import RunContext
 from agents.run import AgentRun
 from agents.tools.toolbox import refusals_told, run_of, tool
 
-FASTEST = "15m"  # a model that schedules itself more often than this is to be told to by its author
+FASTEST = "15m"  # a model may schedule itself more often than this only if its author allows it
 
 
 # The schedule belongs to the run's own trigger: its runs have no other tools, budgets and rates than this one. Dangerous: it
-# goes on when the data that asked for it is long gone.
+# goes on when the data that requested it is long gone.
 @tool(effect="transactional", dangerous=True, trusted=True)
 def schedule(
     ctx: RunContext[AgentRun],

@@ -42,7 +42,7 @@ def tool(
     requires_approval: bool = False,
     hosts: Callable[[], Iterable[str]] | None = None,
 ) -> Callable[[Callable[..., Any]], "Tool[Any]"]:
-    """Declare a function as a tool, under its own name unless `name` says otherwise. The model gets its docstring, or its
+    """Declare a function as a tool, under its own name unless `name` is given. The model gets its docstring, or its
     `description`. `hosts` gives the hosts that it may call. The other options: `agents.llm.tools`. Raises DeclarationError."""
     metadata = {"effect": effect, "dangerous": dangerous, "trusted": trusted}
 
@@ -119,7 +119,7 @@ def run_of(ctx: "RunContext[Any]") -> AgentRun:
 
 @contextmanager
 def refusals_told() -> Iterator[None]:
-    """A ValueError is what is wrong with the arguments of the call: the model is told, and may call again."""
+    """Turn a ValueError, which names a fault of the call's arguments, into a ModelRetry: the model may call again."""
     from pydantic_ai import ModelRetry
 
     try:
