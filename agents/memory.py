@@ -22,7 +22,7 @@ KEY_LENGTH = 150
 TEXT_LENGTH = 4_000
 MOST_NOTES = 1_000  # notes of an agent
 MOST_FOUND = 50
-MOST_WORDS = 20  # results of a search
+MOST_WORDS = 20  # words of a search
 WORD_LENGTH = 200  # characters of a word that a search compares
 WORD = re.compile(r"[^\W_]+")
 

@@ -71,7 +71,7 @@ class SourceTrigger(EventTrigger):
 
     kind: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-    policy: Mapping[str, Any] = field(default_factory=dict)  # the trigger's filter, in addition to its agent's
+    policy: Mapping[str, Any] = field(default_factory=dict)  # the trigger's policy, in addition to its agent's
 
 
 @dataclass(frozen=True, kw_only=True)

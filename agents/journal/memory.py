@@ -54,7 +54,7 @@ class MemoryStore(Store):
         self.steps: dict[str, RecordedStep] = steps
         self.waits: dict[str, RecordedWait] = waits
         self.left = Effects()  # of the steps that ran
-        self.is_writing = False  # tainted by its own steps
+        self.is_writing = False  # the store itself writes, not the body
         self._outside = Nesting()
 
     @contextmanager

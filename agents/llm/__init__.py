@@ -4,7 +4,7 @@ Reading order:
 - `call`: one call of `run.llm`, from the prompt to the result.
 - `durability`: each model request becomes a step of the run's journal.
 - `door`: each call of a tool passes it. `tool_steps` makes it a step, `approvals` requests a person's approval,
-`danger` decides when.
+  `danger` decides when.
 - `outputs`, `delegates`: output functions, and agents as tools of others.
 - `turn`: a call as a turn in a named session.
 - `prompts`: the content of each request, kept with its step for the transcript.
