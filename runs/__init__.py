@@ -5,8 +5,8 @@
 - `executor`, `body`, `attempt`, `durable`: the body runs, and its outcome is recorded
 - `transitions`: how a run leaves a state, in one statement each
 - `waits`, `outbox`: what runs wait for, what leaves; `chores` does what falls due
-- `budgets`: what runs may cost; `notifications`: what agents tell people, and what becomes of it
-- `incidents`: what fails, told once
+- `budgets`: what runs may cost; `notifications`: messages of agents to people, and their delivery
+- `incidents`: repeated failures with one cause, reported once
 - `processes`, `queues`, `network`: which processes are alive, doorbells, the broker
 - `actions`, `api`, `shadow`, `retention`: what operators do to runs
 - `ports`: what runs need from the rooms above; `db`, `models`: what all stands on

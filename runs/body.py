@@ -60,8 +60,9 @@ class Along:
 
 @dataclass(frozen=True)
 class Ended:
-    """How an attempt ended: with an outcome that is not recorded yet, or without one. Then its success is committed, and `next` is
-    the run that was claimed in the same commit."""
+    """The end of an attempt: an outcome that is not recorded yet; or None if its success is already committed, with
+    `next`, the run claimed in the same commit.
+    """
 
     outcome: Outcome | None = None
     next: Claim | None = None
@@ -73,7 +74,7 @@ def run_body(claim: Claim, agent: Agent, claim_another: ClaimAnother) -> Ended:
         return run(claim, agent, Along(claim_another))
     except CannotClaim:
         log.warning("run.claimed_nothing_along", run=str(claim.run_id), exc_info=True)
-        return run(claim, agent, Along(lambda: None))  # its transaction was rolled back
+        return run(claim, agent, Along(lambda: None))  # the transaction of the claim was rolled back
 
 
 def run_atomic(claim: Claim, agent: Agent, along: Along) -> Ended:
@@ -137,7 +138,7 @@ def run_durable(claim: Claim, agent: Agent, along: Along) -> Ended:
 
 
 def ended_by(error: BaseException, claim: Claim, along: Along, *, is_tainted: bool = False) -> Ended:
-    """How an attempt ended that raised, perhaps after its commit. Raises an error that is no end of the body."""
+    """The end of an attempt that raised, perhaps after its commit. Re-raises an error that does not end the body."""
     if isinstance(error, RunLost | CannotClaim):
         raise error
     clean()

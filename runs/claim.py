@@ -1,4 +1,4 @@
-"""Claim the best ready run of a queue: by priority, then by turn."""
+"""Claim the best ready run of a queue: first by priority, then by turn."""
 
 import json
 import os
@@ -64,7 +64,7 @@ PARTS = {
 }  # fmt: skip
 for name, part in PARTS.items():
     BEST = BEST.replace(f"{{{name}}}", part)
-# No value of a run may make this fail, because every claim would meet it first. Another version may have written any policy.
+# This must not fail for any value of a run, which would block every claim. Another version may have written any policy.
 TIMEOUT = """CASE jsonb_typeof(policy->'timeout') WHEN 'number' THEN
       least(greatest((policy->>'timeout')::numeric, 0), 1e9)::float8 END"""
 TAKE = """
@@ -119,7 +119,7 @@ QUEUE_LOCK = """
 SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config('lock_timeout', '2s', true),
   pg_advisory_xact_lock(%(space)s::int, hashtext(%(queue)s::text))
 """
-QUEUE_SPACE = 0x57AD  # of the two-integer advisory locks
+QUEUE_SPACE = 0x57AD  # namespace of the two-integer advisory locks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,13 +146,13 @@ class Claim:
     replay_id: UUID = UUID(NIL)
     has_journal: bool = False
     is_tainted: bool = False
-    begun_version: str = ""  # of its agent; a prompt agent's run keeps it
+    begun_version: str = ""  # version of its agent; a prompt agent's run keeps it
     fired: Fire | None = None  # the answer of its gate, once it is committed
-    gate_revision: int = 0  # of the state that the gate had read
-    gate_is_tainted: bool = False  # had it seen untrusted data?
-    timeline: str = ""  # of the server that made the claim; "": unknown
-    is_named: bool = True  # does the session that claimed it have its name?
-    asked: float = field(default_factory=time.monotonic)  # when this process asked for it
+    gate_revision: int = 0  # revision of the state that the gate had read
+    gate_is_tainted: bool = False  # had the gate seen untrusted data?
+    timeline: str = ""  # timeline of the server that made the claim; "": unknown
+    is_named: bool = True  # does the claiming session have the claim's name?
+    asked: float = field(default_factory=time.monotonic)  # when this process sent the claim
     unreadable: Exception | None = None  # the error of reading its input and policy in this version
 
     @property
@@ -275,7 +275,7 @@ def _claim_of(*, input: str | None, policy: str, fired: str | None, named: str |
 
 
 def gate_answer(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a claim that say what its gate answered."""
+    """The fields of a claim that hold the answer of its gate."""
     answer = Fire(stored["reason"], data=stored["data"], state=stored["state"])
     read = {"gate_revision": stored["revision"], "gate_is_tainted": stored.get("is_tainted", False)}
     return {"fired": answer, **read}
@@ -291,7 +291,7 @@ def _claim_limited(queue: str, parameters: Mapping[str, Any]) -> list[Claim]:
 
 
 def settle(worker_id: UUID) -> None:
-    """Release runs that the database says this process is running: it runs none, so their claims never began."""
+    """Release runs that the database lists as running in this process: it runs none, so their claims never began."""
     for ticket in fetch_as(Ticket, SETTLE, [worker_id, os.getpid()]):
         take_away(ticket, released("its claim never reached the worker"), expected=RunStatus.RUNNING)
         log.info("run.released", run=str(ticket.run_id), epoch=ticket.epoch)

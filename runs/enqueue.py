@@ -27,7 +27,7 @@ def merged(one: Chain, other: Chain) -> list[str]:
 
 
 def in_words(chain: Chain) -> str:
-    """For example "orders → digest → orders"."""
+    """A causal chain as text, such as "orders → digest → orders"."""
     return " → ".join(chain)
 
 
@@ -61,7 +61,7 @@ class NewRun:
 
     @property
     def room(self) -> int:
-        """How many more events may join it."""
+        """How many more events may join the run."""
         return EVENTS_PER_RUN - len(self.event_ids)
 
     def take_along(

@@ -46,7 +46,7 @@ def execute(claim: Claim, claim_another: ClaimAnother = lambda: None) -> Claim |
 
 
 def ids_of(claim: Claim) -> dict[str, str]:
-    """What every line has that is logged meanwhile; the id of a trace is that of its first event."""
+    """The ids that each log line of this run gets; the id of a trace is the id of its first event."""
     event = {"event_id": str(claim.event_ids[0])} if claim.event_ids else {}
     return {"run": str(claim.run_id), "agent": claim.agent, "trace": claim.root_id.hex, **event}
 
@@ -78,7 +78,9 @@ def _execute(claim: Claim, claim_another: ClaimAnother) -> Claim | None:
 
 
 def attempt(claim: Claim, claim_another: ClaimAnother) -> Ended:
-    """One attempt, without the record of its outcome. GateWasQuiet: the run is over. RunLost: another process owns it."""
+    """Run one attempt, without recording its outcome. GateWasQuiet: the run is over. RunLost: another process owns
+    it.
+    """
     failpoint("after_claim")
     try:
         open_session(claim, begins=True)
@@ -143,7 +145,9 @@ def record(claim: Claim, outcome: Outcome) -> None:
 
 
 def follow_up(claim: Claim, outcome: Outcome) -> None:
-    """What a recorded outcome may have missed: an event that came before its wait, a proof of its unproved step."""
+    """Check for what a recorded outcome may have missed: an event that came before its wait, or proof of its unproved
+    step.
+    """
     if outcome.wait is not None:
         failpoint("after_wait_commit")
         look_back(claim, outcome.wait.kind)

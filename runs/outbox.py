@@ -65,7 +65,7 @@ UPDATE runs_outboxmessage SET attempts = attempts + 1, last_error = %s::text,
   available_at = clock_timestamp() + least(%s::interval * power(2, least(attempts, 20)), %s::interval)
 WHERE id = %s::bigint
 """
-# Not a failure of the messages: no attempt is counted.
+# The messages did not fail, so no attempt is counted.
 PUT_OFF = """
 UPDATE runs_outboxmessage SET available_at = clock_timestamp() + %s::interval WHERE id = ANY(%s::bigint[])
 """
@@ -93,7 +93,7 @@ def _handle(topic: str, limit: int) -> int:
         failpoint("after_outbox_commit")
         return len(messages)
     except PutOff as locked:
-        # The next look takes the rest, without these.
+        # The next pass takes the rest, without these.
         busy = [message for message, _, payload in messages if any(payload is one for one in locked.payloads)]
         return put_off(topic, busy)
     except Exception as error:
@@ -134,7 +134,7 @@ def put_off(topic: str, ids: Sequence[int]) -> int:
 
 
 def say_again(topic: str, payloads: Iterable[dict[str, Any]], *, after: timedelta = LOCKED_AGAIN) -> None:
-    """For a handler: write messages for later about payloads that it could not handle now."""
+    """Write messages for later, for payloads that a handler could not handle now."""
     later = database_now() + after
     OutboxMessage.objects.bulk_create(OutboxMessage(topic=topic, payload=one, available_at=later) for one in payloads)
 

@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 BAD, WARNING = Severity.BAD, Severity.WARNING
 AT_ONCE = timedelta()
-NEVER = timedelta.max  # of problems that people are told of as incidents
+NEVER = timedelta.max  # for problems that people get as incidents, not as alarms
 SHOWN = 20  # rows of a sign, by default
 COUNTED = 10_000  # counts stop here; an exact number above it has no use
 NAMED = 5  # things of a kind that a sentence names
@@ -65,7 +65,7 @@ class More:
 
 
 def no_problems(rows: Sequence[Any]) -> Iterable[Problem]:
-    """Of a sign that others need."""
+    """Find no problem: the sign only provides values for other signs."""
     return ()
 
 

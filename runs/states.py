@@ -15,7 +15,7 @@ class RunStatus(TextChoices):
 
 
 class Severity(TextChoices):
-    """Of a problem and its alarm."""
+    """The severity of a problem and of its alarm."""
 
     BAD = "bad"
     WARNING = "warning"

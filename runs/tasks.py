@@ -46,7 +46,7 @@ def doorbell(queue: str, format: int = relay.FORMAT, *newer: object, **newest: o
         if along is None and time.monotonic() >= slice_ends:
             if hand_over(queue):
                 return
-            slice_ends = time.monotonic() + SLICE  # after the seconds that a failing broker took
+            slice_ends = time.monotonic() + SLICE  # in addition to the seconds that a failing broker took
         claim = along or next_claim(worker_id, queue, agents)
     nudge.flush()
 

@@ -141,7 +141,7 @@ CROSS JOIN LATERAL (
   LIMIT {most}) found
 LIMIT {most}
 """
-# Waits for a session that no live run holds.
+# The waits for sessions that no live run holds.
 FOR_FREE_SESSION = """
 FROM runs_wait wait LEFT JOIN agents_session session ON session.name = wait.asked->>'session'
 LEFT JOIN runs_run holder ON holder.id = session.run_id AND holder.status IN {live}

@@ -38,7 +38,7 @@ def decide(
         if approval.status != "pending":
             raise IllegalState(_why_not(approval), approval.status)
         if not Wait.objects.filter(Q(due_at=None) | Q(due_at__gt=Now()), pk=approval.wait_id).exists():
-            # The timer has not ended the wait yet.
+            # The deadline is over, but the timer has not ended the wait yet.
             raise IllegalState(f"approval {approval_id} has expired", EXPIRED)
         if digest and digest != approval.digest:
             raise IllegalState(
@@ -59,7 +59,7 @@ def decide(
 
 
 def is_over(approval: Approval) -> bool:
-    """Is its deadline over, even if its run does not know yet?"""
+    """Is the approval's deadline over, even if its run has not been woken yet?"""
     return Wait.objects.filter(pk=approval.wait_id, status=Wait.Status.OPEN, due_at__lte=Now()).exists()
 
 

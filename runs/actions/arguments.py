@@ -1,5 +1,6 @@
-"""The arguments that a person gives in place of those asked about. An object stays one; those of a tool's call fit the tool as
-its model was told of it. The tool validates them once more, like the model's own."""
+"""The arguments that a person enters in place of the proposed ones. An object stays an object; arguments of a tool call
+must fit the tool's schema as the model got it. The tool validates them once more, like the model's own.
+"""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ TYPES: Mapping[str, type | tuple[type, ...]] = {
 
 
 def require_fitting(approval: Approval, arguments: Any) -> None:
-    """ValueError: they are of another shape; the message names the argument."""
+    """Raises ValueError if the arguments have another shape; the message names the argument."""
     asked = approval.arguments
     if not isinstance(asked, dict):
         return
@@ -36,7 +37,7 @@ def _require_known_names(asked: Mapping[str, Any], arguments: Mapping[str, Any],
     for name, value in arguments.items():
         if name not in known and not schema.get("additionalProperties"):
             raise ValueError(f"argument {name!r} is not known to the tool; it takes {_listed(known)}")
-        # The tool's validation is more lenient: it may have accepted what the model gave.
+        # The tool's validation is more lenient: it may have accepted the model's value.
         is_changed = name not in asked or value != asked[name]
         if is_changed and not _fits(value, properties.get(name)):
             raise ValueError(f"argument {name!r} must be {_kind_of(properties[name])}, not {_shown(value)}")
@@ -47,7 +48,9 @@ def _require_known_names(asked: Mapping[str, Any], arguments: Mapping[str, Any],
 
 
 def _schema_of(wait: Wait) -> Mapping[str, Any] | None:
-    """The schema of the tool that asks, as the journal has it of the last request that said so; None: it does not."""
+    """The schema of the tool that needs approval, from the last recorded request that contains it; None: no request
+    does.
+    """
     steps = Step.objects.filter(run=wait.run_id, position__lt=wait.position)
     place = wait.key.removeprefix("approval:")
     calls = [
@@ -65,7 +68,7 @@ def _schema_of(wait: Wait) -> Mapping[str, Any] | None:
 
 
 def _fits(value: Any, schema: Any) -> bool:
-    """As far as the schema says so at its top: JSON's type, or one of some values."""
+    """Check only the schema's top-level `type` and `enum`."""
     if not isinstance(schema, dict):
         return True
     if isinstance(schema.get("anyOf"), list):

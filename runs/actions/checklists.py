@@ -22,7 +22,7 @@ from runs.exceptions import IllegalState
 from runs.incidents.items import items_removed
 from runs.models.audit import record
 
-CODE = "code"  # the author of declared items
+CODE = "code"  # shown as the author of items declared in code
 MOST_ITEMS = 100
 TEXT_LENGTH = 2000
 FASTEST, SLOWEST = timedelta(seconds=1), timedelta(days=366)
@@ -70,7 +70,7 @@ def edit_checklist(checklist_id: int, items: Sequence[ItemEdit], *, by: str, rev
 
 @not_in_atomic_body
 def silence_checklist(checklist_id: int, until: datetime | None, *, by: str) -> Checklist:
-    """No item is due until then; None: they are due again."""
+    """Make no item due until this time; None: end the silence."""
     with transaction.atomic():
         checklist = _lock(checklist_id)
         checklist.silenced_until = until

@@ -4,8 +4,8 @@ An unfinished origin is cancelled, so that two runs do not do the same work: a w
 is stopped first, because its journal still grows. Only journal rows are copied: children still belong to the first run, and the
 fork has no parent.
 
-A decision counts once. If the fork repeats work that was done after an approval, or an earlier fork of the same run may have
-done it, the fork asks for that approval again.
+A decision counts once. If the fork repeats work that was done after an approval, or an earlier fork of the same run may
+have done it, the fork needs that approval again.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ from runs.states import FINISHED, RunStatus
 from runs.transitions.lock import lock_run
 from runs.transitions.stop import stop
 
-STOPS_WITHIN = 10.0  # seconds; more than two renewals of the lease, which tell its worker
+STOPS_WITHIN = 10.0  # seconds; more than two renewals of the lease, by which its worker learns of the cancellation
 
 # Unfinished entries cannot be copied: an intent without an outcome, an open or closed wait.
 UNFINISHED = """
@@ -88,7 +88,7 @@ def fork(run_id: UUID, *, by: str, step: str = "", input: Any = None, has_input:
             stop(origin, f"{by}, who forked it")
         new = _fork_of(origin, input, has_input)
         enqueue([new])
-        Run.objects.filter(pk=new.id).update(fired=origin.fired)  # its gate has answered
+        Run.objects.filter(pk=new.id).update(fired=origin.fired)  # the gate of the run has answered
         _copy_journal(origin, new.id, position)
         if origin.key:
             keys.promote([origin.key])

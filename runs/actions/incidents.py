@@ -1,4 +1,4 @@
-"""What people do to an incident: requeue the failed runs that it covers, and close it."""
+"""Actions on an incident: requeue the failed runs that it covers, and close it."""
 
 import time
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from runs.incidents.lock import lock
 from runs.incidents.tell import tell
 from runs.models import CoveredRun, Incident, audit
 
-BATCH = 200  # runs of one transaction
-PATIENCE = 20.0  # seconds of one call
+BATCH = 200  # runs per transaction
+PATIENCE = 20.0  # seconds per call
 # The conditions of `Incident.status`.
 IN_STATUS = {
     "noticed": Q(opened_at=None),
@@ -36,7 +36,9 @@ ORDER BY covered.id LIMIT %(limit)s::int
 
 @dataclass(frozen=True, kw_only=True)
 class Requeued:
-    """`refused`: their work is done or goes on elsewhere, or their payload is gone. `left`: there was no time for more."""
+    """The counts of a requeue. `refused`: runs whose work is done or continues elsewhere, or whose payload is gone.
+    `left`: runs for which there was no time.
+    """
 
     runs: int = 0
     refused: int = 0
@@ -44,7 +46,7 @@ class Requeued:
 
 
 def last_covered(incident_id: int) -> int:
-    """Identifies the last failure that it covers now. A run that fails again comes after it."""
+    """Identifies the last failure that the incident covers now. Later failures of the same runs come after it."""
     return CoveredRun.objects.filter(incident=incident_id).aggregate(last=Max("id"))["last"] or 0
 
 
@@ -53,8 +55,8 @@ def requeue_incident(
     incident_id: int, *, by: str, upto: int | None = None, patience: float = PATIENCE, batch: int = BATCH
 ) -> Requeued:
     """Requeue the runs that the incident covers and that are still failed: batch by batch, each in a transaction of its own.
-    `upto` is what `last_covered` said when the person looked; with it a repeated call requeues no run again that has failed again.
-    Raises Incident.DoesNotExist."""
+    `upto` is the value of `last_covered` when the page was rendered: a repeated call does not requeue runs that have
+    failed again since. Raises Incident.DoesNotExist."""
     incident = Incident.objects.get(pk=incident_id)
     upto = last_covered(incident_id) if upto is None else upto
     until = time.monotonic() + patience

@@ -13,7 +13,7 @@ from runs.models import ProcessedEvent, Run, audit
 from runs.states import RunStatus
 from runs.transitions.lock import lock_run
 
-# Those that another run continues, or whose events have been processed.
+# Runs that another run continues, or whose events have been processed.
 SETTLED = """
 SELECT run.id FROM runs_run run WHERE run.id = ANY(%s::uuid[]) AND (
   EXISTS (SELECT FROM runs_run fork WHERE fork.forked_from_id = run.id)
@@ -21,7 +21,7 @@ SELECT run.id FROM runs_run run WHERE run.id = ANY(%s::uuid[]) AND (
     SELECT FROM runs_processedevent done
     WHERE done.event_id = ANY(run.event_ids) AND done.consumer = run.trigger AND done.replay_id = run.replay_id))
 """
-# At the end of the queue, in the order that they had.
+# Move the runs to the end of the queue, in their previous order.
 PUT_BACK = """
 UPDATE runs_run SET
   status = 'queued', status_reason = %(reason)s::text, seq = place.seq, turn = NULL, slot = NULL,
@@ -32,7 +32,8 @@ FROM (
   FROM (SELECT id FROM runs_run WHERE id = ANY(%(ids)s::uuid[]) ORDER BY seq) in_order) place
 WHERE runs_run.id = place.id AND status IN ('failed', 'cancelled') AND payload_removed_at IS NULL
 """
-# A run that ended in the middle of its turn holds nothing, and is given nothing back: others behind its key may wait for the session.
+# A run that ended during its turn no longer holds the session and does not get it back: runs behind its key may wait
+# for it.
 RELEASE = "UPDATE agents_session SET run_id = NULL WHERE run_id = ANY(%(ids)s::uuid[])"
 # A run that has waited too long for a session, or was cancelled there, waits again for the whole time. Nothing in its journal depends
 # on a wait that is its last entry.
@@ -49,7 +50,7 @@ def requeue(run_id: UUID, *, by: str) -> Run:
     its trigger skips overlaps. Raises Run.DoesNotExist, or IllegalState if it is in another state, its events have been
     processed, it was forked, or its payload was removed."""
     with transaction.atomic():
-        run = lock_run(run_id)  # a fork locks it as well
+        run = lock_run(run_id)  # a fork locks the run as well
         if fork := Run.objects.filter(forked_from_id=run_id).order_by("id").last():
             raise IllegalState(
                 f"run {run_id} was forked and run {fork.pk} continues its work; requeue or fork that run", run.status

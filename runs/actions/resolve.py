@@ -62,7 +62,7 @@ def _check(outcome: str, result: Any) -> None:
 
 
 def _settle(step: Step, outcome: Answer, result: Any) -> None:
-    """Record the answer. If the run fails, its step keeps an unknown outcome, and a requeue asks again."""
+    """Record the answer. If the run fails, its step keeps an unknown outcome, and a requeue parks the run again."""
     unproved = Step.objects.filter(run_id=step.run_id, key=step.key, status=Step.Status.STARTED)
     if outcome == "happened":
         unproved.update(status=Step.Status.DONE, output=_output(step, result), ended_at=Now())

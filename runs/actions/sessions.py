@@ -33,9 +33,9 @@ def edit_session(
     _check(summary, most_turns, most_characters, overflow)
     with transaction.atomic():
         session = _lock(session_id, revision)
-        if session.summary.split() != summary.split():  # a browser sends other line ends than it was shown
+        if session.summary.split() != summary.split():  # browsers change line ends
             session.summary = storable(summary, "the summary")
-            session.is_summary_tainted = False  # a person vouches for it
+            session.is_summary_tainted = False  # a person wrote it, so it is trusted
         session.most_turns, session.most_characters = most_turns, most_characters
         session.overflow = overflow
         session.save()

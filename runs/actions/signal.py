@@ -17,5 +17,5 @@ def signal(run_id: UUID, *, name: str, by: str, data: Any = None) -> UUID:
         if run.status in FINISHED:
             raise IllegalState(f"run {run_id} is {run.status}: it no longer accepts signals", run.status)
         event_id = ports.signal(run_id, name, data, by)
-        audit.record(by, "signal", run, event=str(event_id))  # the event has the name and the data
+        audit.record(by, "signal", run, event=str(event_id))  # the recorded event contains the name and the data
     return event_id

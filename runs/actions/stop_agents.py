@@ -1,7 +1,7 @@
-"""Stop an agent, or all of them, in an emergency: its runs start no more, and what runs is ended within seconds.
+"""Stop an agent, or all of them, in an emergency: its runs no longer start, and running ones are ended within seconds.
 
 A worker's parent kills the child of such a run, and with it the request to a model that is in flight. The run waits in its
-queue, with its journal, until the agent is started again. Events are accepted and become runs all the same.
+queue, with its journal, until the agent is started again. Events are still accepted and still become runs.
 """
 
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ def stop_agents(name: str, *, reason: str, by: str) -> list[StoppedRun]:
         if not is_new:
             raise IllegalState(f"{in_words(name)} already.", "stopped")
         audit.record(by, "stop", row, reason=reason)
-    # What was claimed before the commit is running by now.
+    # Runs that were claimed before the commit are running by now.
     running = Run.objects.running().filter(**({} if name == EVERY else {"agent": name})).order_by("agent", "id")
     return [StoppedRun(id=id, agent=agent) for id, agent in running.values_list("id", "agent")]
 
@@ -115,7 +115,7 @@ def start_agents(name: str, *, by: str) -> None:
 
 
 def still_running(runs: list[StoppedRun]) -> int:
-    """How many of these have not been ended yet."""
+    """The number of these runs that have not ended yet."""
     return Run.objects.running().filter(id__in=[run.id for run in runs]).count()
 
 

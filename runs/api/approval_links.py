@@ -25,7 +25,7 @@ from runs.models import Approval
 HEADERS = {
     "X-Robots-Tag": "noindex, nofollow",
     # Not no-referrer: with that, browsers send `Origin: null` with the form, which the CSRF check refuses.
-    # Neither policy tells other sites anything.
+    # Neither policy sends anything to other sites.
     "Referrer-Policy": "same-origin",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'",
 }
@@ -66,7 +66,7 @@ class DecisionForm(forms.Form):
         if decision == "edit":
             given["arguments"] = _arguments(text)
         elif decision == "approve" and text and self._has_edited(text):
-            # Without this, their edit would be dropped silently.
+            # Without this, the person's edit would be dropped silently.
             raise forms.ValidationError(
                 "You have edited the arguments. Approve with edited arguments, or restore the original ones."
             )
@@ -127,7 +127,7 @@ def _approval(token: str) -> Approval:
 
 
 def _acting(request: HttpRequest) -> str:
-    """For the audit log: a login is optional, but a logged-in user is named."""
+    """The acting person for the audit log: a login is optional, but a logged-in user is named."""
     user = getattr(request, "user", None)
     return f"link:{user.get_username()}" if user is not None and user.is_authenticated else "link"
 

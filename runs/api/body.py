@@ -33,8 +33,9 @@ class TooLarge(APIException):
 
 
 class Body(Serializer[Any]):
-    """A JSON body that refuses unknown fields; no body at all counts as an empty one. One with a JSONField, such as the data of an
-    event, may have WAKEFUL_MAX_BODY bytes, others MOST, unless `is_large` says otherwise."""
+    """A JSON body that refuses unknown fields; no body at all counts as an empty one. A body with a JSONField, such as
+    the data of an event, may have WAKEFUL_MAX_BODY bytes, others MOST, unless `is_large` is set.
+    """
 
     is_large: ClassVar[bool | None] = None
 

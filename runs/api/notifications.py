@@ -1,4 +1,4 @@
-"""Notifications over HTTP: what was said, and what became of it at each recipient."""
+"""Notifications over HTTP: their texts, and their delivery to each recipient."""
 
 from typing import Any
 
@@ -99,7 +99,7 @@ class DeliveryResource(ListModelMixin, RetrieveModelMixin, Resource):
 
     @extend_schema(parameters=[DeliveryQuery])
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """What became of each notification at each recipient, newest first."""
+        """Deliveries, one for each notification and recipient, newest first."""
         return super().list(request, *args, **kwargs)
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:

@@ -165,7 +165,7 @@ class RecipientResource(Resource):
     @extend_schema(request=None, responses={200: DeliverySerializer, 409: Refusal})
     @action(detail=True, methods=["post"])
     def test(self, request: Request, pk: str) -> Response:
-        """Send the recipient a test now, whatever its rules say. The delivery says what becomes of it."""
+        """Send the recipient a test now, regardless of its rules. The delivery shows the outcome."""
         return Response(DeliverySerializer(send_test(self.get_object().pk, by=str(request.user))).data)
 
 

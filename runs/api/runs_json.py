@@ -113,7 +113,7 @@ class ApprovalSerializer(Shown, serializers.ModelSerializer[Approval]):
         read_only_fields = fields
 
     def get_url(self, approval: Approval) -> str | None:
-        request = self.context.get("request")  # none on the command line
+        request = self.context.get("request")  # no request on the command line
         if request is None or not request.user.has_perm("runs.decide_approval"):
             return None
         url: str = request.build_absolute_uri(approval_link(approval))

@@ -1,4 +1,4 @@
-"""What an answer shows of stored texts."""
+"""Stored texts as answers of the API show them."""
 
 from typing import Any
 

@@ -15,7 +15,7 @@ TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 class Unreadable(ValueError):
-    """Bytes that are not storable JSON; the message says why."""
+    """Bytes that are not storable JSON; the message gives the reason."""
 
 
 def parse_json(body: bytes) -> Any:

@@ -12,7 +12,7 @@ class UsageSerializer(Shown):
     cache_write_tokens = serializers.IntegerField()
     cost = serializers.DecimalField(max_digits=None, decimal_places=None, help_text="US dollars, as far as it is known")
     unpriced = serializers.IntegerField(help_text="requests whose price is not known")
-    builtin = serializers.IntegerField(help_text="requests that the built-in model answered: no provider was asked")
+    builtin = serializers.IntegerField(help_text="requests that the built-in model answered, without a provider")
 
 
 class PartSerializer(Shown):
@@ -65,10 +65,10 @@ class TurnSerializer(Shown):
     cost = serializers.DecimalField(
         max_digits=None, decimal_places=None, allow_null=True, help_text="US dollars; null where it is not known"
     )
-    attempts = serializers.IntegerField(help_text="times that the model was asked")
+    attempts = serializers.IntegerField(help_text="number of requests to the model")
     error = serializers.CharField()
     claim = serializers.IntegerField(
-        help_text="epoch of the claim that asked the model; 0: of the run it was forked from"
+        help_text="epoch of the claim that sent the request; 0: the run it was forked from sent it"
     )
     replayed_by = serializers.ListField(
         child=serializers.IntegerField(), help_text="claims that were given the recorded answer"
@@ -88,7 +88,7 @@ class CallSerializer(Shown):
     is_untrusted = serializers.BooleanField(help_text="it was given data of strangers")
     began = serializers.DateTimeField()
     turns = TurnSerializer(many=True)
-    steps = ToolCallSerializer(many=True, help_text="asked of toolsets before the first turn")
+    steps = ToolCallSerializer(many=True, help_text="steps of toolsets before the first turn")
 
 
 class TranscriptSerializer(Shown):

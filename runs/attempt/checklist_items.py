@@ -1,7 +1,6 @@
-"""Items of a checklist are looked at by one run at a time: by the run that holds them, as long as it is live.
-
-A durable run holds what it has found due from the commit of that on, until it records how its look ended or until it ends. The hold
-of an atomic run is a lock of its transaction, which hides nothing from the people who edit the checklist.
+"""Holds of checklist items: only the live run that holds an item checks it. A durable run holds its due items from the
+commit of its choice until it records their outcomes or ends. The hold of an atomic run is a lock of its transaction,
+which does not hide the items from the people who edit the checklist.
 """
 
 from collections.abc import Sequence
@@ -16,8 +15,8 @@ from runs.db.session import writing
 from runs.db.sql import fetch_column
 from runs.states import LIVE_SQL
 
-SPACE = 0x57B0  # of the hashes of advisory locks
-# Whoever has the locks sees in the next statement what others have held and recorded before.
+SPACE = 0x57B0  # namespace of the advisory locks
+# The next statement after taking the locks sees what other runs have held and recorded before.
 TRY_LOCK = f"""
 SELECT id FROM unnest(%(ids)s::bigint[]) AS wanted(id) WHERE pg_try_advisory_xact_lock(hashtextextended(id::text, {SPACE}))
 """  # noqa: S608  (our own parts)
@@ -40,7 +39,7 @@ NOBODY = UUID(int=0)
 
 
 def holding(claim: Claim, journal: Journal | None = None) -> HoldItems:
-    """How the run of this claim holds items; without a journal it is atomic."""
+    """The function by which the run of this claim holds items; a run without a journal is atomic."""
 
     def hold(due: Sequence[DueItem]) -> list[DueItem]:
         if journal is None:
@@ -56,8 +55,9 @@ def holding(claim: Claim, journal: Journal | None = None) -> HoldItems:
 
 
 def held_items(run_id: UUID, due: Sequence[DueItem], *, keeps: bool = False) -> list[DueItem]:
-    """Those of the items that this run may look at, in a transaction, which holds them; `keeps`: after its commit as well. Left out
-    are those that another run looks at, or has looked at since they were read."""
+    """Hold the items in this transaction and return those that this run may check; `keeps`: hold them after the commit
+    as well. Items that another run holds, or has checked since they were read, are left out.
+    """
     wanted = {item.id: item for item in due}
     mine = [wanted[id] for id in fetch_column(TRY_LOCK, {"ids": list(wanted)})] if wanted else []
     if not mine:
@@ -67,7 +67,7 @@ def held_items(run_id: UUID, due: Sequence[DueItem], *, keeps: bool = False) -> 
 
 
 def free_items(due: Sequence[DueItem]) -> list[DueItem]:
-    """Those that no live run holds."""
+    """The items that no live run holds."""
     return _among(due, fetch_column(FREE, {"ids": [item.id for item in due], "run": NOBODY})) if due else []
 
 

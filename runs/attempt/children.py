@@ -125,7 +125,7 @@ def _run_of(claim: Claim, child: Child) -> NewRun:
 
 
 def _policy_of(claim: Claim, child: Child) -> Policy:
-    """As the child's author declared it; it may use no tool that its parent may not."""
+    """The policy that the child's author declared, with the tool cap narrowed to its parent's."""
     try:
         agent = registry.get(child.agent)
     except KeyError:

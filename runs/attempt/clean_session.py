@@ -28,7 +28,9 @@ _changed = False
 
 @contextmanager
 def noticing_changes() -> Iterator[None]:
-    """Within, note whether a statement changes the session. Sessions of the body's own threads end with their steps."""
+    """Inside the block, note whether a statement changes the session. Sessions of the body's own threads end with their
+    steps.
+    """
 
     def notice(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
         global _changed

@@ -19,8 +19,9 @@ def missed(seconds: float) -> DeadlineExceeded:
 
 @contextmanager
 def deadline(seconds: float, missed: Callable[[float], BaseException] = missed) -> Iterator[None]:
-    """Within, raise `missed(seconds)` in this (the main) thread after `seconds`, unless an outer deadline comes first. The
-    parent's hard stop comes later."""
+    """Inside the block, raise `missed(seconds)` in this (the main) thread after `seconds`, unless an outer deadline
+    comes first. The parent's hard stop comes later.
+    """
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
         raise missed(seconds)
@@ -42,13 +43,13 @@ def deadline(seconds: float, missed: Callable[[float], BaseException] = missed) 
 
 
 def seconds_left() -> float | None:
-    """Until the deadline of this (the main) thread; None: it has none."""
+    """The seconds until the deadline of this (the main) thread; None: there is no deadline."""
     return signal.getitimer(signal.ITIMER_REAL)[0] or None
 
 
 @contextmanager
 def step_deadline(key: str, seconds: float) -> Iterator[None]:
-    """Within, raise TimeoutError after `seconds`. Permanent: the step does not run in the main thread."""
+    """Inside the block, raise TimeoutError after `seconds`. Permanent: the step does not run in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         raise Permanent(f"step {key!r}: timeout= works in the body's own thread only; use the timeout of your client")
     try:

@@ -19,7 +19,7 @@ EMITTED = "event"  # the outbox topic of emitted events
 WAKEUP = "wakeup"
 SCHEDULE = "schedule"
 PACE = "pace"
-MOST_URGENT = 3  # notifications of a tainted run
+MOST_URGENT = 3  # urgent notifications that one tainted run may send
 URGENT = "SELECT count(*) FROM runs_notification WHERE run_id = %s::uuid AND urgency = 'high'"
 
 
@@ -63,8 +63,9 @@ def rows_of(claim: Claim, effects: Effects) -> Rows:
 
 
 def _calmed(claim: Claim, notices: Sequence[Notice]) -> Sequence[Notice]:
-    """What a stranger wrote may make a model call for help again and again: those of a tainted run that are urgent beyond
-    MOST_URGENT are normal."""
+    """Lower urgent notifications of a tainted run beyond MOST_URGENT to normal: untrusted text may make a model send
+    them again and again.
+    """
     if not any(notice.urgency == "high" and notice.is_tainted for notice in notices):
         return notices
     [(urgent,)] = fetch(URGENT, [claim.run_id])

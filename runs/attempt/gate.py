@@ -1,4 +1,4 @@
-"""Ask an agent's gate whether a run is to begin (`agents.gate`).
+"""Call an agent's gate, which decides whether a run begins (`agents.gate`).
 
 A gate is the agent's own code, so it executes where bodies do: in the child of a worker that has claimed the run, never in the
 dispatcher. The dispatcher inserts the run as that of any other agent; it is the gate's place in the queue, and all that holds for
@@ -52,13 +52,13 @@ from runs.transitions.withdraw import withdraw
 
 log = structlog.get_logger(__name__)
 
-# The parent kills a child whose gate does not answer to the signal either, long before the body's deadline.
+# The parent also kills a child whose gate ignores the signal, long before the body's deadline.
 LIMITED = f"""
 UPDATE runs_run SET deadline_at = clock_timestamp() + make_interval(secs => %(seconds)s::float8)
 WHERE id = %(id)s::uuid AND epoch = %(epoch)s::int AND claim IS NOT DISTINCT FROM %(claim)s::uuid {ON_ITS_TIMELINE}
 RETURNING id
 """  # noqa: S608  (our own parts)
-# The timeout of the body counts from now.
+# The timeout of the body starts now.
 FIRED = LIMITED.replace("SET ", "SET fired = %(fired)s::jsonb, is_tainted = is_tainted OR %(is_tainted)s::boolean, ")
 
 
@@ -68,8 +68,9 @@ def must_ask(claim: Claim, agent: Agent) -> bool:
 
 
 def ask_gate(claim: Claim, agent: Agent) -> Claim | Outcome:
-    """The claim to execute the body with; an outcome: the gate failed. GateWasQuiet: the run is over. RunLost: another process
-    owns the run."""
+    """Call the gate; return the claim to execute the body with, or an outcome if the gate failed. GateWasQuiet: the run
+    is over. RunLost: another process owns the run.
+    """
     asked = asked_of(claim)
     seconds = min(settings.WAKEFUL_GATE_TIMEOUT.total_seconds(), claim.policy.timeout)
     _limit(claim, LIMITED, seconds)
@@ -158,7 +159,7 @@ def _withdraw(claim: Claim, asked: Asked, answer: Quiet) -> bool:
 
 
 def _succeed(claim: Claim, asked: Asked, answer: Quiet) -> None:
-    """The run has a history that people may have seen, so its row says how it ended, and needs no decision."""
+    """End a run that already has a history as succeeded: its row shows the outcome, so no decision is needed."""
     with transaction.atomic():
         ports.gates.quiet(replace(asked, event_ids=()), answer.reason)
         leave(
@@ -168,7 +169,7 @@ def _succeed(claim: Claim, asked: Asked, answer: Quiet) -> None:
 
 
 def _failed(error: BaseException, claim: Claim, asked: Asked) -> Outcome:
-    with suppress(*CONNECTION_ERRORS):  # a counter; the run's outcome says the same
+    with suppress(*CONNECTION_ERRORS):  # only a counter; the run's outcome is recorded elsewhere
         ports.gates.failed(asked, describe(error))
     outcome = outcome_of(error, claim)
     return replace(outcome, reason=f"its gate failed; {outcome.reason}")

@@ -55,7 +55,7 @@ def committed(claim: Claim) -> bool:
     """Did the last transaction commit, before its answer was lost or a hook failed? RunLost: another process owns the run."""
     run = with_patience(lambda: Run.objects.only("status", "epoch", "claim").filter(pk=claim.run_id).first())
     if run is None:
-        return True  # its gate was quiet
+        return True  # the gate of the run was quiet
     if not is_still(run, claim):
         raise RunLost
     return bool(run.status == RunStatus.SUCCEEDED)

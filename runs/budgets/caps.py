@@ -1,4 +1,4 @@
-"""What operators change of budgets. Runs that wait go on at once where there is room now."""
+"""Changes of budgets by operators. Waiting runs for which there is room now continue at once."""
 
 from decimal import Decimal
 from uuid import UUID

@@ -1,7 +1,9 @@
-"""The most that a request to a model may cost is set aside in every window of its run's budgets right before it is sent, and
-settled right after it, each in a short transaction. The claim of the run is its lease: what a claim that is over had set aside
-counts as spent, because its request may have been paid. A trial, which has no run, has a lease of a fixed length. A call of a tool
-costs what it costs, so it is counted when it begins."""
+"""Reservations: right before a model request, the most that it may cost is reserved in every window of its run's
+budgets; right after it, the reservation is settled, each in a short transaction. The claim of the run is the lease of a
+reservation: when the claim ends, its open reservations count as spent, because the requests may have been paid. A
+trial, which has no run, has a lease of a fixed length. A tool call has a known cost, so it is counted when it
+begins.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -24,7 +26,7 @@ from runs.exceptions import RunLost
 from runs.failpoints import failpoint
 from runs.models import ModelPrice
 
-LIMITS_STAND = 1.0  # seconds that a run goes by the limits and prices it has read; amounts are always read
+LIMITS_STAND = 1.0  # seconds that a run caches limits and prices; amounts are always read
 LIMITS = """
 WITH of_run AS (
   SELECT coalesce(nullif(%(trigger)s::text, ''), (SELECT {spends_for} FROM runs_run run WHERE run.id = %(run)s::uuid), '') AS trigger
@@ -36,7 +38,7 @@ SELECT ARRAY(
   EXISTS (SELECT FROM runs_modelprice), of_run.trigger
 FROM of_run
 """.replace("{spends_for}", SPENDS_FOR)
-# What is not said of the use counts as it was reserved.
+# A measure that the response does not report counts as reserved.
 SETTLE = """
 WITH gone AS (
   DELETE FROM runs_reservation WHERE id = ANY(%(ids)s::bigint[]) RETURNING window_id, amount
@@ -50,7 +52,7 @@ UPDATE runs_budgetwindow win SET reserved = win.reserved - settled.reserved, spe
 FROM settled WHERE win.id = settled.window_id
 RETURNING settled.spent < settled.reserved
 """
-# The fence stands in the last statement, as everywhere. A trial has none: it is under a lease of its own.
+# The fence is part of the last statement, as everywhere. A trial has no fence: it has a lease of its own.
 FENCED = """
   SELECT id FROM runs_run
   WHERE id = %(run)s::uuid AND epoch = %(epoch)s::int AND claim = %(claim)s::uuid AND coalesce(status, '') = 'running'
@@ -74,7 +76,7 @@ Asked = Sequence[tuple[Cap, Decimal]]
 
 
 class Reservations:
-    """What one claim sets aside and counts. `lease`: how long a request of a trial may take."""
+    """The reservations and counts of one claim. `lease`: how long a request of a trial may take."""
 
     def __init__(self, claim: Claim, *, lease: timedelta | None = None) -> None:
         self._claim = claim
@@ -92,8 +94,9 @@ class Reservations:
         return self._limits
 
     def reserve(self, key: str, cost: Cost) -> Reserved | Refusal | None:
-        """Set the cost of a request of this step aside, or say why there is no room for it. RunLost: another process owns the
-        run."""
+        """Reserve the cost of a request of this step, or return why no budget has room for it. RunLost: another process
+        owns the run.
+        """
         failpoint("before_reserve")
         reserved = self._if_room(cost, lambda asked: self._keep(key, asked))
         if isinstance(reserved, Reserved):
@@ -101,7 +104,7 @@ class Reservations:
         return reserved
 
     def settle(self, reserved: Reserved, used: Used) -> bool:
-        """What the request did cost is spent, the rest is free again. Is there any?"""
+        """Book the actual cost of the request and release the rest. Return whether budget was released."""
         failpoint("before_settle")
         with writing():
             lock(reserved.windows)
@@ -109,13 +112,13 @@ class Reservations:
         return any(freed for (freed,) in found)
 
     def spend(self, cost: Cost) -> Refusal | None:
-        """Count a call of a tool, or say why there is no room for it."""
+        """Count a tool call, or return why no budget has room for it."""
         return self._if_room(
             cost, lambda asked: spend([(cap.id, amount) for cap, amount in asked if cap.id is not None])
         )
 
     def _if_room(self, cost: Cost, take: Callable[[Asked], T]) -> T | Refusal | None:
-        """Take it from the windows under their locks, or say why there is no room. None: no budget applies."""
+        """Take the cost from the locked windows, or return why they have no room. None: no budget applies."""
         while True:
             caps = self._caps(cost)
             if not caps:
@@ -126,8 +129,9 @@ class Reservations:
                     return refusal_of(asked) or take(asked)
 
     def _locked(self, cost: Cost, caps: Sequence[Cap]) -> Asked | None:
-        """The windows as they stand under their locks, and what is asked of each. None: one had to be made first, or has turned
-        since."""
+        """The locked windows, and the amount requested of each. None: a window had to be created first, or a new one
+        has begun since.
+        """
         if missing := [cap for cap in caps if cap.id is None]:
             make([self._of_trial(cap) for cap in missing] if self._lease else missing)
             return None
@@ -138,7 +142,7 @@ class Reservations:
         return [(cap, self._amount(cost, cap)) for cap in now]
 
     def _of_trial(self, cap: Cap) -> Cap:
-        """Its window for one run would have no run with which it goes: it is old like one of a day."""
+        """The windows of a trial: its per-run window, which has no run, is kept as long as a daily one."""
         return cap if cap.ends_at else replace(cap, ends_at=database_now())
 
     def _caps(self, cost: Cost) -> list[Cap]:

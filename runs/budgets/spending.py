@@ -1,4 +1,6 @@
-"""What was spent, for pages and metrics. Requests and their prices are read from the journals, amounts of caps from windows."""
+"""Spent budget, for pages and metrics. Requests and their prices are read from the journals, amounts of caps from
+windows.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +22,7 @@ FROM ({steps}) step {run}
 GROUP BY run.agent, run.trigger, model ORDER BY usd DESC, run.agent, run.trigger, model
 """
 RUN = "JOIN runs_run run ON run.id = step.run_id"
-# A look at the primary key for each request: at most so many, however large the table of runs is.
+# Each request costs one look-up of a primary key, however large the table of runs is.
 RUN_OF_EACH = "CROSS JOIN LATERAL (SELECT agent, trigger FROM runs_run WHERE id = step.run_id OFFSET 0) run"
 TODAY = SPENT.format(run=RUN, steps=f"{PAID} AND ended_at >= date_trunc('day', clock_timestamp(), 'UTC')")
 BETWEEN = SPENT.format(
@@ -31,7 +33,7 @@ BETWEEN = SPENT.format(
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """What requests of an agent's runs, started by a trigger, used of a model."""
+    """The usage of one model by runs of one agent and trigger."""
 
     agent: str
     trigger: str
@@ -44,10 +46,10 @@ class Spent:
 
 
 def spent_today() -> list[Spent]:
-    """Since midnight UTC."""
+    """The usage since midnight UTC."""
     return fetch_as(Spent, TODAY)
 
 
 def spent_between(start: datetime, end: datetime, most: int) -> list[Spent]:
-    """Of the last `most` requests that ended in this time."""
+    """The usage of the last `most` requests that ended in this time."""
     return fetch_as(Spent, BETWEEN, {"start": start, "end": end, "most": most})

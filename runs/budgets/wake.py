@@ -1,6 +1,7 @@
 """Runs that wait for budget go on once there is room for their step, or once they fail for want of it. Each commits its wait
-first and looks for room then; whatever makes room commits first and looks for waits then: neither misses the other. The
-dispatcher goes round all waits, for what a crash left undone and for what others had no time for."""
+first and looks for room then; a transaction that makes room commits first and then looks for waits: neither misses the
+other. The dispatcher checks all waits in turn, to finish work left by a crash or by other processes that had no
+time."""
 
 import time
 from collections import defaultdict
@@ -19,9 +20,9 @@ from runs.db.session import writing
 from runs.db.sql import fetch, fetch_as, fetch_column
 from runs.models import NIL
 
-PAGE = 1_000  # waits that are read at a time
-LOOK = 0.25  # seconds that one look takes
-AFTER_A_REQUEST = 200  # by the run whose request has left room
+PAGE = 1_000  # waits per query
+LOOK = 0.25  # most seconds of one pass
+AFTER_A_REQUEST = 200  # waits that the run checks whose request has left room
 # Each wait with the budgets that apply to its run; one row without a budget where none does any more.
 WAITING = """
 SELECT wait.id, run.id AS run_id, budget.id AS budget, turn.run_id AS of_run,
@@ -63,7 +64,9 @@ ORDER BY reservation.id LIMIT %(most)s::int
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a waiting run asks of a budget, how much room that has, and whether the run fails over it."""
+    """The amount that a waiting run requests of a budget, the room in that budget, and whether the run fails without
+    it.
+    """
 
     id: int
     run_id: UUID
@@ -75,11 +78,11 @@ class Asked:
 
 
 ByWait = dict[int, list[Asked]]
-Room = dict[tuple[int, UUID | None], Decimal]  # what is left in the window of a budget, of a run
+Room = dict[tuple[int, UUID | None], Decimal]  # the remaining amount in the window of a budget or run
 
 
 def asked_of(request: BudgetRequest) -> dict[str, Any]:
-    """What a wait for budget keeps."""
+    """The request that a wait for budget stores."""
     cost = request.cost
     return {
         "budget": request.budget,
@@ -100,7 +103,7 @@ class Round:
         self._after = 0
 
     def look(self) -> int:
-        """How many waits it ended."""
+        """Run one pass; return how many waits ended."""
         until = time.monotonic() + LOOK
         room: Room = {}
         ended = 0
@@ -112,7 +115,7 @@ class Round:
                 return ended
 
     def chore(self) -> int:
-        """The dispatcher's look; how many runs go on."""
+        """Run the dispatcher's pass; return how many runs continue."""
         [(is_awaited, is_reserved)] = fetch(ANYTHING)
         if is_reserved:
             settle_lost()
@@ -120,24 +123,29 @@ class Round:
 
 
 def look() -> int:
-    """Something has made room; how many runs go on. The dispatcher looks at those for which the time is too short."""
+    """Wake waiting runs after room was made; return how many continue. The dispatcher checks those for which there was
+    no time.
+    """
     return Round().look()
 
 
 def look_of_run(run_id: UUID) -> int:
-    """Has room been made while this run began to wait?"""
+    """Wake this run if room was made while it began to wait."""
     return _end_fitting(_asked(OF_RUN, run=run_id, most=1), {})
 
 
 def look_after_request() -> None:
-    """A request has left room: for which waits? In the session of a durable body, which only reads."""
+    """End waits for which a request has left room. Call it in the session of a durable body, which is read-only by
+    default.
+    """
     with writing():
         _end_fitting(_asked(ALL, after=0, most=AFTER_A_REQUEST), {})
 
 
 def try_again(model: str) -> None:
-    """The price of a model has changed: requests to it that wait are judged by the new one. Of several models, a request has
-    the names of all."""
+    """Check waiting requests again after the price of a model has changed. A request that several models may serve
+    stores the names of all.
+    """
     given: dict[str, Any] = {"model": model.partition(":")[2] or model, "after": 0, "most": PAGE}
     while at_price := fetch_column(AT_PRICE_OF, given):
         waits.end_these(at_price)
@@ -145,7 +153,7 @@ def try_again(model: str) -> None:
 
 
 def settle_lost() -> int:
-    """What claims that are over, and trials whose lease has ended, had reserved counts as spent; how many reservations."""
+    """Book reservations of ended claims and of trials with an expired lease as spent; return how many."""
     lost = fetch(LOST, {"most": PAGE})
     if lost:
         with transaction.atomic():
@@ -167,8 +175,9 @@ def _end_fitting(by_wait: ByWait, room: Room) -> int:
 
 
 def _fitting(by_wait: ByWait, room: Room) -> list[int]:
-    """Those that fit together into the room there is, which they take, and those that fail. One that does not fit holds up no
-    other."""
+    """The waits that fit together into the remaining room, which they use up, and those that fail. A wait that does not
+    fit does not block the others.
+    """
     fitting = []
     for wait, asked in by_wait.items():
         if any(each.is_final for each in asked):

@@ -1,4 +1,4 @@
-"""The windows of a run's budgets: found, made and locked. Windows are locked in the order of their ids."""
+"""Find, create and lock the windows of a run's budgets. Windows are locked in the order of their ids."""
 
 from collections.abc import Collection, Iterable, Sequence
 from decimal import Decimal
@@ -15,7 +15,7 @@ SPENDS_FOR = """CASE WHEN run.trigger <> '' OR run.parent_id IS NULL THEN run.tr
     UNION ALL
     SELECT parent.parent_id, parent.trigger FROM line JOIN runs_run parent ON parent.id = line.parent_id WHERE line.trigger = ''
   ) SELECT max(trigger) FROM line) END"""
-# `{which}` says which budgets, `{run}` of which run the windows for each run are.
+# `{which}` selects the budgets, `{run}` the run whose per-run windows are meant.
 CAPS = """
 SELECT budget.id AS budget, budget.scope, budget.name, budget.period, budget.measure, budget.cap, budget.at_cap,
   turn.run_id, turn.starts_at,
@@ -34,9 +34,9 @@ OF_RUN = """budget.measure = ANY(%(measures)s::text[]) AND (budget.scope = 'inst
   OR (budget.scope = 'agent' AND budget.name = %(agent)s::text) OR (budget.scope = 'trigger' AND budget.name = %(trigger)s::text))"""
 CAPS_OF_RUN = CAPS.replace("{which}", OF_RUN)
 CAPS_OF_BUDGETS = CAPS.replace("{which}", "budget.id = ANY(%(budgets)s::bigint[])")
-# A cap that comes in the middle of its window counts what the journals say was used before, also by answers that could not be
-# recorded. What pydantic-ai does around tools, such as asking a server for its list, has no arguments, and is no call of a tool.
-# A budget that is being deleted gets no window.
+# A cap that is set in the middle of its window counts earlier usage from the journals, also of answers that could not
+# be recorded. What pydantic-ai does around tools, such as asking a server for its list, has no arguments, and is no
+# call of a tool. A budget that is being deleted gets no window.
 MAKE = """
 INSERT INTO runs_budgetwindow (budget_id, run_id, starts_at, ends_at, spent, reserved, extra)
 SELECT budget.id, %(run)s::uuid, %(starts)s::timestamptz, %(ends)s::timestamptz, used.amount, 0, 0
@@ -91,12 +91,14 @@ def current() -> dict[int, Cap]:
 
 
 def lock(windows: Iterable[int]) -> None:
-    """Until the transaction ends. What is read before may have changed meanwhile."""
+    """Lock the windows until the transaction ends. Values read before may have changed meanwhile."""
     execute(LOCK, [sorted(set(windows))])
 
 
 def lock_of_budgets(budgets: Collection[int]) -> None:
-    """Before they are deleted: a step that is being settled locks its windows first, and its reservations after them."""
+    """Lock the windows of budgets before deletion: a step that is being settled locks its windows before its
+    reservations.
+    """
     execute(LOCK_OF_BUDGETS, [sorted(budgets)])
 
 
@@ -108,5 +110,5 @@ def make(missing: Sequence[Cap]) -> None:
 
 
 def spend(used: Sequence[tuple[int, Decimal]]) -> None:
-    """What was used in these windows without a reservation. Lock them first."""
+    """Book usage without a reservation in these windows. Lock them first."""
     execute(SPEND, [[window for window, _ in used], [amount for _, amount in used]])

@@ -21,7 +21,9 @@ MEND_EVERY = 60.0  # seconds
 
 @dataclass(frozen=True, kw_only=True)
 class Chore:
-    """`is_due` says whether a look found work; `do` does it and returns how many runs it may have made ready."""
+    """A chore of the dispatcher. `is_due`: did a look find work? `do` does it and returns how many runs it may have
+    made ready.
+    """
 
     name: str
     is_due: Callable[[Look], bool]

@@ -89,7 +89,7 @@ class Look:
     notifications: timedelta | None = None  # to plan or to send
     free_session: bool = False  # a run waits for a session that no live run holds
     at: datetime = BEGINNING  # the time of this look
-    outbox: Mapping[str, timedelta] = field(default_factory=dict)  # of every known topic
+    outbox: Mapping[str, timedelta] = field(default_factory=dict)  # time until the next message of each known topic
     again: timedelta | None = None  # when to look from the beginning, after a look by a hint
 
     @property
@@ -131,7 +131,7 @@ def parameters(hint: datetime | None = None) -> dict[str, Any]:
 
 
 def everything_is_due() -> Look:
-    """For a look that fails: try all work, because some of it may succeed."""
+    """The result used when a look fails: try all work, because some of it may succeed."""
     now, inside = timedelta(), dict.fromkeys(ports.inside, timedelta())
     times: dict[str, Any] = dict.fromkeys(
         ("due", "wait", "look_back", "outside", "slow", "notifications", "lease_expiry"), now

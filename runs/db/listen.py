@@ -23,7 +23,7 @@ LAZY_COMMITS = "SELECT set_config('synchronous_commit', 'off', false)"
 
 
 def set_lazy_commits() -> None:
-    """For the dispatcher alone, after every (re)connection."""
+    """Switch off synchronous commits. For the dispatcher alone, after every (re)connection."""
     fetch(LAZY_COMMITS)
 
 

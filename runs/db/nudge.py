@@ -22,7 +22,7 @@ _is_dispatcher = False
 
 
 def stay_awake() -> None:
-    """For the dispatcher: send no nudges from this process, which looks again after its own work."""
+    """Send no nudges from this process: the dispatcher looks again after its own work."""
     global _is_dispatcher
     _is_dispatcher = True
 

@@ -35,7 +35,7 @@ def no_longer_than(wait: timedelta) -> Iterator[None]:
 
 @contextmanager
 def session_waits(wait: timedelta) -> Iterator[None]:
-    """Within, every transaction of this session waits at most `wait` for each lock."""
+    """Inside the block, every transaction of this session waits at most `wait` for each lock."""
     [(before, _)] = fetch(SET_SESSION, [f"{wait // timedelta(milliseconds=1)}ms"])
     try:
         yield
@@ -46,7 +46,7 @@ def session_waits(wait: timedelta) -> Iterator[None]:
 
 @contextmanager
 def statements_take(most: timedelta) -> Iterator[None]:
-    """Within, every statement of this session takes at most so long."""
+    """Inside the block, every statement of this session takes at most this long."""
     [(before, _)] = fetch(SET_STATEMENTS, [f"{most // timedelta(milliseconds=1)}ms"])
     try:
         yield

@@ -1,4 +1,6 @@
-"""Database sessions of a durable run: read-only for its body; a transaction that writes says so at its beginning."""
+"""Database sessions of a durable run: read-only for its body; a transaction that writes declares itself read-write at
+its beginning.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,8 +23,9 @@ _name = ""
 
 @contextmanager
 def read_only(session_name: str, *queries: Query) -> Iterator[list[list[Row]]]:
-    """Within, the sessions of this process, in all threads, are read-only by default. Yields the rows of the queries, which
-    need no round trip of their own."""
+    """Inside the block, the sessions of this process, in all threads, are read-only by default. Yields the rows of the
+    queries, which need no round trip of their own.
+    """
     global _name
     _name = session_name
     try:
@@ -61,5 +64,5 @@ def writing() -> Iterator[None]:
         with transaction.atomic():
             yield
     finally:
-        with suppress(psycopg.Error):  # it is gone
+        with suppress(psycopg.Error):  # the connection is gone
             driver.read_only = None

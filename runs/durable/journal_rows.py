@@ -75,7 +75,7 @@ class RecordedWait:
         events = ports.read_events([self.event_id]) if self.event_id else []
         if not events:
             raise Permanent(
-                f"the event that ended wait {self.key!r} was pruned; WAKEFUL_KEEP_EVENTS says how long events are kept"
+                f"the event that ended wait {self.key!r} was pruned; WAKEFUL_KEEP_EVENTS sets how long events are kept"
             )
         return events[0]
 

@@ -22,9 +22,9 @@ from runs.transitions.lock import lock_run
 from runs.transitions.outcome import back_in_line, ticket_of
 
 # The first progress of a claim sets the attempts to 0, the first entry of a run sets `has_journal`, and one of them says that it
-# has seen untrusted data; otherwise the fence only locks the row. A thread that the body left behind still has the run's epoch
-# when the run waits or has finished, so the fence checks the status as well, in a form that keeps the planner from the small
-# partial index.
+# has seen untrusted data; otherwise the fence only locks the row. A leftover thread of the body still has the run's
+# epoch when the run waits or has finished, so the fence checks the status as well, in a form that keeps the planner
+# from the small partial index.
 FIRST = """
 WITH fenced AS (
   UPDATE runs_run SET attempt = CASE WHEN %(is_progress)s::boolean THEN 0 ELSE attempt END, has_journal = true,
@@ -40,7 +40,7 @@ WITH fenced AS MATERIALIZED (
     {on_its_timeline}
   FOR NO KEY UPDATE
 )""".replace("{on_its_timeline}", ON_ITS_TIMELINE)
-# Is this process asked to release or cancel the run?
+# Must this process release or cancel the run?
 WANTED_BACK = """
 SELECT cancel_requested_at IS NOT NULL OR EXISTS (
   SELECT FROM runs_worker worker WHERE worker.id = fenced.worker_id AND worker.draining_at IS NOT NULL) OR {is_stopped}
@@ -57,7 +57,7 @@ WITH fenced AS MATERIALIZED (
 )
 DELETE FROM runs_step USING fenced WHERE run_id = fenced.id AND key = %(key)s::text AND status = 'started'
 """
-# Only by the claim that wrote the intent: a later owner has not called it again.
+# Only the claim that wrote the intent may record it: no later owner has called it again.
 RECORD_LATE = """
 WITH late AS (
   UPDATE runs_step SET status = 'done', output = %(output)s::jsonb, ended_at = clock_timestamp()
@@ -100,7 +100,7 @@ def commit(
 
 
 def is_wanted_back(claim: Claim) -> bool:
-    """Is the run to stop here? RunLost: another process owns it."""
+    """Must the run stop here? RunLost: another process owns it."""
     found = fetch(STILL_WANTED, {"id": claim.run_id, "epoch": claim.epoch, "claim": claim.id})
     if not found:
         raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
@@ -108,7 +108,9 @@ def is_wanted_back(claim: Claim) -> bool:
 
 
 def forget_intent(claim: Claim, key: str) -> None:
-    """Remove the intent of an at_most_once step that says it did not happen. RunLost: another process owns the run."""
+    """Remove the intent of an at_most_once step that reported that it did not happen. RunLost: another process owns the
+    run.
+    """
     with writing():
         if not execute(FORGET_INTENT, {"id": claim.run_id, "epoch": claim.epoch, "claim": claim.id, "key": key}):
             raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")

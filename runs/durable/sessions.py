@@ -126,7 +126,7 @@ def _locked(session: str) -> UUID | None:
 
 
 def _busy(session: str, holder: UUID | None) -> Busy | None:
-    """In a statement of its own, which sees what the holder has committed since."""
+    """Who holds the session, read in a statement of its own, which sees what the holder has committed since."""
     known: list[Any] = fetch(HOLDER, {"holder": holder}) if holder else []
     if not known:
         return None

@@ -42,7 +42,7 @@ class DatabaseStore(Store):
         self.reservations = Reservations(claim)
         self.has_progressed = False
         self.intents: set[str] = set()  # steps of this claim whose outcome is unknown
-        self.has_journal = claim.has_journal  # does the run's row say so?
+        self.has_journal = claim.has_journal  # as the run's row has it
         self.is_tainted = self.is_known_tainted = claim.is_tainted
 
     @property
@@ -111,7 +111,9 @@ class DatabaseStore(Store):
         return self.reservations.reserve(key, cost)
 
     def settle(self, reserved: Reserved, used: Used) -> None:
-        """An error keeps no answer from being recorded: the reservation is spent once the claim is over."""
+        """Settle the reservation. An error here does not prevent recording the answer: the reservation is booked as
+        spent when the claim ends.
+        """
         try:
             if self.reservations.settle(reserved, used):
                 wake.look_after_request()

@@ -1,4 +1,4 @@
-"""The conversation of a run with its models, as its journal tells it: for the page of the run and the API."""
+"""The conversation of a run with its models, read from its journal, for the page of the run and the API."""
 
 import json
 import re
@@ -29,7 +29,7 @@ from agents.kernel.redaction import redacted_json
 from runs.models import Approval, Attempt, Run, Step
 from runs.states import RunStatus
 
-TURNS = 100  # of a page
+TURNS = 100  # turns of a page
 LONGEST = 64 * 1024  # characters of a text; the rest is cut
 DESCRIPTION = 200  # characters of a tool's description, where all tools together are longer than that
 KINDS = {"text": "answer"}  # of a part of an answer, by pydantic-ai's word
@@ -80,7 +80,7 @@ def with_usage(runs: QuerySet[Run]) -> QuerySet[Run]:
 
 
 def usage_of(run: Run) -> Usage | None:
-    """None for a run that asked no model."""
+    """The usage of a run; None if it called no model."""
     used = getattr(run, "used", None)
     return Usage(**{**used, "cost": Decimal(used["cost"])}) if used else None
 
@@ -124,9 +124,9 @@ class ToolCall:
 @dataclass(frozen=True, kw_only=True)
 class Turn:
     """A request to a model and its answer. `prompt` is what this request added to the conversation; instructions, tools and
-    settings stand where they changed. `claim` is the epoch of the claim that asked the model (0: the run it was forked
-    from), `replayed_by` those of later claims, which were given the recorded answer. `drifted`: earlier requests whose
-    prompts the code that made this one would have written otherwise."""
+    settings stand where they changed. `claim` is the epoch of the claim that sent the request (0: the run it was forked
+    from), `replayed_by` are the epochs of later claims, which got the recorded answer. `drifted`: earlier requests
+    whose prompts differ in the code that made this one."""
 
     number: int
     key: str
@@ -153,7 +153,7 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """A call of `run.llm`. `steps`: what was asked of toolsets before the first turn of this page. `session`: whose history the
+    """A call of `run.llm`. `steps`: steps of toolsets before the first turn of this page. `session`: whose history the
     call went on with; empty for a fresh one."""
 
     key: str
@@ -200,7 +200,7 @@ def transcript_of(run: Run, page: int | None = None) -> Transcript:
 
 
 def _page(steps: QuerySet[Step], number: int) -> list[Step]:
-    """So many turns, with what their answers called."""
+    """One page of turns, with the tool calls of their answers."""
     positions = steps.filter(kind=Step.Kind.MODEL).order_by("position").values_list("position", flat=True)
     begins = list(positions[(number - 1) * TURNS : number * TURNS + 1])
     found = steps.filter(kind__in=[Step.Kind.MODEL, Step.Kind.TOOL]).order_by("position")
@@ -279,7 +279,7 @@ class _Reader:
     def _tool_calls(
         self, call: str, answer: Mapping[str, Any], steps: list[Step], outputs: Sequence[str]
     ) -> list[ToolCall]:
-        """Those that the answer asks for, in its order; then what else was recorded before the next request."""
+        """The tool calls of an answer, in its order; then other steps recorded before the next request."""
         found, left = [], list(steps)
         for part in answer.get("parts", ()):
             if part["part_kind"] != "tool-call":
@@ -363,7 +363,7 @@ def _reply(question: Approval) -> str:
 
 
 def _asked(step: Step) -> dict[str, Any]:
-    """What `agents.llm` kept with the step; nothing where the content is gone."""
+    """The request that `agents.llm` kept with the step; empty where the content was removed."""
     kept = step.arguments[0] if isinstance(step.arguments, list) and step.arguments else None
     return kept if isinstance(kept, dict) else {}
 
@@ -426,7 +426,7 @@ def _shown(text: str, longest: int = LONGEST) -> str:
 
 
 def _shown_json(value: Any) -> Any:
-    """As it is, or as text where it is long."""
+    """JSON unchanged, or as text where it is long."""
     if isinstance(value, str):
         return _shown(value)
     try:
@@ -438,7 +438,9 @@ def _shown_json(value: Any) -> Any:
 
 
 def _shown_tools(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """As they are; where they are long, each with the beginning of its description and the names of its parameters."""
+    """The tools unchanged; where they are long, each with the beginning of its description and the names of its
+    parameters.
+    """
     told: list[dict[str, Any]] = redacted_json(tools)
     if len(json.dumps(told, ensure_ascii=False)) <= LONGEST:
         return told

@@ -1,8 +1,9 @@
-"""Incidents: failures of one thing with one cause, told to people once.
+"""Incidents: failures of one thing with one cause, reported to people once.
 
 - `cause`: an error without what differs from failure to failure. Pure.
-- `note`: failures and successes → incidents, in the transaction of the caller. One statement if nothing fails and nothing did.
-- `tell`: what people are told of them, and how often.
+- `note`: failures and successes → incidents, in the transaction of the caller. One statement if there are no failures,
+  new or earlier.
+- `tell`: which messages people get about incidents, and how often.
 - `items`: items of checklists that could not be looked at.
 
 A thing is a trigger, an agent (of runs without a trigger), an item of a checklist, or a source. Failures of runs are noted by the

@@ -1,4 +1,6 @@
-"""One transaction at a time changes incidents and counts what people were told. Take the lock before any row of an incident."""
+"""One transaction at a time changes incidents and counts messages to people. Take the lock before any row of an
+incident.
+"""
 
 from runs.db.sql import execute
 

@@ -19,7 +19,7 @@ from runs.models import Incident
 log = structlog.get_logger(__name__)
 
 MOST_CAUSES = 5  # of one thing at a time; further ones are counted together
-MOST_CLOSED = 50  # of one thing, the last ones, that may open again: a stranger may choose what an error says
+MOST_CLOSED = 50  # newest closed incidents of a thing that may open again: strangers may choose error texts
 ERROR_LENGTH = 2_000
 LOGGED = 5
 COVERED_AT_ONCE = 1_000  # rows of a statement
@@ -50,7 +50,7 @@ CHANGES = [
 
 @dataclass(frozen=True, kw_only=True)
 class Thing:
-    """What fails or succeeds. `after`: failures that open an incident; 0: never."""
+    """A thing that fails or succeeds. `after`: failures that open an incident; 0: never."""
 
     kind: Incident.Kind
     subject: str
@@ -120,7 +120,7 @@ class Book:
         self.covers: dict[UUID, Incident] = {}
         self.opened: list[Incident] = []
         self.closed: list[Incident] = []
-        # Erasure may change them meanwhile.
+        # Erasure may change the rows meanwhile.
         for incident in Incident.objects.select_for_update().filter(pk__in=ids).order_by("id"):
             self.incidents[incident.kind, incident.subject][incident.fingerprint] = incident
 

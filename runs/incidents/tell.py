@@ -1,8 +1,8 @@
-"""What people are told of incidents, and how often.
+"""Messages to people about incidents.
 
 - One message when an incident opens, one all-clear when it is closed.
-- It opens again within WAKEFUL_INCIDENT_COOLDOWN of its end: the same incident. From then on people are told its state at most once
-  per cooldown, and only if it differs from what they were told last.
+- It opens again within WAKEFUL_INCIDENT_COOLDOWN of its end: the same incident. From then on people get its state at
+  most once per cooldown, and only if it differs from the last message.
 - WAKEFUL_INCIDENT_MESSAGES incidents an hour open with a message of their own. One alarm stands for the others, which get no
   all-clear either (`config.health.problems`).
 """
@@ -20,7 +20,7 @@ from runs.incidents.lock import lock
 from runs.models import Incident, Notification
 from runs.notifications import alarms
 
-BATCH = 500  # incidents of one look; the next one goes on
+BATCH = 500  # incidents per pass; the next pass continues
 HOUR = timedelta(hours=1)
 LINK = "incident"  # with its id, also the topic
 SAID_LENGTH = 500  # characters of an error
@@ -48,7 +48,7 @@ def tell_due() -> int:
 
 
 def tell() -> int:
-    """As `tell_due`, in the caller's transaction, which holds the lock of incidents."""
+    """Do the work of `tell_due` in the caller's transaction, which holds the lock of incidents."""
     now = database_now()
     due = Incident.objects.select_for_update().filter(tell_at__lte=now).order_by("tell_at", "id")[:BATCH]
     incidents = list(due)

@@ -74,7 +74,7 @@ class Budget(models.Model):
 
 
 class BudgetWindow(models.Model):
-    """What a budget has spent and reserved in one hour, day or month, or for one run."""
+    """The amounts that a budget has spent and reserved in one hour, day or month, or for one run."""
 
     budget = models.ForeignKey(Budget, models.CASCADE, related_name="windows", db_index=False)
     run_id = models.UUIDField(default=NIL, help_text="of a budget for each run; else the nil UUID")

@@ -14,7 +14,7 @@ def new_id() -> UUID:
 
 
 class Delivery(models.Model):
-    """What becomes of one notification at one recipient.
+    """The delivery of one notification to one recipient.
 
     A *held* delivery waits for the recipient's rules: its spacing, its quiet hours, its digest. Later notifications are *merged*
     into it, and all go out as one message. A *pending* one is sent as soon as possible, or again. *Sending* is committed before

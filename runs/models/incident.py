@@ -121,8 +121,9 @@ class Incident(models.Model):
             self._plan_message(now, cooldown)
 
     def _plan_message(self, now: datetime, cooldown: timedelta) -> None:
-        """People are told its state if that differs from what they were told last: at once, but once it has opened again, not
-        before the cooldown after the last message."""
+        """Plan a message if the state differs from the last one sent: at once, or, after the incident has opened again,
+        not before the cooldown since the last message.
+        """
         if (self.told or self.Told.CLOSED) == self.status:
             self.tell_at = None
         elif self.reopened and self.told_at:

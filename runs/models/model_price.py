@@ -3,7 +3,9 @@ from django.db.models import Q
 
 
 class ModelPrice(models.Model):
-    """What a model costs here, in US dollars for a million tokens, where genai-prices does not know it or is wrong."""
+    """An operator's price of a model, in US dollars for a million tokens, where genai-prices does not know it or is
+    wrong.
+    """
 
     model = models.TextField(unique=True, help_text="name of the model, or <provider>:<model>, such as openai:gpt-5.2")
     input = models.DecimalField(max_digits=16, decimal_places=6)

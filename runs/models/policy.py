@@ -16,7 +16,7 @@ NATURE = ("durable", "hold_key", "keep_content")
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """How a run is executed; `Run.policy` has a snapshot. Durations are seconds."""
+    """The policy by which a run is executed; `Run.policy` has a snapshot. Durations are seconds."""
 
     queue: str = "default"
     priority: int = 5

@@ -94,8 +94,8 @@ class Wait(models.Model):
 class Approval(models.Model):
     """A question of a run to a person. It can be decided once, while its wait is open, and only for the arguments of its digest."""
 
-    OF_TOOLS = "approval:llm "  # begins the keys of waits in which a tool of run.llm asks
-    QUESTIONS = r" answer( \d+)?$"  # ends the keys of those in which it asks for an answer, not for consent
+    OF_TOOLS = "approval:llm "  # prefix of the keys of waits in which a tool of run.llm needs approval
+    QUESTIONS = r" answer( \d+)?$"  # suffix of the keys of such waits for an answer instead of an approval
     ANSWER = "answer"  # the argument that the answer stands in
 
     class Decision(models.TextChoices):

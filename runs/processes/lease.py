@@ -130,8 +130,9 @@ NO_TROUBLES: Mapping[str, Trouble] = {}
 
 
 class Clock:
-    """How far this host's clock is from the database's. Wakeful decides nothing by it, but it orders the ids of events that this
-    host accepts, dates the check of signatures, and gives agents the time."""
+    """The difference between this host's clock and the database's. Wakeful makes no decision by the host's clock, but
+    uses it to order the ids of accepted events, to check the time in signatures, and as the time that agents see.
+    """
 
     def __init__(self) -> None:
         self.apart = 0.0  # seconds; positive: ahead

@@ -42,7 +42,7 @@ class Courier(threading.Thread, ABC):
         super().__init__(name=f"wakeful-{self.name_of}", daemon=True)
         self.sent = threading.Condition()
         self.go_at = NEVER  # monotonic seconds
-        self.left_at: float | None = None  # when its current errand began
+        self.left_at: float | None = None  # when the thread's current errand began
 
     @abstractmethod
     def errand(self) -> float:
@@ -170,7 +170,9 @@ class Deliveries(Protocol):
 
 
 class Sender(Courier):
-    """Has messages sent, by threads of its own. `rest`: seconds between two looks while something is due and cannot be sent yet."""
+    """Sends messages in threads of its own. `rest`: seconds between two looks while a message is due and cannot be sent
+    yet.
+    """
 
     deliverer: Deliveries
     rest: ClassVar[float] = BLOCKED

@@ -1,4 +1,6 @@
-"""Doorbells. A doorbell is a Celery message that says "queue Q has work". A lost one costs a second, a spare one finds nothing."""
+"""Doorbells. A doorbell is a Celery message that says "queue Q has work". A lost doorbell costs a second; a superfluous
+one finds no work.
+"""
 
 from dataclasses import dataclass
 from typing import Any

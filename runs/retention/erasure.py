@@ -25,7 +25,7 @@ WHERE topic IN ('event', 'wakeup') AND said.run = ANY(%s::text[])
 ERASE_KEYS = """
 UPDATE {table} SET key = split_part(key, ':', 1) || ':(erased)#' || position WHERE run_id = ANY(%s::uuid[]) AND is_keyed
 """
-# The name of these has the key of a note.
+# The names of these entries contain the key of a note.
 ERASE_NOTE_KEYS = """
 UPDATE runs_step SET key = substring(key FROM '^(?:put |delete )?note ') || '(erased)#' || position
 WHERE run_id = ANY(%s::uuid[]) AND NOT is_keyed AND key ~ '^(put |delete )?note '
@@ -35,7 +35,7 @@ ERASE_AUDIT = """
 UPDATE runs_auditentry SET detail = detail - '{step,name,digest}'::text[]
 WHERE kind = %(kind)s AND object_id = ANY(%(ids)s::text[]) AND detail ?| '{step,name,digest}'::text[]
 """
-# What a run has said to a session was given to each turn behind it. The summary goes if it includes such a turn.
+# Each later turn of a session received the run's messages. The summary is erased if it includes such a turn.
 ERASE_TURNS = """
 WITH erased AS (
   SELECT session_id, min(number) AS first FROM agents_sessionturn WHERE run_id = ANY(%(ids)s::uuid[]) GROUP BY session_id
@@ -97,9 +97,9 @@ def erase_runs(run_ids: Sequence[UUID]) -> int:
         # With the index on the time: there is none on the run.
         told = Notification.objects.filter(Q(run_id__among=ids) | Q(topic__among=topics), created_at__gte=first)
         theirs = Q(Exists(told.filter(pk=OuterRef("notification_id"))))
-        # One that carries others goes out with those.
+        # A delivery with merged ones is sent with them.
         suppress_waiting(theirs & Q(merged=None), reason="its notification was erased")
-        # What a server said of it may quote it.
+        # A server's reply may quote the message.
         Delivery.objects.filter(theirs).exclude(error="").update(error=ERASED)
         told.exclude(text=ERASED).update(text=ERASED, topic="", link="")
     return count

@@ -26,11 +26,13 @@ def remove_payloads(run_ids: Sequence[UUID]) -> list[UUID]:
 
 
 def remove_conversation(run_id: UUID, pending: Sequence[StepEntry]) -> list[StepEntry]:
-    """Take from a run's journal what models were asked and answered and what tools were given and gave, in the caller's
-    transaction; the entries that are still to be written, without that. The run cannot be replayed after that."""
+    """Remove prompts, answers of models, and arguments and results of tools from a run's journal, in the caller's
+    transaction; return the entries that are still to be written, without them. The run cannot be replayed
+    afterwards.
+    """
     Step.objects.filter(run_id=run_id, kind__in=Step.CONVERSATION).update(arguments=None, output=None, error="")
     asked = Approval.objects.filter(wait__run_id=run_id, wait__key__startswith=Approval.OF_TOOLS)
-    asked.filter(wait__key__regex=Approval.QUESTIONS).update(question="")  # the model's words
+    asked.filter(wait__key__regex=Approval.QUESTIONS).update(question="")  # texts of the model
     asked.update(detail="", arguments=None, digest="", decided_arguments=None, decided_digest="", reason="")
     return [replace(entry, output=None) if entry.kind in Step.CONVERSATION else entry for entry in pending]
 

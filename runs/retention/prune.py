@@ -47,7 +47,7 @@ SAYS_NO_MORE = f"""
   SELECT FROM agents_session session
   WHERE session.id = session_id AND session.summary <> '' AND session.used_at >= clock_timestamp() - %(keep)s::interval))
 """
-# Its summary goes with it.
+# The session's summary is removed with it.
 SESSION_IS_OLD = """
 used_at < clock_timestamp() - %(keep)s::interval
 AND NOT EXISTS (SELECT FROM agents_sessionturn turn WHERE turn.session_id = agents_session.id)

@@ -1,3 +1,3 @@
-"""SQL by which retention and erasure tell the database that they may remove immutable rows."""
+"""SQL that permits retention and erasure to remove immutable rows."""
 
 REMOVING = "set_config('wakeful.removing', 'on', true)"  # for the transaction

@@ -30,7 +30,7 @@ from runs.retention.removal import REMOVING
 BATCH = 1_000  # rows of one transaction
 AFRESH = timedelta(days=7)
 # Pruning can wait, and must not make others wait. Without enable_seqscan=off the planner reads a whole table for a thousand ids. Only
-# retention may delete entries of the audit log: REMOVING tells their trigger.
+# retention may delete entries of the audit log: REMOVING permits it to their database trigger.
 MANNERS = f"""
 SELECT set_config('lock_timeout', '2s', true), set_config('statement_timeout', '60s', true),
        set_config('enable_seqscan', 'off', true), {REMOVING}
@@ -71,7 +71,7 @@ class Step(Protocol):
         """Remove the next ones, in a transaction of its own."""
 
     def count(self) -> int:
-        """How many would be removed in total; changes nothing."""
+        """The number of rows that a sweep would remove; changes nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,7 +49,7 @@ SELECT set_config('lock_timeout', '1s', true), set_config('statement_timeout', '
 class Outcome(StrEnum):
     SUCCEEDS = "succeeds"
     FAILS = "fails"
-    RETRIES = "retries"  # the agent, or a step's `retries`, asks for another attempt
+    RETRIES = "retries"  # the agent, or a step's `retries`, requests another attempt
     STOPS = "stops"  # a shadow run cannot know how it goes on
 
 

@@ -54,7 +54,7 @@ class Stop:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """An entry that today's code asked for: a step, a value or a wait. `how`: done, journal, drawn or failed."""
+    """An entry that today's code requested: a step, a value or a wait. `how`: done, journal, drawn or failed."""
 
     key: str
     kind: str
@@ -71,7 +71,7 @@ class Stopped(Interrupted):
 
 class ShadowStore(Store):
     is_binding = False  # today's code may ask for other things, in another order
-    keeps_turns = False  # nor does it hold a session
+    keeps_turns = False  # a shadow run holds no session
 
     def __init__(self, claim: Claim, origin: UUID | None) -> None:
         steps, waits = journal_rows.read(origin) if origin else ([], [])
@@ -181,7 +181,7 @@ class ShadowStore(Store):
 
     @contextmanager
     def body(self) -> Iterator[None]:
-        """Within, only transactional steps may write."""
+        """Inside the block, only transactional steps may write."""
         self._outside = Nesting()
         self._body.begin()
         try:
@@ -229,7 +229,7 @@ def obstacle_of(error: BaseException) -> str:
 
 
 def wanted(request: WaitRequest) -> str:
-    """What a wait is for, in words."""
+    """A description of what the wait waits for."""
     match request:
         case TimeRequest(until=datetime() as until):
             return f"the time to come: {until:%Y-%m-%d %H:%M:%S %Z}"

@@ -1,4 +1,4 @@
-"""The store of a trial: a shadow run that asks its models and makes calls that only read. Other calls and waits end it, as in any
+"""The store of a trial: a shadow run that calls its models and read-only tools. Other calls and waits end it, as in any
 shadow run. Its requests pass the budgets of its agent as those of a run do."""
 
 from collections import Counter

@@ -179,7 +179,9 @@ def _leave(gone: str, ticket: Ticket, outcome: Outcome, **how: Any) -> bool:
 
 
 def _keeps_place(ticket: Ticket, outcome: Outcome) -> bool:
-    """A backoff keeps its place only if the key's limit is 1: no other run may pass it. A wait keeps it if told to."""
+    """A backoff keeps its place only if the key's limit is 1: no other run may pass it. A wait keeps it if its outcome
+    holds the key.
+    """
     if outcome.status in (RunStatus.WAITING, RunStatus.UNCERTAIN):
         return outcome.holds_key
     return outcome.status == RunStatus.QUEUED and (outcome.due_in is None or ticket.key_limit == 1)

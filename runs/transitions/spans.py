@@ -1,4 +1,4 @@
-"""Spans of runs and their attempts, told where they end; nothing without an OTLP endpoint (`agents.telemetry`)."""
+"""Spans of runs and their attempts, recorded when they end; nothing without an OTLP endpoint (`agents.telemetry`)."""
 
 from datetime import datetime, timedelta
 from uuid import UUID

@@ -139,7 +139,7 @@ class Watch(threading.Thread):
         self.children: dict[int, int] = {}  # pid → a descriptor that becomes readable when the child dies
         self.renew_at = 0.0
         self.kill_at: float | None = None
-        self.judge_at = 0.0  # no run is overdue before this
+        self.judge_at = 0.0  # the earliest deadline: no run is overdue before it
         self.clock = lease.Clock()
         self.draining = False
         self.stopped = threading.Event()
@@ -203,7 +203,7 @@ class Watch(threading.Thread):
         pool = self.worker.pool._pool
         for process in list(pool._pool) if pool else []:
             if process.pid not in self.children:
-                # At this moment it is being reaped or started.
+                # The pool is reaping or starting the child at this moment.
                 with contextlib.suppress(OSError, AttributeError, ValueError):
                     self.children[process.pid] = os.dup(process.sentinel)
 
@@ -288,7 +288,7 @@ class Watch(threading.Thread):
         leave_process(lambda: os._exit(0))
 
     def begin_again(self) -> None:
-        """This incarnation was closed and its runs were handed on. Come back as a new incarnation."""
+        """Start a new incarnation: this one was closed and its runs were handed on."""
         log.warning("worker.lease_lost", worker=str(WORKER_ID))
         for pid in list(self.children):
             self.kill(pid)
@@ -298,7 +298,7 @@ class Watch(threading.Thread):
 
 
 def names_of(agents: Sequence[Agent]) -> dict[str, list[str]]:
-    """As the row of a worker names them."""
+    """The agents' names as a worker's row stores them."""
     return {
         "agents": [agent.name for agent in agents],
         "durable_agents": [agent.name for agent in agents if agent.durable],

@@ -49,7 +49,7 @@ class Command(BaseCommand):
         silencing = _named(commands, "silence", "send it nothing for a time")
         silencing.add_argument("length", type=_duration, help="such as 1h, 1d or 7d")
         _named(commands, "unsilence", "end its silence")
-        testing = _named(commands, "test", "send it a test and tell whether it arrived")
+        testing = _named(commands, "test", "send it a test and report whether it arrived")
         testing.add_argument("--wait", type=float, default=30, metavar="SECONDS", help="for the outcome; default: 30")
         _named(commands, "remove", "remove it; what was sent to it stays")
         grouping = _named(commands, "group", "create a group, or replace its members")
@@ -168,7 +168,7 @@ def _or_none(read: Callable[[str], Any]) -> Callable[[str], Any]:
     def either(text: str) -> Any:
         return NONE if text == NONE else read(text)
 
-    either.__name__ = read.__name__  # argparse says it of a wrong value
+    either.__name__ = read.__name__  # argparse shows this name for a wrong value
     return either
 
 
