@@ -65,7 +65,8 @@ class SourceDeleted(LookupError):
     """The event's source was deleted meanwhile."""
 
 
-# They look for the source with their lock of the events, with which that of a deletion conflicts: there is no foreign key.
+# The inserts check the source under the lock of the events, which conflicts with the lock of a deletion: there is no
+# foreign key.
 INSERT = """
 INSERT INTO triggers_event (id, source_id, ce_source, ce_id, type, subject, "time", data, data_error, body, headers,
                             body_sha256, target_id, root_id, cause_event_id, cause_run_id, depth, chain, is_tainted)
@@ -76,7 +77,7 @@ WHERE EXISTS (SELECT FROM triggers_source WHERE id = event.source_id)
 ON CONFLICT (source_id, ce_source, ce_id) DO NOTHING
 RETURNING id
 """
-# Its id may be taken as well.
+# The archived event's id may be taken as well.
 INSERT_ARCHIVED = """
 INSERT INTO triggers_event (id, source_id, ce_source, ce_id, type, subject, "time", data, data_error, body, headers,
                             body_sha256, target_id, root_id, cause_event_id, cause_run_id, depth, chain, is_tainted,
@@ -89,7 +90,7 @@ WHERE EXISTS (SELECT FROM triggers_source WHERE id = event.source_id)
 ON CONFLICT DO NOTHING
 RETURNING id
 """
-# In a statement of its own, as at dispatch: the index of fields then sees the data as it is stored.
+# A statement of its own, as at dispatch: the index of fields then sees the data as it is stored.
 ARCHIVE = "UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = ANY(%s::uuid[])"
 FIRST = """
 SELECT id, body_sha256 FROM triggers_event WHERE source_id = %s::uuid AND ce_source = %s::text AND ce_id = %s::text
@@ -133,7 +134,7 @@ def accept_archived(archived: Sequence[Archived]) -> list[Literal["imported", "k
     """Record events of an archive, in the caller's transaction, as dispatched: they wake no agent. Those with a known identity
     are left as they are; `taken`: another event has the id, or the source is gone."""
     for event in archived:
-        if event.type != GAP:  # of a source of any kind
+        if event.type != GAP:  # the source may be of any kind
             require_free(event)
     inserted = [bool(rows) for rows in fetch_many(INSERT_ARCHIVED, map(_archived_columns, archived))]
     old = [event for event, is_new in zip(archived, inserted, strict=True) if not is_new]
@@ -155,7 +156,7 @@ def taint_changes(run_id: UUID) -> None:
 
 
 def require_free(event: Incoming) -> None:
-    """Raises ReservedType."""
+    """Raises ReservedType if one of the types is reserved for Wakeful."""
     if not is_reserved(event.type):
         return
     # `run` is allowed for events that runs of versions before this rule have emitted; waits ignore them.

@@ -54,7 +54,8 @@ class TokenAuthentication(BaseAuthentication):
 
 
 class HasPermission(BasePermission):
-    """Whether the caller has the permission that the view requires for this action. An action without one is refused.
+    """Checks that the caller has the permission that the view requires for this action. An action without one is
+    refused.
 
     A viewset declares `required_permissions = {"list": "runs.view_run", …}`, another view `{"post": …}`.
     """

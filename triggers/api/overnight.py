@@ -74,14 +74,14 @@ class OvernightSerializer(Shown):
 
 
 class OvernightResource(Resource):
-    """What agents did in a time span: how often they woke, were quiet, failed and spoke, and what they spent."""
+    """Activity of agents in a time span: how often they woke, were quiet, failed and notified, and what they spent."""
 
     required_permissions = {"list": "runs.view_run"}
     serializer_class = OvernightSerializer
 
     @extend_schema(parameters=[OvernightQuery], responses=OvernightSerializer)
     def list(self, request: Request) -> Response:
-        """What ran overnight, by agent."""
+        """Figures of the night, by agent."""
         query = OvernightQuery.read(request)
         night = night_until(query.get("to", database_now()), settings.WAKEFUL_ZONE)
         if "from" in query:

@@ -173,7 +173,7 @@ class PromptAgentResource(Resource):
     lookup_value_regex = r"[-\w]+"
 
     def list(self, request: Request) -> Response:
-        """Those that are not deleted, by name."""
+        """Prompt agents that are not deleted, by name."""
         agents: QuerySet[PromptAgent] = self.get_queryset().filter(deleted_at=None)
         page = self.paginate_queryset(agents) or []
         return self.get_paginated_response(PromptAgentSerializer(page, many=True).data)

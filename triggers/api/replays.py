@@ -39,7 +39,7 @@ class ProgressOfReplay(Shown):
 
 
 class ReplaySerializer(Shown, serializers.ModelSerializer[Replay]):
-    """Without its progress."""
+    """A replay without its progress."""
 
     triggers = serializers.SerializerMethodField(help_text="slugs of the chosen triggers; empty: all that match")
 
@@ -134,7 +134,7 @@ class ReplayPreviewSerializer(Shown):
     unheard = serializers.IntegerField(help_text="of these, skipped: none of the triggers listens to them")
     triggers = ReplayListenerSerializer(many=True)
     sample = ReplaySampleSerializer(many=True, help_text="the newest events")
-    shadow = serializers.JSONField(help_text="what the shadow run would do; null: none was asked for, or none matches")
+    shadow = serializers.JSONField(help_text="what the shadow run would do; null: not requested, or no event matches")
 
 
 class ReplayResource(ListModelMixin, RetrieveModelMixin, Resource):

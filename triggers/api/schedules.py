@@ -159,7 +159,7 @@ class ScheduleResource(ListModelMixin, RetrieveModelMixin, Resource):
     @extend_schema(parameters=[FiresQuery], responses=FiresSerializer, filters=False)
     @action(detail=True)
     def fires(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Its next nominal times, and when each is due."""
+        """The schedule's next nominal times, and when each is due."""
         schedule = self.get_object()
         fires = upcoming(schedule, FiresQuery.read(request)["count"])
         plan = plan_of(schedule) if fires else None
@@ -180,7 +180,7 @@ class ScheduleResource(ListModelMixin, RetrieveModelMixin, Resource):
     @extend_schema(responses=SkipSerializer(many=True))
     @action(detail=True, pagination_class=LatestFirst)
     def skips(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Its nominal times that did not fire, latest first."""
+        """Nominal times of the schedule that did not fire, latest first."""
         page = self.paginate_queryset(Skip.objects.filter(schedule=self.get_object().pk))
         return self.get_paginated_response(SkipSerializer(page, many=True).data)
 

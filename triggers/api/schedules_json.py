@@ -75,7 +75,7 @@ class ScheduleSerializer(Shown, serializers.ModelSerializer[Schedule]):
 class PolicyBody(Body):
     """The policy of a schedule; null or empty resets a field to its default."""
 
-    is_large = False  # whoever may view schedules may ask for a preview
+    is_large = False  # permission to view schedules includes previews
 
     kind = serializers.CharField(required=False, allow_null=True, help_text="schedule, heartbeat or reminder")
     data = serializers.JSONField(required=False, allow_null=True, help_text="what its events say besides their times")  # type: ignore[assignment]  # a field, by its metaclass

@@ -172,7 +172,7 @@ class EventDeliveryQuery(Query):
 
 
 class EventDeliveryResource(ListModelMixin, RetrieveModelMixin, Resource):
-    """What became of each event at each subscription."""
+    """Deliveries of events to subscriptions."""
 
     required_permissions = {
         "list": "triggers.view_eventdelivery",

@@ -57,14 +57,16 @@ class UpcomingListSerializer(Shown):
 
 
 class UpcomingResource(Resource):
-    """What wakes next: schedules, wakes, windows that close, timers of waiting runs, delayed runs."""
+    """Upcoming wakes: schedules, wakes set by runs, windows that close, timers of waiting runs, delayed runs."""
 
     required_permissions = {"list": "triggers.view_schedule"}
     serializer_class = UpcomingListSerializer
 
     @extend_schema(parameters=[UpcomingQuery], responses=UpcomingListSerializer)
     def list(self, request: Request) -> Response:
-        """What wakes next, soonest first, each schedule once. Requires `runs.view_run` for entries that runs have set."""
+        """Upcoming wakes, soonest first, each schedule once. Requires `runs.view_run` for entries that runs have
+        set.
+        """
         query, now = UpcomingQuery.read(request), database_now()
         until = query.get("until", now + HORIZON)
         if until <= now:

@@ -37,7 +37,7 @@ def wanted_source(slug: str, declaration: SourceTrigger) -> WantedSource:
     waits = ""
     try:
         kind.check(settings)
-    except NotYet as missing:  # all else starts, and the kind says it where it shows the source
+    except NotYet as missing:  # everything else starts; the source's page shows this error
         waits = str(missing)
     except InvalidSettings as error:
         raise DeclarationError(f"{kind.label}: {error}") from None

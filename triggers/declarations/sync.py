@@ -169,7 +169,7 @@ def _adopt_edits(trigger: Trigger, schedule: Schedule | None) -> None:
     row, declared = _row(trigger, schedule), trigger.declared or {}
     edited = {name for name, value in row.items() if name in declared and declared[name] != value}
     if not _beyond(declared.get("tools"), trigger.tools):
-        edited -= {"tools"}  # the code has asked for more since, and no operator has allowed it yet
+        edited -= {"tools"}  # the code has requested more tools since, and no operator has allowed them yet
     trigger.overrides = sorted({*trigger.overrides, *edited})
 
 
@@ -192,7 +192,7 @@ def _update(wanted: Wanted, trigger: Trigger, schedule: Schedule | None) -> Iter
             continue
         if name == "tools" and (more := _beyond(trigger.tools, value)):
             value = _without(trigger.tools, value)
-            yield f"tools: it asks for {more}, which an operator must allow first"
+            yield f"tools: the code requests {more}, which an operator must allow first"
         if getattr(trigger, name) != value:
             setattr(trigger, name, value)
             yield name
@@ -200,7 +200,7 @@ def _update(wanted: Wanted, trigger: Trigger, schedule: Schedule | None) -> Iter
 
 
 def _beyond(cap: Sequence[str] | None, wanted: Sequence[str] | None) -> str:
-    """What of these tools is outside of a cap: code narrows that of a trigger, and never widens it."""
+    """The tools that are outside of the trigger's cap: code may narrow the cap, and never widens it."""
     if cap is None:
         return ""
     return "all tools" if wanted is None else ", ".join(sorted(set(wanted) - set(cap)))

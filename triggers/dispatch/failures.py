@@ -83,7 +83,7 @@ class Refused:
 class Work(Generic[T]):
     """Work in units. `next` reads units up to a total size, without those set aside; `again` reads one unit again; `run`
     processes units in one transaction; `size` is an upper bound of their rows; `hold` makes later units of the same keys wait;
-    `triggers` are those that match a unit; `wait` says in how many seconds there may be more to do without a NOTIFY."""
+    `triggers` are those that match a unit; `wait`: seconds after which there may be more work without a NOTIFY."""
 
     next: Callable[[int, Sequence[T]], Sequence[T]]
     again: Callable[[T], Sequence[T]]
@@ -186,7 +186,7 @@ class Careful(Generic[T]):
         )
         if is_locked(error):
             self._refuse_if_full(identity, error)
-            return  # a lock of another session says nothing about other units
+            return  # a lock of another session is no sign that other units fail
         self.alike.append(identity)
         # Try more units each time, because many bad units may be first.
         probes = ALIKE * 2 ** min(self.refused.times if self.refused else 0, 9) if is_own(error) else ALIKE
@@ -259,7 +259,7 @@ class Careful(Generic[T]):
         return min(self.aside.values(), key=lambda one: one.retry_at, default=None)
 
     def _judge(self, due: Aside[T], unit: T) -> Batch:
-        """It failed again: give it up if that is its own fault."""
+        """Handle a unit that failed again: give it up if the fault is its own."""
         name = name_of(due.error)
         given_up = self.given_up.setdefault(name, deque(maxlen=GIVEN_UP_ALIKE))
         triggers = self.work.triggers(unit)
@@ -303,7 +303,7 @@ class Careful(Generic[T]):
 
 
 def is_own(error: Exception) -> bool:
-    """Whether it may be the fault of the unit."""
+    """Whether the error may be the fault of the unit."""
     if isinstance(error, DjangoDatabaseError):
         return sqlstate_of(error)[:2] in OWN
     return not isinstance(error, (MemoryError, OSError))  # faults of the machine: memory, processes, file descriptors
@@ -351,7 +351,7 @@ def remedy_of(error: Exception) -> str:
 
 
 def events(rules: Rules, costly: Costly | None = None) -> Careful[Item]:
-    """The dispatch of events. With `costly`, no expression holds up the others."""
+    """The work of dispatching events. With `costly`, no expression delays the others."""
     behind, passing = Behind(costly), Passing(rules)
 
     def next_items(most: int, aside: Sequence[Item]) -> Sequence[Item]:
@@ -395,7 +395,7 @@ def answered(costly: Costly, but: Set[Identity]) -> list[Item]:
 
 
 def windows_that_are_over(rules: Rules) -> Careful[Group]:
-    """The closing of windows."""
+    """The work of closing windows."""
 
     def next_groups(most: int, aside: Sequence[Group]) -> Sequence[Group]:
         return close_windows.windows_over(most, aside)
@@ -415,7 +415,7 @@ def windows_that_are_over(rules: Rules) -> Careful[Group]:
 
 
 def absences(rules: Rules) -> Careful[UUID]:
-    """The opening of switches."""
+    """The work of opening switches."""
 
     def next_timers(most: int, aside: Sequence[UUID]) -> Sequence[UUID]:
         rules.current()

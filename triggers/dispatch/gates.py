@@ -1,5 +1,6 @@
-"""The book of the gates: the answers of each trigger's gate, its state, and decisions on events for which it was quiet. A port of
-`runs`, which asks the gates (`runs.attempt.gate`)."""
+"""The book of the gates: the answers of each trigger's gate, its state, and decisions on events for which it was quiet.
+A port of `runs`, which calls the gates (`runs.attempt.gate`).
+"""
 
 from uuid import UUID
 
@@ -39,8 +40,8 @@ WHERE event.id = ANY(%(events)s::uuid[]) AND trigger.id = %(trigger)s::uuid
 ON CONFLICT (event_id, trigger_id, replay_id) DO UPDATE
   SET outcome = excluded.outcome, reason = excluded.reason, run_id = NULL, created_at = excluded.created_at
 """
-# A gate that answers again is not broken. Its run is deleted and tells nothing, so the row of failures and the incident would
-# stay until another run succeeds. On the same grid as the ends of runs, so that it comes behind those before it.
+# A gate that answers again is not broken. Its run is deleted without a record, so the row of failures and the incident
+# would stay until another run succeeds. On the same grid as the ends of runs, so that it comes behind those before it.
 RECOVERED = """
 INSERT INTO runs_outboxmessage (topic, key, payload, attempts, last_error, available_at)
 SELECT 'run.finished', %(run)s::text, jsonb_build_object('run', %(run)s::text, 'agent', agent, 'trigger', trigger_id::text,

@@ -1,5 +1,6 @@
-"""Match events against those that are no triggers: subscriptions, and switches. As against triggers, outside of the transaction that
-dispatches the events, and costly expressions beside the dispatcher."""
+"""Match events against subscriptions and switches. Like matching against triggers, this happens outside of the
+transaction that dispatches the events, and costly expressions run in parallel to the dispatcher.
+"""
 
 from collections.abc import Sequence
 
@@ -38,8 +39,9 @@ class Others(Index):
         return [rule for part in self.parts for rule in part.candidates(source, type, field_of)]
 
     def may_want(self, item: Item) -> bool:
-        """A replay is for triggers alone, and so are events that target one. Events that Wakeful records for itself, such as signals,
-        do not leave, and no switch waits for them."""
+        """Whether subscriptions and switches may match the item. Replays and events that target a trigger are for
+        triggers only; so are events that Wakeful records for itself, such as signals.
+        """
         return bool(self.by_id) and not item.is_resumption and not is_reserved(item.type)
 
 
@@ -51,8 +53,9 @@ def cases_of_others(item: Item, rules: Sequence[Rule]) -> list[Case]:
 
 
 def match_others(matched: Sequence[Matched], others: Others, costly: Costly | None = None) -> list[Matched]:
-    """Note on each event which subscriptions want it and which switches see it, as far as that is known: it is partial until the rest
-    is. The events for which a transaction has no room are left out, and so are all events after them."""
+    """Add to each event the subscriptions and switches that match it, as far as they are known; until all are, the
+    event is partial. Events for which a transaction has no room are left out, and so are all events after them.
+    """
     asking = [one.item for one in matched if others.may_want(one.item)]
     if not asking:
         return list(matched)
@@ -74,12 +77,12 @@ def match_others(matched: Sequence[Matched], others: Others, costly: Costly | No
 def _found(items: Sequence[Item], others: Others, costly: Costly | None, patience: float = PATIENCE) -> list[Matched]:
     try:
         return costly.match(items, others, patience) if costly else match_items(items, others, cases_of_others)
-    except (OSError, MemoryError, DatabaseError):  # faults of the machine
+    except (OSError, MemoryError, DatabaseError):  # faults of the machine, not of the event
         raise
     except Exception as error:
         if len(items) > 1:
             return [matched for item in items for matched in _found([item], others, costly, patience=0)]
-        # An error of the event's own keeps no trigger from it.
+        # An error of a subscription or switch does not keep triggers from the event.
         log.exception("dispatch.others_not_matched", event=str(items[0].event_id))
         cases = cases_of_others(items[0], wanted_by(items[0], others))
         return [

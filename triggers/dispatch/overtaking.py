@@ -1,8 +1,9 @@
 """Events that pass the changes of watched tables, so that a webhook does not wait behind the 100,000 events of an UPDATE.
 
-After a batch that is mostly changes, the next one has the first events of all other sources, in the order of `seq`, up to the first
-one that must not pass: one that a trigger or a switch hears that may hear changes as well, or one whose type is that of a change, which
-a run may wait for. So each of these gets its events in the order of `seq`, and so do all that hear no changes.
+After a batch that is mostly changes, the next one has the first events of all other sources, in the order of `seq`, up
+to the first one that must not pass: one that matches a trigger or a switch which may match changes as well, or one
+whose type is that of a change, which a run may wait for. So every trigger, switch and run still gets its events in the
+order of `seq`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +18,7 @@ CHANGE = "db."  # the beginning of the types of all changes
 
 
 class Passing:
-    """Whether it is the turn of events that may pass."""
+    """Decides when it is the turn of events that may pass."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -47,7 +48,9 @@ class Passing:
 
 
 def may_hear_changes(rule: Rule, item: Item) -> bool:
-    """Whether a rule that hears this item, which is no change, may hear changes too. Its only source has none, if that is the item's."""
+    """Whether a rule that matches this item, which is no change, may match changes too. A rule limited to the item's
+    source cannot.
+    """
     if rule.source:
         return rule.source != item.source
     return any(overlaps(glob) for glob in rule.types)

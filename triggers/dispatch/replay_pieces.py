@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 PIECE = 500  # events at once, and the maximum of redispatches of a replay that wait for dispatch
 STEP = 0.25  # seconds between two pieces
 BURST = timedelta(seconds=1)  # a longer delay is not made up for
-SCAN = 2_000  # events that are looked at for one piece: others wait meanwhile
+SCAN = 2_000  # events read for one piece: other work waits meanwhile
 STOPPED = 50  # runs of a cancelled replay that are stopped at once
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds, before a replay that failed is tried again
 NEXT_DUE = """
@@ -66,7 +66,7 @@ def advance(rules: Rules, horizon: Horizon | None = None) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Allowance:
-    """How many events the rate allows now, the next of them since `due_at`."""
+    """The number of events that the rate allows now, the next of them since `due_at`."""
 
     events: int
     due_at: datetime
@@ -158,7 +158,7 @@ class Piece:
 
 
 def waiting(replay: Replay) -> int:
-    """Its redispatches that wait for dispatch, at most PIECE."""
+    """The replay's redispatches that wait for dispatch, at most PIECE."""
     return Redispatch.objects.filter(replay_id=replay.pk, dispatched_at=None)[:PIECE].count()
 
 

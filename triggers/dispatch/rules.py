@@ -48,7 +48,7 @@ class Rules:
         if self.version is None or fetch(VERSION) != self.version:
             # Read the version first, so that the rows are at least as new; store it last, so that a failed read is repeated.
             version, rows = fetch(VERSION), _rows()
-            catalog.refresh(at_once=True)  # a new prompt agent comes with its triggers
+            catalog.refresh(at_once=True)  # triggers of a new prompt agent arrive together with it
             if self.version is None or version[0][-1] != self.version[0][-1]:
                 self.index, self.rows, self.switches = Index([]), {}, Switches()
             edited = _edited(self.rows, rows)

@@ -57,7 +57,7 @@ def _thing_of(trigger: Trigger) -> Thing:
 
 
 def _thing_of_agent(agent: str) -> Thing:
-    """Of a run that another run spawned, or whose trigger is gone."""
+    """The thing for incidents of a run that another run spawned, or whose trigger is gone: its agent."""
     return Thing(kind=Kind.AGENT, subject=agent, name=agent, agent=agent, after=settings.WAKEFUL_INCIDENT_AFTER)
 
 

@@ -66,7 +66,9 @@ def _rule(trigger: Trigger) -> Rule:
 
 
 def _match(event: Event, rules: Sequence[Rule]) -> list[Match | str]:
-    """For each rule a match, or the reason why not. Evaluates in another process, because this may be a web process."""
+    """For each rule its match, or the reason why it does not match. Evaluates in another process, because this may be a
+    web process.
+    """
     item = item_of(event)
     unwanted = {rule.id: why for rule in rules if (why := _unwanted(item, rule))}
     cases = [case_of(item, rule) for rule in rules if rule.id not in unwanted]

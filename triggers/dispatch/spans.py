@@ -10,7 +10,7 @@ from triggers.models import Event
 
 
 def tell_of_dispatch(event_ids: Sequence[UUID]) -> None:
-    """These events have been dispatched for the first time, and that is committed."""
+    """Record the spans of events that were dispatched for the first time. Call it after the commit."""
     now = datetime.now(UTC)
     events = Event.objects.filter(pk__in=event_ids).select_related("source").defer("data", "body")
     for event in events:

@@ -1,4 +1,6 @@
-"""Find runs that wait for events of a batch. A replayed event wakes no run, as it was dispatched before."""
+"""Find runs that wait for events of a batch. Replayed events do not wake waiting runs: they did so when first
+dispatched.
+"""
 
 from collections.abc import Sequence
 from uuid import UUID

@@ -50,7 +50,7 @@ class Horizon:
     awaited: frozenset[str] = frozenset()
 
     def look(self) -> int:
-        """In a transaction of READ COMMITTED. What is read by later statements is complete up to the result."""
+        """The `seq` up to which later statements of this READ COMMITTED transaction read a complete log."""
         # The last number first: who takes a later one need not be seen.
         last, open = last_seq(), open_transactions()
         if last < self.reached:  # the database was restored

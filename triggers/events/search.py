@@ -98,13 +98,13 @@ class Search:
 
     @classmethod
     def load(cls, stored: Mapping[str, Any], start: datetime | None = None, end: datetime | None = None) -> "Search":
-        """From its `dump`, with a range."""
+        """The search of a `dump`, with a range."""
         fields = tuple(FieldIs.parse(text) for text in stored.get("fields", ()))
         words = {name: str(stored.get(name, "")) for name in ("source", "type", "subject")}
         return cls(**words, fields=fields, start=start, end=end)
 
     def dump(self) -> dict[str, Any]:
-        """Without its range."""
+        """The search as JSON, without its range."""
         words = {"source": self.source, "type": self.type, "subject": self.subject}
         found: dict[str, Any] = {name: value for name, value in words.items() if value}
         return {**found, "fields": [str(one) for one in self.fields]} if self.fields else found
@@ -120,7 +120,7 @@ class Search:
         return ", ".join([*words, *map(str, self.fields)]) or "all events"
 
     def of(self, events: QuerySet[Event]) -> QuerySet[Event]:
-        """Those of them that meet the conditions."""
+        """The events among these that meet the conditions."""
         if self.source:
             events = events.filter(source_id=self._source_id)
         if self.type:

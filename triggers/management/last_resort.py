@@ -13,8 +13,9 @@ GRACE = 4.0  # seconds after the limit of a shadow run
 
 @contextmanager
 def ending_with_the_process(command: BaseCommand, limit: float) -> Iterator[None]:
-    """Within, a shadow run has so many seconds; if its body cannot be interrupted, the process of the command ends itself. The
-    agent's own output is kept out of the report."""
+    """Limit a shadow run inside the block to this many seconds; if its body cannot be interrupted, the process of the
+    command ends itself. The agent's own output is kept out of the report.
+    """
     last_resort = Timer(limit + GRACE, _give_up, [limit + GRACE])
     last_resort.daemon = True
     if getattr(command, "_called_from_command_line", False):

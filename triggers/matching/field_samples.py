@@ -161,7 +161,7 @@ def _walk(value: Any, path: Path, levels: int, sparse: set[Path]) -> Iterator[tu
 
 
 def _is_object_alone(path: Path, values: Sequence[Any]) -> bool:
-    """Whether its own fields are offered instead."""
+    """Whether the value is an object whose fields are offered instead of it."""
     return all(isinstance(value, dict) and value for value in values) and len(path) < DEPTH + 2
 
 
@@ -193,7 +193,7 @@ def _example(path: Path, value: Any) -> tuple[str, str]:
 
 
 def _guards(path: Path, counts: Mapping[Path, int], events: int) -> list[str]:
-    """For each step that some of the events lack."""
+    """A guard for each step of the path that some of the events lack."""
     steps = path.index(ELEMENT) if ELEMENT in path else len(path)
     found, parent = [], events
     for end in range(3, steps + 1):
@@ -205,7 +205,7 @@ def _guards(path: Path, counts: Mapping[Path, int], events: int) -> list[str]:
 
 
 def _element_guards(path: Path, sparse: set[Path]) -> list[str]:
-    """For each step that some elements of the list lack."""
+    """A guard for each step of the path that some elements of the list lack."""
     if ELEMENT not in path:
         return []
     first = path.index(ELEMENT) + 2

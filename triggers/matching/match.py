@@ -169,7 +169,7 @@ class Case:
     question: Question
 
     def is_costly(self, payload: Payload) -> bool:
-        """Whether its expressions must be evaluated in another process."""
+        """Whether the expressions of the case must be evaluated in another process."""
         found = [self.rule.expression(text) for text in self.question.expressions]
         compiled = [expression for expression in found if isinstance(expression, Expression)]
         return not all(each.is_linear and (payload.is_small or not each.reads_data) for each in compiled)
@@ -202,7 +202,7 @@ def case_of(item: Item, rule: Rule) -> Case:
 
 
 def own_change(item: Item, match: Match) -> Refusal | None:
-    """A refusal if the agent itself has changed the table. A person who replays the event means it."""
+    """A refusal if the agent itself has changed the table, unless a person replays the event on purpose."""
     rule = match.rule
     if item.changed_by != rule.agent or rule.intake.own_changes or item.is_resumption:
         return None
@@ -247,7 +247,9 @@ def judge(case: Case, answer: Answer) -> Match | Refusal | None:
 
 
 def wanted_by(item: Item, index: Index, payload: Payload | None = None, fields: FieldOf | None = None) -> list[Rule]:
-    """The triggers that may match it; with its payload, or its `fields`, without triggers whose filters are known to be false."""
+    """The triggers that may match the event; with its payload, or its `fields`, without triggers whose filters are
+    known to be false.
+    """
     aimed_at = item.trigger_id or item.target_id
     if aimed_at is None:
         field_of = fields if payload is None else partial(field_of_event, item, payload)
@@ -256,7 +258,7 @@ def wanted_by(item: Item, index: Index, payload: Payload | None = None, fields: 
 
 
 def needs_payload(item: Item, index: Index) -> bool:
-    """Whether any expression for it may read its data."""
+    """Whether any expression for the event may read its data."""
     if item.trigger_id or item.target_id:
         return any(rule.reads_data for rule in wanted_by(item, index))
     return any(heard.reads_data for heard in index.listeners(item.source, item.type))

@@ -1,4 +1,4 @@
-"""What matching leaves to admission: a match of an event, or a decision that no key, rate or window can change."""
+"""The results of matching for admission: a match of an event, or a decision that no key, rate or window can change."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

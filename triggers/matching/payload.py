@@ -26,7 +26,7 @@ class Payload:
 
     text: str = "null"
     without_data: str = ""
-    is_unread: bool = False  # only its cost is known: it is not small
+    is_unread: bool = False  # only the cost of the payload is known: it is not small
 
     @cached_property
     def value(self) -> Any:
@@ -38,7 +38,7 @@ class Payload:
 
     @cached_property
     def is_small(self) -> bool:
-        """Whether it is small and flat enough for this process."""
+        """Whether the payload is small and flat enough for this process."""
         return (
             not self.is_unread and len(self.text) <= SMALL and self.text.count("[") + self.text.count("{") <= MAX_DEPTH
         )

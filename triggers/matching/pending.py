@@ -122,7 +122,7 @@ class Item:
     type: str
     subject: str
     time: datetime
-    received_at: datetime | None = None  # None: it is only tried
+    received_at: datetime | None = None  # None: the event is only used in a trial
     target_id: UUID | None
     root_id: UUID
     depth: int
@@ -136,8 +136,8 @@ class Item:
     may_be_backfilled: bool = False  # some backfill had open ticks when this was read
     seq: int = 0
     backfill: Terms | None = None
-    priority: int | None = None  # of the replay that it belongs to
-    is_change: bool = False  # of a watched table
+    priority: int | None = None  # the priority of its replay
+    is_change: bool = False  # is it a change of a watched table?
     changed_by: str | None = None  # the agent whose run has changed a watched table
 
     @property
@@ -146,7 +146,7 @@ class Item:
 
     @property
     def is_large(self) -> bool:
-        """Whether its payload may be too large to be read and parsed between other events."""
+        """Whether the event's payload may be too large to be read and parsed between other events."""
         return self.bytes > SMALL
 
     @property
@@ -201,7 +201,7 @@ def _read_first(parameters: dict[str, Any]) -> list[Item]:
 
 
 def read_these(identities: Iterable[Identity]) -> list[Item]:
-    """Those of them that are not dispatched yet, in `seq` order."""
+    """The items among these that are not dispatched yet, in `seq` order."""
     events, redispatches = _apart(identities)
     return _read(THESE, {"events": events, "redispatches": redispatches})
 

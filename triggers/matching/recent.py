@@ -1,4 +1,6 @@
-"""The newest events that a trigger would hear: for the trial of a filter, and for the fields that a form offers."""
+"""The newest events of a trigger's source and types: for the trial of a filter, and for the fields that a form
+offers.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -45,14 +47,15 @@ Row = tuple[UUID, str, str]  # id, slug of the source, type
 
 @dataclass(frozen=True, kw_only=True)
 class Recent:
-    """The newest events of a trigger's source and types, newest first. `types`: of the newest events of its source, heard or not,
-    and how many of each."""
+    """The newest events of a trigger's source and types, newest first. `types`: all types among the newest events of
+    its source, with the number of each.
+    """
 
     ids: Sequence[UUID]
     types: Mapping[str, int]
 
     def listened_to(self, rule: Rule) -> set[str]:
-        """Those of the types that the rule listens to."""
+        """The types among these that the rule listens to."""
         index = Index([rule])
         return {type for type in self.types if _hears(index, rule, type)}
 

@@ -93,10 +93,10 @@ class Plan:
 
 @dataclass(kw_only=True)
 class Known:
-    """What is known of an event so far."""
+    """The cases of an event and the answers known so far."""
 
     item: Item
-    listening: Sequence[Rule] | None = None  # of a large event, when `wanted` was asked for
+    listening: Sequence[Rule] | None = None  # of a large event: the rules that listened when `wanted` was requested
     wanted: Sequence[Rule] | None = None
     asked: dict[UUID, Question] = field(default_factory=dict)
     slow: set[UUID] = field(default_factory=set)  # triggers whose cases are in the slow lane
@@ -114,11 +114,11 @@ class Known:
 
     @property
     def is_quick(self) -> bool:
-        """Whether a quick lane works on it."""
+        """Whether a quick lane works on the event."""
         return self.is_running and (self.is_being_read or not self.asked.keys() <= self.answers.keys() | self.slow)
 
     def has_news(self, blocked: Set[UUID]) -> bool:
-        """Whether it can be dispatched to more triggers before the slow lane is done with it."""
+        """Whether the event can be dispatched to more triggers before the slow lane has finished it."""
         news = ((self.answers.keys() - self.told) | self.behind) - (self.behind & blocked)
         return bool(news) and not (self.is_quick or self.item.is_resumption)
 
@@ -178,7 +178,7 @@ class Costly:
         return known.has_news(blocked) or bool(sent and sent.has_news(frozenset()))
 
     def wanted(self, item: Item) -> Sequence[Rule]:
-        """Of a large event, the triggers that may match it, as far as they are known."""
+        """The triggers that may match a large event, as far as they are known."""
         known = self.known.get(item.identity)
         return (known.wanted if known else None) or []
 
@@ -196,7 +196,9 @@ class Costly:
                 self.others.known.pop(identity, None)
 
     def settled(self, matched: Sequence[Matched]) -> int:
-        """These have been dispatched, with what is known; the number of events that are held from now on."""
+        """Note that these events were dispatched with the known answers; return the number of events held from now
+        on.
+        """
         before = count = len(self.held)
         for one in matched:
             if not one.is_partial:
@@ -221,7 +223,7 @@ class Costly:
     # Matching
 
     def match(self, items: Sequence[Item], index: Index, patience: float = PATIENCE) -> list[Matched]:
-        """Match these events, which are in order, as far as their answers are there within `patience`."""
+        """Match these events, which are in order, as far as their answers arrive within `patience`."""
         payloads = read_payloads([item.event_id for item in items if not item.is_large and needs_payload(item, index)])
         plans = [self._plan(item, index, payloads.get(item.event_id, NOTHING)) for item in items]
         asked = [plan.item for plan in plans if self._ask(plan, index)]
@@ -247,7 +249,7 @@ class Costly:
         return Plan(item=item, cases=self.cases_of(item, known.wanted), payload=UNREAD)
 
     def _ask(self, plan: Plan, index: Index) -> bool:
-        """Begin what is costly of it and has not begun; whether a quick answer is to be waited for."""
+        """Begin the costly cases of the event that have not begun; return whether to wait for a quick answer."""
         item = plan.item
         if plan.cases is None:
             known = self.known.setdefault(item.identity, Known(item=item))
@@ -385,7 +387,7 @@ class Lane:
                 try:
                     result = self._do(job, evaluator)
                 except Exception as error:
-                    # The boundary of the thread: the dispatcher raises the error, and asks again.
+                    # The boundary of the thread: the dispatcher raises the error, and retries.
                     if isinstance(error, DjangoDatabaseError):
                         connection.close()
                     result = Result(job=job, error=error)
@@ -417,7 +419,9 @@ class Lane:
 
 
 def _wanted(item: Item, index: Index, payload: Payload, evaluator: Evaluator) -> list[Rule]:
-    """The triggers that may match it. The parser holds the interpreter, so large payloads are parsed in the evaluator's process."""
+    """The triggers that may match the event. The parser holds the interpreter, so large payloads are parsed in the
+    evaluator's process.
+    """
     if payload.without_data or len(payload.text) <= PARSED_HERE:
         return wanted_by(item, index, payload)
     paths = [path for path in index.paths(item.source, item.type) if path[0] == "data"]

@@ -118,7 +118,7 @@ def _verdict(event: Event, rule: Rule, payload: Payload, evaluator: Evaluator) -
 
 
 def _explain(filter: str, others: Sequence[str], subject: Subject, evaluator: Evaluator, clean: Clean) -> list[Line]:
-    """What each clause of the filter, and each other expression, has for a value."""
+    """The value of each clause of the filter and of each other expression."""
     root = clauses_of(filter) if filter else Clause(text="")
     values = [clauses_of(text) for text in others]
     asked = [text for leaf in (*root.leaves, *values) for text in (leaf.text, *leaf.reads) if text]

@@ -29,7 +29,7 @@ def policy_of(agent: Agent) -> dict[str, Any]:
         "debounce": agent.debounce.total_seconds() if agent.debounce else 0,
         "batch": agent.batch,
         "max_wait": agent.max_wait.total_seconds() if agent.max_wait else 0,
-        "own_changes": False,  # the declaration of a trigger says it
+        "own_changes": False,  # values that the declaration of a trigger sets
     }
     return {name: value for name, value in declared.items() if value != DEFAULTS[name]}
 

@@ -95,7 +95,7 @@ class Event(models.Model):
 
     @cached_property
     def has_lost_its_target(self) -> bool:
-        """Whether its target trigger has been deleted, together with its decisions."""
+        """Whether the event's target trigger has been deleted, together with its decisions."""
         return self.target_id is not None and not Trigger.objects.filter(pk=self.target_id).exists()
 
 

@@ -4,8 +4,9 @@ from .trigger import Trigger
 
 
 class Gate(models.Model):
-    """What the gate of a trigger's agent has answered, and the state that the last run it let begin kept. One row a trigger: the
-    single quiet answers are decisions, which retention deletes with their events."""
+    """Counts of the answers of a trigger's gate, and the state that its last successful run kept. One row for each
+    trigger: single quiet answers are decisions, which retention deletes with their events.
+    """
 
     class Answer(models.TextChoices):
         QUIET = "quiet", "nothing to do"

@@ -57,7 +57,9 @@ class MetricDetector(models.Model):
 
 
 class DetectorState(models.Model):
-    """What a detector has learned of a series, and the progress of its episode; written with each sample."""
+    """The state that a detector has learned from a series, and the progress of its episode; written with each
+    sample.
+    """
 
     detector = models.ForeignKey(MetricDetector, models.CASCADE, related_name="states", db_index=False)
     series = models.ForeignKey(MetricSeries, models.CASCADE, related_name="states")

@@ -14,11 +14,11 @@ PAUSED = Q(paused_at__isnull=False) & ~Q(rest__in=SPENT)
 
 
 class Schedule(models.Model):
-    """When a PeriodicTask row fires next. One with a trigger wakes an agent through an event; one without is the
-    user's ordinary periodic task. Every PeriodicTask has one: row triggers on its tables see to it.
+    """The time at which a PeriodicTask row fires next. A task with a trigger wakes an agent through an event; a task
+    without one is the user's ordinary periodic task. Every PeriodicTask has one: row triggers on its tables see to it.
 
     A *nominal* time is what the rule names, a *due* time that plus jitter and spread. Every nominal time up to
-    `accounted_until` is an event (or a sent task), or lies in a Skip that says why it is none."""
+    `accounted_until` is an event (or a sent task), or lies in a Skip that records the reason why it did not fire."""
 
     class Kind(models.TextChoices):
         SCHEDULE = "schedule", "schedule"

@@ -62,7 +62,7 @@ class SubscriptionSecret(models.Model):
 
 
 class EventDelivery(models.Model):
-    """What becomes of an event at a subscription. It is entered in the transaction that dispatches the event.
+    """The delivery of an event to a subscription. Inserted in the transaction that dispatches the event.
 
     *Sending* is claimed with a lease, `due_at`: if the process dies, the event is sent again, and `webhook-id`, which is made from
     `id`, is the same each time. *Error*: the filter could not be evaluated, so nothing was sent.
@@ -124,7 +124,7 @@ class EventDelivery(models.Model):
 
     @property
     def webhook_id(self) -> str:
-        """What a receiver knows it by."""
+        """The id by which a receiver recognises the delivery."""
         return webhook_id(self.id)
 
 

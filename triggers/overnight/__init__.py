@@ -1,1 +1,3 @@
-"""What ran overnight: `night` is the span of time, `figures` counts by agent, `digest` tells people in the morning."""
+"""Report of the night: `night` is the span of time, `figures` counts by agent, `digest` notifies people in the
+morning.
+"""

@@ -1,4 +1,4 @@
-"""What agents did in a span of time: figures by agent, and by slot of a timeline.
+"""Activity of agents in a span of time: figures by agent, and by slot of a timeline.
 
 Each query reads an index from the end of the span backwards, at most MOST rows of it: `cut` names the figures that are then too
 low. Runs and quiet gates count at the time of their event, deliveries when they were planned, requests when they ended.
@@ -72,7 +72,7 @@ GROUP BY 1, slot
 
 @dataclass(kw_only=True)
 class Slot:
-    """What an agent did in a forty-eighth of the span."""
+    """The activity of an agent in one forty-eighth of the span."""
 
     runs: int = 0
     quiet: int = 0
@@ -83,7 +83,7 @@ class Slot:
 
 @dataclass(kw_only=True)
 class Figures:
-    """What an agent did. `deliveries` says what became of its notifications so far, by status; `unpriced` requests cost an
+    """The activity of an agent. `deliveries` counts its notifications by status; `unpriced` requests cost an
     unknown amount."""
 
     agent: str

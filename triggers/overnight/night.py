@@ -13,7 +13,7 @@ LONGEST = timedelta(days=7)
 
 @dataclass(frozen=True, kw_only=True)
 class Night:
-    """From `start` until `end`, which is not part of it."""
+    """The span of a night, from `start` until `end`, which is not part of it."""
 
     start: datetime
     end: datetime

@@ -1,5 +1,4 @@
-"""Make, edit and try prompt agents: what the console, the API, the command and an import call.
-
-`wakes` says when one wakes, `edit` writes its versions with its triggers, checklist and budgets, `trial` tries it, `as_json` is its
-form in files and in the API.
+"""Create, edit and try prompt agents: the services for console, API, command and import. `wakes` defines when one
+wakes, `edit` writes its versions with its triggers, checklist and budgets, `trial` tries it, `as_json` is its form in
+files and in the API.
 """

@@ -27,7 +27,7 @@ ON_EVENTS = {"events", "source", "filter"}
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """A prompt agent as a file says it. None: it does not say."""
+    """A prompt agent as given in a file. None: the file does not set the field."""
 
     definition: Mapping[str, Any]
     checklist: Sequence[ItemEdit] | None = None
@@ -66,7 +66,7 @@ def read(entry: Mapping[str, Any]) -> Given:
 
 
 def exported(agent: PromptAgent) -> dict[str, Any]:
-    """Without its triggers, which a file has for themselves."""
+    """A prompt agent as JSON without its triggers, which have their own entries in a file."""
     checklist = Checklist.objects.filter(agent=agent.name, trigger="").prefetch_related("items").first()
     return {
         "name": agent.name,

@@ -83,8 +83,10 @@ def edit_prompt_agent(agent_id: int, definition: Definition, *, by: str, version
 
 @not_in_atomic_body
 def delete_prompt_agent(agent_id: int, *, by: str) -> PromptAgent:
-    """Its triggers are disabled and its schedules paused; not those of an agent in code that has its name. Runs that are queued or
-    waiting stay as they are until it is restored, or they are cancelled. IllegalState: it is deleted."""
+    """Delete a prompt agent: disable its triggers and pause its schedules, but not those of an agent in code with its
+    name. Queued and waiting runs stay unchanged until it is restored, or they are cancelled. IllegalState: it is
+    deleted.
+    """
     with transaction.atomic():
         agent = _lock(agent_id)
         if agent.is_deleted:
@@ -98,8 +100,9 @@ def delete_prompt_agent(agent_id: int, *, by: str) -> PromptAgent:
 
 @not_in_atomic_body
 def restore_prompt_agent(agent_id: int, *, by: str) -> PromptAgent:
-    """Its runs go on. Its triggers stay disabled until a person enables them. IllegalState: it is not deleted; Invalid: code has its
-    name now."""
+    """Restore a deleted prompt agent: its runs continue, and its triggers stay disabled until a person enables them.
+    IllegalState: it is not deleted; Invalid: code has its name now.
+    """
     with transaction.atomic():
         agent = _lock(agent_id)
         if not agent.is_deleted:

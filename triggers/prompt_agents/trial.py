@@ -1,4 +1,6 @@
-"""Try a prompt agent now: a shadow run that asks its model. It shows the verdict and what would be sent, and sends nothing."""
+"""Try a prompt agent now: a shadow run that calls its model. It shows the verdict and what would be sent, and sends
+nothing.
+"""
 
 from typing import Any
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""What a replay would do: how many events, to which triggers; and a sample of them."""
+"""A preview of a replay: the number of its events, their triggers, and a sample."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -89,7 +89,7 @@ def sample(search: Search, triggers: Sequence[Trigger] = ()) -> list[Sampled]:
 
 
 def bare_rule(trigger: Trigger) -> Rule:
-    """What it listens to, without its expressions."""
+    """The source and types that the trigger listens to, without its expressions."""
     return Rule(
         id=trigger.pk, slug=trigger.slug, agent=trigger.agent, source=trigger.source, types=tuple(trigger.types)
     )

@@ -1,4 +1,4 @@
-"""How far a replay is, and what became of its events."""
+"""The progress of a replay, and the outcomes of its events."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,8 @@ SELECT status, count(*) FROM (SELECT status FROM runs_run WHERE replay_id = %s::
 @dataclass(frozen=True, kw_only=True)
 class Progress:
     """Events taken of a total: dispatched (some are `waiting`, at least so many) or skipped. `runs` by status;
-    `obstacle` says why no more are taken."""
+    `obstacle`: why no more events are taken.
+    """
 
     total: int
     taken: int
@@ -43,7 +44,7 @@ def progress(replay: Replay) -> Progress:
 
 
 def triggers_of(replay: Replay) -> Sequence[tuple[UUID, str]]:
-    """Its chosen triggers, with their slugs; those that were deleted have none."""
+    """The replay's chosen triggers, with their slugs; deleted triggers have none."""
     slugs = dict(Trigger.objects.filter(pk__in=replay.triggers).values_list("pk", "slug"))
     return [(id, slugs.get(id, "")) for id in replay.triggers]
 

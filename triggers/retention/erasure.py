@@ -144,7 +144,9 @@ def _where(selection: Selection, events: QuerySet[Event], unread: list[UUID]) ->
 
 
 def _holds(expression: str, event: Event, evaluator: Evaluator) -> bool:
-    """Whether the expression is true. Raises Unaffordable if it is too costly, so that no event is skipped silently."""
+    """Whether the expression is true for the event. Raises Unaffordable if it is too costly, so that no event is
+    skipped silently.
+    """
     subject = subject_of(item_of(event), Payload(text=json.dumps(event.data)))
     [answer] = evaluator.answers(subject, [Question(filter=expression)], WHERE)
     if answer.is_unaffordable:
@@ -253,7 +255,7 @@ def _erase_together(event_ids: Sequence[UUID], traces: Traces, erasure: Erasure)
 
 
 def _erase_deliveries(event_ids: set[UUID]) -> None:
-    """What waits for a subscription is not sent any more; what endpoints answered may quote the event."""
+    """Stop deliveries that have not been sent, and erase answers of endpoints, which may quote the event."""
     leaving = EventDelivery.objects.filter(event__id__among=sorted(event_ids))
     waiting = leaving.filter(status=EventDelivery.Status.PENDING)
     waiting.update(status=EventDelivery.Status.FAILED, reason="its event was erased", due_at=None, ended_at=Now())
@@ -262,7 +264,7 @@ def _erase_deliveries(event_ids: set[UUID]) -> None:
 
 
 def _forget_keys(event_ids: set[UUID]) -> None:
-    """A switch no longer waits for the keys of these events; what it said of its last error may quote one."""
+    """Remove the keys of these events from switches, and erase their last errors, which may quote a key."""
     erased = sorted(event_ids)
     of_them = Q(since_id__among=erased) | Q(latest_id__among=erased) | Q(seen_id__among=erased)
     SwitchTimer.objects.filter(of_them | Q(opened_id__among=erased)).exclude(key="").delete()

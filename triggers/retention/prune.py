@@ -93,7 +93,7 @@ AND NOT EXISTS (SELECT FROM triggers_metricsample sample WHERE sample.series_id 
 AND NOT EXISTS (SELECT FROM triggers_metricepisode episode WHERE episode.series_id = triggers_metricseries.id)
 AND NOT EXISTS (SELECT FROM triggers_detectorstate state WHERE state.series_id = triggers_metricseries.id)
 """
-# That of a source of drift says that it stays disarmed.
+# The row of a drift source records that it stays disarmed.
 FORGOTTEN = """
 disarmed_at < (SELECT clock_timestamp()) - %(keep)s::interval
 AND NOT EXISTS (
@@ -154,7 +154,7 @@ def backfills(keep: timedelta) -> Deletion:
 
 
 def came_before(ids: Sequence[UUID], instant: datetime, **fields: Any) -> list[UUID]:
-    """Those of them that were received, or imported, before."""
+    """The events among these that were received, or imported, before."""
     came = Event.objects.filter(id__among=ids, received_at__lt=instant, **fields).exclude(imported_at__gte=instant)
     return list(came.values_list("id", flat=True))
 

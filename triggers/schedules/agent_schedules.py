@@ -1,7 +1,6 @@
-"""What runs set ahead for their own trigger: single wakes, which wait in the outbox, and standing schedules.
-
-A wake begins a new causal chain, since time goes by in between. So that nothing goes round faster by way of it than by way
-of events, none comes sooner than WAKEFUL_LOOP_RATE spaces its loops; and a trigger has at most WAKEFUL_MAX_WAKES ahead.
+"""Wakes that runs set for their own trigger: single wakes, which wait in the outbox, and schedules. A wake by time
+begins a new causal chain. So that wakes do not allow faster loops than events, they keep the spacing of
+WAKEFUL_LOOP_RATE; and a trigger has at most WAKEFUL_MAX_WAKES pending.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,7 +47,7 @@ LAST = "~"  # after every instant in ISO 8601
 
 
 def check_ahead(trigger_id: UUID | None, effects: Effects) -> None:
-    """Permanent says why a run of this trigger must not set what it wants to."""
+    """Raises Permanent if a run of this trigger must not set these wakes; the message gives the reason."""
     if trigger_id is None:
         raise Permanent(
             "this run was spawned by another: it has no trigger of its own to wake, to pace or to give a schedule"
@@ -72,7 +71,9 @@ def check_ahead(trigger_id: UUID | None, effects: Effects) -> None:
 
 
 def _committed(trigger_id: UUID) -> Iterator[Standing]:
-    """What runs of the trigger have committed, earlier steps of this run too, and the outbox has not set yet."""
+    """Wakes that runs of the trigger, including earlier steps of this run, have committed and the outbox has not set
+    yet.
+    """
     for payload in (
         OutboxMessage.objects.filter(topic=SCHEDULE, key=str(trigger_id))
         .order_by("pk")
@@ -98,8 +99,9 @@ def _check(standing: Standing, slug: str) -> None:
 
 
 def _require_spacing(standing: Standing, rule: Rule, spacing: timedelta, beside: Mapping[str, Rule]) -> None:
-    """Of the schedule, and of all that runs have set together. Looks at two days of a crontab that is dense enough to be
-    refused. Intervals count as if they began now, where most of them coincide."""
+    """Check the spacing of the schedule, and of all schedules that runs have set together. Looks at two days of a
+    crontab that is dense enough to be refused. Intervals count as if they began now, where most of them coincide.
+    """
     now = database_now()
     fires = list(islice(next_fires(rule, now), MINUTES_OF_A_DAY))
     if any(after - before < spacing for before, after in pairwise(fires)):
@@ -121,7 +123,7 @@ def _next_days(rule: Rule, now: datetime) -> Iterator[datetime]:
 
 
 def _rules_beside(trigger: Trigger, standings: Iterable[Standing]) -> dict[str, Rule]:
-    """Of the schedules that runs of the trigger have set, and of these, by name."""
+    """The rules of the schedules that runs of the trigger have set, and of these, by name."""
     there = Schedule.objects.filter(trigger=trigger, pk__in=_standing(trigger.slug)).select_related(
         "task__crontab", "task__interval", "task__clocked", "task__solar"
     )
@@ -144,7 +146,7 @@ def _rule_set_by(standing: Standing) -> Rule | None:
 
 
 def _own_spacing(trigger: Trigger) -> timedelta:
-    """How often the trigger itself may wake: by its rate, and by the fastest pace of its heartbeats."""
+    """The spacing of the trigger itself: by its rate, and by the fastest pace of its heartbeats."""
     rate = Intake.load(trigger.policy).rate
     paces = Schedule.objects.filter(trigger=trigger, pace_min__isnull=False)
     fastest: timedelta | None = paces.aggregate(fastest=Min("pace_min"))["fastest"]
@@ -182,7 +184,7 @@ def set_standing(payloads: Sequence[dict[str, Any]]) -> None:
 
 
 def _earliest_put_off(payloads: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """By trigger, since when the oldest of what was put off for it, and is not among these, waits."""
+    """By trigger, since when its oldest postponed wake, except these, has waited."""
     waiting = OutboxMessage.objects.filter(
         topic=SCHEDULE, key__in={one["trigger"] for one in payloads}, payload__has_key="since"
     )
@@ -246,5 +248,5 @@ def _standing(slug: str) -> Any:
 
 
 def _triggers(payloads: Iterable[dict[str, Any]]) -> dict[str, Trigger]:
-    """Those that are still there, by id."""
+    """The triggers that still exist, by id."""
     return {str(id): trigger for id, trigger in Trigger.objects.in_bulk({one["trigger"] for one in payloads}).items()}

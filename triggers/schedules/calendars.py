@@ -56,7 +56,7 @@ def delete_calendar(calendar: ExclusionCalendar, *, by: str) -> None:
 
 
 def calendars_named(slugs: Iterable[str]) -> list[ExclusionCalendar]:
-    """Those calendars; RuleError names one that is not there, and those that are."""
+    """The calendars of these names; RuleError names one that does not exist, and those that do."""
     wanted = set(slugs)
     found = list(ExclusionCalendar.objects.filter(slug__in=wanted).order_by("slug")) if wanted else []
     if missing := sorted(wanted - {calendar.slug for calendar in found}):

@@ -1,4 +1,4 @@
-"""A time as a person asks for it: on the wall clock of a zone, where it may not have existed or may have come twice."""
+"""A time as a person enters it: on the wall clock of a zone, where it may not exist or may occur twice."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -9,12 +9,14 @@ from triggers.exceptions import RuleError
 
 def meant(at: datetime, zone: ZoneInfo) -> datetime:
     """The instant that a time without an offset means in a zone: the end of the gap where it did not exist, the first time
-    where it came twice. One with an offset means what it says."""
+    where it came twice. A time with an offset is exact."""
     return instant_of(at, zone) if at.tzinfo is None else at.astimezone(UTC)
 
 
 def note_on(at: datetime, zone: ZoneInfo, *, follows_elapsed_time: bool) -> str:
-    """What clock changes do to a time without an offset, and to a rule that names it; empty if they do nothing."""
+    """The effect of clock changes on a time without an offset, and on a rule that names it, as text; empty if there is
+    none.
+    """
     if at.tzinfo is not None:
         return ""
     instant, shown = instant_of(at, zone), showings(at, zone)
@@ -47,13 +49,13 @@ def say(instant: datetime, zone: ZoneInfo, *, with_zone: bool = True) -> str:
 
 
 def clock(instant: datetime, zone: ZoneInfo) -> str:
-    """What a clock shows, with seconds where there are any."""
+    """The time as a clock shows it, with seconds unless they are zero."""
     local = instant.astimezone(zone)
     return f"{local:%H:%M:%S}" if local.second else f"{local:%H:%M}"
 
 
 NONE = timedelta(0)
-LONGEST_TEXT = 300  # characters of a rule, or of any part of one: no parser is asked to read more
+LONGEST_TEXT = 300  # characters of a rule, or of any part of one: no parser gets more
 LONGEST_ZONE = 100  # characters of the name of a zone
 FIRST_YEAR, LAST_YEAR = 1900, 9998  # of instants: within them, arithmetic does not leave the calendar
 
@@ -93,7 +95,7 @@ def instant_from_row(text: str) -> datetime:
 
 
 def just_before(instant: datetime) -> datetime:
-    """The last instant before this one that PostgreSQL can tell from it."""
+    """The last earlier instant that PostgreSQL distinguishes from this one."""
     return instant - timedelta(microseconds=1)
 
 

@@ -1,4 +1,4 @@
-"""What decides when a schedule fires: read from its rows, from a revision that an edit left, or from a draft of rows.
+"""The definition of a schedule: read from its rows, from a revision that an edit left, or from a draft of rows.
 
 One form for all of them, the JSON that the database function `triggers_state` makes of the rows.
 """
@@ -77,7 +77,7 @@ class Definition:
 
     @property
     def anchor(self) -> datetime | None:
-        """What its interval counted from when Beat saw it last; see `plans`."""
+        """The instant that the interval counted from when Beat saw the schedule last; see `plans`."""
         return _instant(self.values.get("anchor"))
 
     @property
@@ -111,7 +111,7 @@ class Definition:
 
     @property
     def spec(self) -> str:
-        """The rule and its start, to tell whether an edit changed them; RuleError as `rule`."""
+        """The rule and its start, to detect whether an edit changed them; RuleError as `rule`."""
         rule, start = self.rule(), self.start
         return f"{rule}, from {start.isoformat()}" if start else str(rule)
 
@@ -136,7 +136,7 @@ class Definition:
         )
 
     def describe(self) -> str:
-        """Its rule in words, or the problem with it."""
+        """The schedule's rule in words, or the problem with it."""
         try:
             return self.rule().words
         except RuleError as error:

@@ -170,7 +170,7 @@ def _refuse_spent(schedule: Schedule) -> None:
 
 
 def rule_here(schedule: Schedule) -> Rule | None:
-    """Its rule; None if its rows say none that can be carried out."""
+    """The schedule's rule; None if its rows have no valid one."""
     try:
         return rule_of(schedule.task)
     except RuleError:

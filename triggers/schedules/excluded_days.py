@@ -26,7 +26,7 @@ class ExcludedDays:
 
     @classmethod
     def parse(cls, text: str) -> "ExcludedDays":
-        """From its lines; blank lines and lines that begin with # are ignored. RuleError names the invalid line."""
+        """Parse lines; blank lines and lines that begin with # are ignored. RuleError names the invalid line."""
         refuse_long(text, "a calendar", LONGEST_TEXT, field="days")
         ranges: list[tuple[date, date, str]] = []
         yearly: dict[tuple[int, int], str] = {}
@@ -43,7 +43,7 @@ class ExcludedDays:
         return cls(ranges=tuple(ranges), yearly=yearly)
 
     def label(self, day: date) -> str | None:
-        """What the day is called, where it is excluded."""
+        """The name of the day, if it is excluded."""
         named = next((label for first, last, label in self._by_year.get(day.year, ()) if first <= day <= last), None)
         return named or self.yearly.get((day.month, day.day))
 

@@ -1,8 +1,8 @@
-"""Heartbeats: intervals whose agent sets the pace. `run.next_check(…)` says when to come next, counted from the end of
-the run that says so; the schedule keeps that within `pace_min` and `pace_max`, and in its active hours.
+"""Heartbeats: intervals whose agent sets the pace. `run.next_check(…)` sets the time to the next wake, counted from the
+end of the run; the schedule keeps it within `pace_min` and `pace_max`, and in its active hours.
 
-1. The grid moves: the interval goes on from the time that was asked for. What held before is kept as a Revision, and the
-   times of the old grid that are left out are a Skip.
+1. The grid moves: the interval goes on from the requested time. The earlier definition is kept as a Revision, and the
+  times of the old grid that are left out are a Skip.
 2. Beat goes first. A schedule that is stale, due or locked is left alone and looked at again LATER: what its agent says
    is never lost, and no fire is.
 3. The later word counts: what was put off is dropped where the schedule has fired, was edited or was
@@ -50,7 +50,7 @@ SELECT schedule.id, %s::timestamptz, %s::text, {STATE} FROM {ROWS} WHERE schedul
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a run said: its heartbeat is to come `after` the instant `since` it ended."""
+    """The request of a run: its next heartbeat comes `after` this time, counted from `since`, when the run ended."""
 
     trigger: UUID
     run: str
@@ -95,7 +95,7 @@ def require_heartbeat(trigger_id: UUID, slug: str) -> None:
 
 
 def set_pace(payloads: Sequence[dict[str, Any]], now: datetime | None = None) -> None:
-    """Let heartbeats come next when their agents said; a handler of the outbox."""
+    """Move heartbeats to the times that their agents requested; a handler of the outbox."""
     now = now or database_now()
     asked = sorted((Asked.load(payload, now) for payload in payloads), key=lambda one: one.since)
     for one in {one.trigger: one for one in asked}.values():
@@ -186,7 +186,7 @@ def _open_from(plan: Plan, instant: datetime) -> datetime:
 
 
 def _account(schedule: Schedule, old: Plan, asked: Asked, begun: datetime, now: datetime, wanted: datetime) -> None:
-    """What the old grid names until the time that is wanted does not fire."""
+    """Skip the old interval's fires before `wanted`, with reason PACED."""
     steps = repeat(True, STEPS)
     past, reached = old.account(begun, now, [], [(EVER, Skip.Reason.PACED)], partial(next, steps, False))
     # The grid moves now: where the past is long, the rest of it has one reason.

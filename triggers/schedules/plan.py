@@ -116,7 +116,7 @@ class Plan:
         return first
 
     def count(self, first: datetime, until: datetime) -> int:
-        """How many open nominal times there are from `first`, which is one, up to `until`. RuleError as `newest`."""
+        """The number of open nominal times from `first`, which is one, up to `until`. RuleError as `newest`."""
         return sum(count_fires(self.rule, begin, last) for begin, last in self._open_stretches_back(first, until))
 
     def account(
@@ -128,8 +128,9 @@ class Plan:
         go_on: Callable[[], bool] = lambda: True,
     ) -> tuple[list[Stretch], datetime]:
         """What the nominal times after an instant and up to another that did not fire have in common, and the instant up
-        to which they are accounted for: `until`, or an earlier one where `go_on`, which is asked after each step, said no.
-        `fired` ascends. `missed` gives the reason for those that were open, up to an instant each, the last one for ever.
+        to which they are accounted for: `until`, or an earlier one where `go_on`, which is called after each step,
+        returned false. `fired` ascends. `missed` gives the reasons for open times, each up to an instant, the last one
+        without end.
         """
         stretches: list[Stretch] = []
         while (first := next(self.raw(after), None)) is not None and first <= until:

@@ -79,7 +79,7 @@ class Held:
 
     @property
     def zone(self) -> ZoneInfo:
-        """Of its crontab; else that of its active hours, or UTC."""
+        """The zone of the crontab; else of the active hours; else UTC."""
         with suppress(RuleError):
             return self.definition.clock
         return ZoneInfo("UTC")
@@ -135,7 +135,7 @@ def ran_elsewhere(last_run_at: datetime | None, fired_at: datetime | None) -> da
 
 
 def is_done_elsewhere(plan: Plan, elsewhere: datetime | None) -> bool:
-    """Is it a one-shot that another scheduler has fired, and has not switched off yet?"""
+    """Is the schedule a one-shot that another scheduler has fired and has not switched off yet?"""
     return plan.once and elsewhere is not None and not (isinstance(plan.rule, Clocked) and plan.rule.at > elsewhere)
 
 
@@ -148,7 +148,7 @@ def next_fire(schedule: Schedule, plan: Plan) -> datetime | None:
 
 
 def _anchor(schedule: Schedule, definition: Definition) -> datetime | None:
-    """As Beat has it, or will have it once it has seen what was edited."""
+    """The anchor as Beat has it, or will have it after it has read the last edit."""
     elsewhere = fired_elsewhere(schedule)
     if not schedule.stale:
         is_left = elsewhere and schedule.next_fire_at and schedule.next_fire_at <= elsewhere

@@ -1,4 +1,4 @@
-"""What a schedule will do, or would: by its rows, whether Beat has seen their last edit or not."""
+"""Preview the fires of a schedule by its rows, whether Beat has seen their last edit or not."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, tzinfo
@@ -21,7 +21,9 @@ DEFAULT = SchedulePolicy()
 
 
 def upcoming(schedule: Schedule, count: int = 10) -> list[datetime]:
-    """Its next nominal times that fire, in its own zone; none if it is off or cannot fire. Reads its task and calendars."""
+    """The schedule's next nominal times that fire, in its own zone; none if it is off or cannot fire. Reads its task
+    and calendars.
+    """
     try:
         zone = _zone(rule_of(schedule.task), schedule.active_zone)
         return [fire.astimezone(zone) for fire in islice(_fires_ahead(schedule), count)]
@@ -38,7 +40,9 @@ def preview(rule: Rule, policy: SchedulePolicy = DEFAULT, count: int = 10) -> li
 
 
 def describe(schedule: Schedule) -> str:
-    """Its rule in words, such as "At 09:00, Monday through Friday (Europe/Vienna)", or the problem with it."""
+    """The schedule's rule in words, such as "At 09:00, Monday through Friday (Europe/Vienna)", or the problem with
+    it.
+    """
     try:
         return rule_of(schedule.task).words
     except RuleError as error:

@@ -19,11 +19,13 @@ NAMED = 60  # characters of the text that its name repeats
 def remind(
     *, when: Rule, text: str, agent: str = "", trigger: Trigger | None = None, by: str, name: str = ""
 ) -> Schedule:
-    """Wake an agent once, by a trigger that all its reminders share, or an existing trigger; the event's data says the text
-    (`data.text`). However late it comes, it comes; then its schedule is done. RuleError: its `field` names what to change."""
+    """Wake an agent once, by a trigger that all its reminders share, or an existing trigger; the event's data contains
+    the text (`data.text`). A late reminder still fires; then its schedule is done. RuleError: its `field` names what to
+    change.
+    """
     text = text.strip()
     if not text or len(text) > TEXT_LENGTH:
-        raise RuleError(f"a reminder says something, in 1 to {TEXT_LENGTH} characters", field="text")
+        raise RuleError(f"a reminder needs a text of 1 to {TEXT_LENGTH} characters", field="text")
     if bool(agent) == bool(trigger):
         raise RuleError("give either an agent or a trigger", field="agent")
     with transaction.atomic():
@@ -37,7 +39,7 @@ def remind(
 
 
 def text_of(schedule: Schedule) -> str:
-    """What a reminder says; empty for what is none."""
+    """The text of a reminder; empty if the event is not a reminder."""
     data = schedule.data if schedule.kind == Schedule.Kind.REMINDER and isinstance(schedule.data, dict) else {}
     return str(data.get("text") or "")
 
@@ -49,7 +51,7 @@ def _name(text: str) -> str:
 
 
 def _trigger_for(agent: str) -> Trigger:
-    """Two reminders may come at one time, and each is to be told."""
+    """The trigger of reminders. Two reminders may fire at the same time, and each must start a run."""
     policy = policy_for(agent)
     slug = f"{slugify(agent)[:80]}-reminders"
     wanted = {"agent": agent, "types": [], "overlap": Trigger.Overlap.ALLOW, "policy": policy}

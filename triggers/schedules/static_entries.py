@@ -28,7 +28,7 @@ PATIENCE = timedelta(milliseconds=10)
 
 
 class _Unwritten(ModelEntry):  # type: ignore[misc]  # it has no types
-    """As theirs, but the row of a crontab or an interval is only looked for."""
+    """A schedule entry whose crontab or interval row is only looked up, never created."""
 
     @classmethod
     def to_model_schedule(cls, schedule: Any) -> tuple[Any, str]:

@@ -1,4 +1,4 @@
-"""The access key of AWS and of what speaks its protocols, as the secret of a source."""
+"""Access keys of AWS and compatible servers, as the secret of a source."""
 
 import re
 
@@ -6,7 +6,7 @@ from triggers.sources.runner import SourceError
 from triggers.sources.settings import InvalidSettings
 
 LABEL = "Access key (id:secret)"
-# Of the services themselves: others may have hosts below amazonaws.com, such as a load balancer.
+# Hosts of AWS services themselves: customers may have other hosts below amazonaws.com, such as a load balancer.
 AMAZON = re.compile(
     r"(?:[\w-]+\.)*(?:s3|sqs)(?:-fips)?(?:\.dualstack)?\.[a-z0-9-]+(?:\.vpce)?\.(?:amazonaws\.com(?:\.cn)?|api\.aws)"
     r"|(?:[a-z0-9-]+\.)?(?:queue|s3)\.amazonaws\.com"
@@ -14,7 +14,7 @@ AMAZON = re.compile(
 
 
 def clean_access_key(secret: str) -> str:
-    """As ID:SECRET. Raises InvalidSettings."""
+    """The access key as ID:SECRET. Raises InvalidSettings."""
     key_id, key = parts_of(secret.strip())
     if not (key_id and key):
         raise InvalidSettings({"secret": "must be the id and the secret of an access key, as ID:SECRET"})
@@ -22,8 +22,9 @@ def clean_access_key(secret: str) -> str:
 
 
 def keep_ours_at_amazon(secret: str, host: str) -> None:
-    """Without an access key of the source's own, the process signs with its own credentials: for no host of an editor's choice.
-    Raises SourceError."""
+    """Refuse hosts outside of AWS for a source without an access key: the process would sign with its own credentials
+    for a host of the editor's choice. Raises SourceError.
+    """
     if not secret and not AMAZON.fullmatch(host):
         raise SourceError(
             f"It has no access key, and the credentials of the sources process are not for {host}.",
@@ -32,6 +33,6 @@ def keep_ours_at_amazon(secret: str, host: str) -> None:
 
 
 def parts_of(secret: str) -> tuple[str, str]:
-    """Its id and its secret; both empty if there is none."""
+    """The id and the secret of the access key; both empty if there is none."""
     key_id, _, key = secret.partition(":")
     return key_id, key

@@ -1,4 +1,4 @@
-"""The files that came with mail, with their content, from the body of its event."""
+"""Attachments of mail with their content, from the body of its event."""
 
 from collections.abc import Mapping
 from uuid import UUID
@@ -13,13 +13,15 @@ WHOLE = ("email", "body-mime")  # fields in which SendGrid and Mailgun send the 
 
 
 def attachments_of(event_id: UUID) -> list[Attachment]:
-    """In the order of `attachments` in the event's data. Empty if the event is no mail, or its payload is removed."""
+    """The attachments of an event, in the order of `attachments` in its data. Empty if the event is no mail, or its
+    payload was removed.
+    """
     event = Event.objects.only("body", "headers").get(pk=event_id)
     return attachments_in_body(bytes(event.body or b""), event.headers or {})
 
 
 def attachments_in_body(body: bytes, headers: Mapping[str, str]) -> list[Attachment]:
-    """Of a message, or of the form with which a provider sends one."""
+    """The attachments of a message, or of the form with which a provider sends one."""
     named = Headers(headers)
     if not is_form(named):
         return attachments_in(body)

@@ -1,7 +1,7 @@
-"""How many events wait for dispatch, of sources that can be kept waiting: senders are answered 503, and readers read nothing.
-
-Each of the two has the limit for itself. A message waits at its broker without loss, so readers must not cost a sender its delivery.
-Events that cannot be kept out (changes of watched tables, schedules, what runs emit) must cost neither of them: they do not count.
+"""The backlog: events that wait for dispatch, of sources that can wait. At the limit senders get 503, and readers read
+nothing. Each of the two groups has its own limit: a message waits at its broker without loss, so readers must not cost
+a sender its delivery. Events that cannot be kept out (changes of watched tables, schedules, what runs emit) do not
+count for either group.
 """
 
 import time
@@ -67,7 +67,7 @@ def _look() -> Backlog:
 
 @cache
 def _ways() -> Mapping[str, Waits]:
-    """By kind."""
+    """Where the events of each kind of source wait."""
     return {
         **dict.fromkeys(SENDERS, Waits.SENDER),
         **{name: kind.waits for name, kind in kinds().items() if kind.waits},

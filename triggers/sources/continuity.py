@@ -1,8 +1,8 @@
-"""What a source lost before it was read. A batch has its place in each of its streams; the process compares it with what it has
-stored, and a gap between the two is an event, a problem, and a line on the source's page.
+"""Gaps: messages that a source lost before they were read. A batch has its place in each of its streams; the process
+compares it with what it has stored, and a gap between the two is an event, a problem, and a line on the source's page.
 
-A stream is what has places of its own: a stream, a partition of a topic, a slot. Places are whole numbers that rise by one for
-each message, but for spans that are not `is_counted`.
+A stream is anything with positions of its own: a stream, a partition of a topic, a slot. Places are whole numbers that
+rise by one for each message, but for spans that are not `is_counted`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,10 +24,10 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Gaps:
-    """Whether a kind sees what was lost before it was read, and when not."""
+    """Whether a kind detects messages that were lost before they were read, and when it does not."""
 
     are_seen: bool
-    how: str  # a sentence, for operators
+    how: str  # a sentence for operators
 
     @property
     def text(self) -> str:
@@ -41,9 +41,9 @@ class Span:
     stream: str
     first: int
     next: int
-    incarnation: str = ""  # another value: the stream was made again. Empty: not known
+    incarnation: str = ""  # a changed value: the stream was created again. Empty: not known
     is_counted: bool = True  # each place between two is a message
-    reason: Reason | None = None  # of a gap before it, if the kind knows of one, or knows better than the numbers say
+    reason: Reason | None = None  # the reason of a gap before it, if the kind knows one that the numbers do not show
     note: Any = None  # JSON, the kind's own, stored with the mark
 
 
@@ -67,8 +67,8 @@ class Gap:
     reason: Reason
     start: str = ""
     end: str = ""
-    count: int | None = None  # None: not known
-    detail: str = ""  # in words, for operators
+    count: int | None = None  # None: the number is not known
+    detail: str = ""  # a text for operators
     open_for: timedelta = timedelta()  # a further one of its stream and reason within this time is the same gap
 
 

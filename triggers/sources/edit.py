@@ -46,7 +46,7 @@ def create_source(
 
 @not_in_atomic_body
 def change_source(source: Source, changes: Mapping[str, Any], *, secret: str = "", by: str) -> None:
-    """Change its settings or limits, enable or disable it, or trust what comes from it. Invalid names each wrong field.
+    """Change a source's settings or limits, enable or disable it, or trust its data. Invalid names each wrong field.
 
     A stored secret is sent nowhere else than where it was entered for, and takes back no exclusion of columns that look like secrets:
     settings that change that need the secret. It takes the place of the stored ones.
@@ -70,7 +70,7 @@ def change_source(source: Source, changes: Mapping[str, Any], *, secret: str = "
 
 
 def _redirects(source: Source, settings: Mapping[str, Any]) -> list[str]:
-    """The settings that would send its stored secret elsewhere."""
+    """The changed settings that would send the source's stored secret elsewhere."""
     if not source.secrets.filter(Q(not_after=None) | Q(not_after__gt=Now())).exists():
         return []
     kind = kinds()[source.kind]
@@ -79,7 +79,7 @@ def _redirects(source: Source, settings: Mapping[str, Any]) -> list[str]:
     wanted = kind.secret_goes_to(settings)
     try:
         stored = kind.secret_goes_to(row.settings)
-    except InvalidSettings:  # of an earlier version: where it went is not known
+    except InvalidSettings:  # written by an earlier version: where the secret went is not known
         stored = {}
     return [name for name, where in wanted.items() if name not in stored or stored[name] != where]
 

@@ -1,4 +1,4 @@
-"""Kinds of sources: what a form, the docs and a process have to know of one. Each is one file in a family, a
+"""Kinds of sources: their description for forms, docs and processes. Each is one file in a family, a
 package of `triggers.sources`, found by name: a scheme of webhooks, a broker, a poller, a switch."""
 
 import pkgutil
@@ -47,11 +47,11 @@ class Group(StrEnum):
 
 
 class Waits(StrEnum):
-    """Where events of a source wait while too many wait for dispatch."""
+    """Where new events of a source wait while too many events wait for dispatch."""
 
-    SENDER = "sender"  # it is answered 503, and sends again
-    READER = "reader"  # nothing is read
-    JOB = "job"  # it is told to come later, and may not: other senders must not make its ping look absent
+    SENDER = "sender"  # the sender gets 503 and sends again
+    READER = "reader"  # at the broker: the reader reads nothing
+    JOB = "job"  # the sender gets 503, and may not retry: events of other senders must not make its ping look absent
 
 
 class Kind(ABC, Generic[S]):
@@ -66,14 +66,14 @@ class Kind(ABC, Generic[S]):
     group: ClassVar[Group]
     settings_class: type[S]
     setup: ClassVar[tuple[str, ...]]  # steps at the provider, in order; {url} is the address of the source
-    gaps: ClassVar[Gaps]  # whether it sees what was lost before it was recorded
+    gaps: ClassVar[Gaps]  # whether it detects messages that were lost before they were recorded
     docs_url: ClassVar[str] = ""  # the provider's own page
     docs: ClassVar[str]  # the page of docs/ that describes it, such as `files#object-stores`
     needs_secret: ClassVar[bool] = True
-    is_trusted: ClassVar[bool] = False  # no stranger writes its data; the default of its sources
+    is_trusted: ClassVar[bool] = False  # strangers do not write its data; the default of its sources
     is_verified: ClassVar[bool] = True  # by a secret, or by a key that only the sender has
-    permission: ClassVar[str] = ""  # that making and editing one needs, beside that for sources
-    secret_label: ClassVar[str] = "Signing secret"  # as the provider calls it
+    permission: ClassVar[str] = ""  # the permission needed to create and edit one, besides that for sources
+    secret_label: ClassVar[str] = "Signing secret"  # the name that the provider uses for it
     waits: ClassVar[Waits | None] = None  # None: its events cannot be kept out
     is_secret_given: ClassVar[bool] = False  # the provider makes its secret, so that none can be generated here
 

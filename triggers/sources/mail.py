@@ -89,14 +89,17 @@ class _Part(EmailMessage):
         super().attach(part)
 
     def get(self, name: str, failobj: Any = None) -> Any:
-        """The first field of this name, or `failobj`, also for one that cannot be parsed. The parser of `email` asks many times,
-        and parsing parameters is quadratic."""
+        """The first field of this name, or `failobj`, also if the field cannot be parsed. Cached: the parser of `email`
+        calls this often, and parsing parameters is quadratic.
+        """
         if name not in self.parsed and (found := _tolerant(lambda: super(_Part, self).get(name))) is not None:
             self.parsed[name] = found
         return self.parsed.get(name, failobj)
 
     def get_content_maintype(self) -> str:
-        """By this the parser descends: into parts, not below DEEPEST, and not into messages that are attached."""
+        """The content type by which the parser decides to descend: into parts, not below DEEPEST, and not into attached
+        messages.
+        """
         kind = super().get_content_maintype()
         return "text" if kind == "message" or (kind == "multipart" and self.depth >= DEEPEST) else kind
 
@@ -117,7 +120,7 @@ class _Policy(EmailPolicy):
 
 @dataclass
 class _Budget:
-    """What may still be read of a message, and what was left out."""
+    """How much of a message may still be read, and which parts were left out."""
 
     text: int = MOST_TEXT
     html: int = MOST_HTML
@@ -241,7 +244,7 @@ def _header(message: EmailMessage, name: str) -> str:
 
 def _headers(message: EmailMessage, name: str, *, most: int) -> list[str]:
     raw = [(key, value) for key, value in message.raw_items() if key.lower() == name][:most]
-    # The raw value says something at least.
+    # Use the raw value, which has some information.
     decoded = [_tolerant(partial(message.policy.header_fetch_parse, key, value)) or value for key, value in raw]
     return [" ".join(storable_text(str(value)).split()) for value in decoded]
 
@@ -275,7 +278,9 @@ def _sent_at(message: EmailMessage) -> datetime | None:
 
 
 def _is_automatic(message: EmailMessage) -> bool:
-    """Whether a program sent it: a list, an automatic answer, a report of a mail server. Do not answer these."""
+    """Whether a program sent the message: a list, an automatic answer, a report of a mail server. Do not answer
+    these.
+    """
     submitted = _header(message, "auto-submitted").partition(";")[0].strip().lower()
     return (
         submitted not in ("", "no")

@@ -78,7 +78,7 @@ class Batch:
 
     @property
     def says_something(self) -> bool:
-        """Whether there is anything to record."""
+        """Whether the batch has anything to record."""
         kept = (self.messages, self.keep, self.spans, self.gaps)
         return any(kept) or self.position is not None or self.lag is not None
 
@@ -101,12 +101,12 @@ def origin_of(slug: str) -> str:
 
 
 class SourceError(Exception):
-    """The source cannot be read now. The message says why and the remedy what to do; both are shown to operators."""
+    """The source cannot be read now. The message gives the reason, `remedy` the fix; both are shown to operators."""
 
     def __init__(self, message: str, *, remedy: str = "", retry_after: timedelta | None = None) -> None:
         super().__init__(message)
         self.remedy = remedy
-        self.retry_after = retry_after  # as the sender asks; else the pause doubles
+        self.retry_after = retry_after  # seconds that the server requests (Retry-After); else the pause doubles
 
 
 class Reader(ABC):
@@ -118,13 +118,13 @@ class Reader(ABC):
         is no error."""
 
     def confirm(self, batch: Batch) -> None:  # noqa: B027  (a position needs no confirmation)
-        """The batch is recorded: tell the broker. If this fails, its messages are read again."""
+        """Confirm a recorded batch to the broker. If this fails, its messages are read again."""
 
     def stay(self) -> None:  # noqa: B027
-        """Called every second while nothing is read on purpose: keep the connection alive."""
+        """Keep the connection alive. Called every second while reading is paused."""
 
     def close(self) -> None:  # noqa: B027
-        """Also called after an error."""
+        """Close the connection. Also called after an error."""
 
 
 class Runner(Kind[S]):

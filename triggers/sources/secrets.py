@@ -41,7 +41,7 @@ class KeyUse:
 
 
 def plain_secrets() -> Iterator[str]:
-    """The secrets of all sources that our keys can read: for those who keep them out of what others read."""
+    """The secrets of all sources that our keys can decrypt, for redaction."""
     if settings.WAKEFUL_ENCRYPTION_KEYS:
         for model in SEALED:
             for ciphertext in model._default_manager.values_list("ciphertext", flat=True):

@@ -26,12 +26,14 @@ class InvalidSettings(ValueError):
 
 
 class NotYet(InvalidSettings):
-    """What the settings name is not there yet. A source that code declares waits for it; a person is refused."""
+    """An object that the settings name does not exist yet. A source declared in code waits for it; for a person it is
+    an error.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """One setting as a form shows it."""
+    """A setting as a form shows it."""
 
     name: str
     label: str

@@ -17,8 +17,9 @@ JOIN triggers_source source ON source.id = event.source_id
 
 @dataclass(frozen=True, kw_only=True)
 class Backlog:
-    """`before`: if more than MOST events wait, nothing that was due later may open; None: they are fewer. `heard`: when the first
-    event that a rule may match came."""
+    """`before`: if more than MOST events wait, nothing that was due later may open; None: they are fewer. `heard`: when
+    the first event that a rule may match arrived.
+    """
 
     before: datetime | None = None
     heard: dict[UUID, datetime] = field(default_factory=dict)
@@ -38,7 +39,7 @@ class Backlog:
         return cls(heard=heard)
 
     def may_hide(self, rules: list[UUID], due_at: datetime) -> bool:
-        """Whether an event that came until then may be one that these rules match."""
+        """Whether these rules may match a waiting event that arrived until then."""
         if self.before is not None:
             return self.before <= due_at
         return any(self.heard[id] <= due_at for id in rules if id in self.heard)

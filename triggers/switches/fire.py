@@ -32,13 +32,15 @@ def due(switches: Switches, most: int, but: Sequence[UUID] = ()) -> list[UUID]:
 
 
 def fire(ids: Sequence[UUID], switches: Switches) -> int:
-    """Look at these, in the caller's transaction and under the dispatch lock; the number of them."""
+    """Open these timers if they are still due, in the caller's transaction and under the dispatch lock; return their
+    number.
+    """
     timers, now = rows.read_due(ids), database_now()
     backlog = Backlog.read(switches)
     opened, kept, forgotten = list[Transition](), list[Timer](), list[Timer]()
     for timer in timers:
         switch = switches.by_id.get(timer.source_id)
-        if timer.state != "waiting" and timer.key:  # it was kept for a while
+        if timer.state != "waiting" and timer.key:  # the key was only kept for late events
             forgotten.append(timer)
             continue
         if timer.state != "waiting" or switch is None:
@@ -67,5 +69,5 @@ def still_due(id: UUID) -> list[UUID]:
 
 
 def put_off(id: UUID) -> int:
-    """It cannot be opened, through its own fault: try again in an hour."""
+    """Retry a timer in an hour that cannot be opened through its own fault."""
     return execute(PUT_OFF, [id])

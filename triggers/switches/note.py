@@ -28,7 +28,7 @@ WHERE source_id = %(switch)s::uuid
 
 @dataclass(kw_only=True)
 class Trouble:
-    """What a switch could not watch in a batch."""
+    """Events of a batch that a switch could not watch."""
 
     turned_away: int = 0
     error: str = ""
@@ -36,7 +36,7 @@ class Trouble:
 
 @dataclass(kw_only=True)
 class Book:
-    """The timers of a batch, and what becomes of them."""
+    """The timers of a batch and their changes."""
 
     now: datetime
     timers: dict[Place, Timer]
@@ -61,7 +61,7 @@ class Book:
             self.transitions += timer.see(switch, item, self.now)
 
     def _new(self, switch: Switch, place: Place, *, begins: bool) -> Timer | None:
-        """None: there are too many keys. Those for which nothing is awaited take at most half of the room."""
+        """A new timer; None: there are too many keys. Keys that await no event take at most half of the room."""
         count, is_idle = self.counts.get(switch.id, 0), switch.started is not None and not begins
         if count >= (switch.most_keys // 2 if is_idle else switch.most_keys):
             self.troubles[switch.id].turned_away += not is_idle
@@ -72,7 +72,9 @@ class Book:
 
 
 def note(dispatched: Sequence[Matched]) -> None:
-    """In the order of the events. An event that begins the time of a switch and is also awaited by it ends the earlier time first."""
+    """Apply the events in order. An event that begins the time of a switch and is also awaited by it ends the earlier
+    time first.
+    """
     seen = [
         (sighting, one.item) for one in dispatched for sighting in sorted(one.sightings, key=lambda each: each.begins)
     ]

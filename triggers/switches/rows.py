@@ -1,4 +1,4 @@
-"""Read and write timers, and the events that tell of them."""
+"""Read and write timers, and record the events of their episodes."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
@@ -33,17 +33,17 @@ ON CONFLICT (source_id, key) DO UPDATE SET {CHANGED}
 DELETE = "DELETE FROM triggers_switchtimer WHERE id = ANY(%s::uuid[])"
 COUNT = "SELECT source_id, count(*) FROM triggers_switchtimer WHERE source_id = ANY(%s::uuid[]) GROUP BY source_id"
 
-Place = tuple[UUID, str]  # of a timer: its switch, and its key
+Place = tuple[UUID, str]  # identifies a timer: its switch and its key
 
 
 def read(places: Collection[Place]) -> dict[Place, Timer]:
-    """Those that exist, locked."""
+    """Lock and read the existing timers."""
     rows = fetch_as(Timer, READ, [[id for id, _ in places], [key for _, key in places]])
     return {(timer.source_id, timer.key): timer for timer in rows}
 
 
 def read_due(ids: Sequence[UUID]) -> list[Timer]:
-    """Those of them that are due and that no other session has locked."""
+    """Lock and read the timers that are due, except those that another session has locked."""
     return fetch_as(Timer, THESE, [list(ids)])
 
 
@@ -104,7 +104,7 @@ def event_of(transition: Transition, switch: Switch, now: datetime) -> Incoming:
 
 
 def _seconds(transition: Transition, now: datetime) -> float:
-    """How long after it was due it opened, or the event came."""
+    """Seconds from the due time to the opening, or to the event."""
     if transition.due_at is None:
         return 0.0
     return max((now if transition.is_open else transition.at) - transition.due_at, timedelta()).total_seconds()

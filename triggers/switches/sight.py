@@ -29,8 +29,9 @@ def sightings_of(matched: Matched, switches: Switches) -> list[Sighting]:
 
 
 def _counts(item: Item, rule: Rule, switch: Switch) -> bool:
-    """The event that says that all is silent is no sign of life: a switch does not see its own events, and those of others only if
-    its types name them."""
+    """Whether the switch counts the event. Absence events are no sign of life: a switch does not see its own, and those
+    of others only if its types name them.
+    """
     if item.type not in (OPENED, CLOSED):
         return True
     return item.source != switch.slug and any(type.startswith(OF_SWITCHES) for type in rule.types)

@@ -18,7 +18,7 @@ OPENED, CLOSED = "absence.opened", "absence.closed"
 PINGS = "ping.*"
 SUCCESS, START, FAIL, LOG = "ping.success", "ping.start", "ping.fail", "ping.log"
 
-WITHIN, PERIOD, GRACE = "1h", "1d", "1h"  # of settings that are left out; GRACE is that of a ping
+WITHIN, PERIOD, GRACE = "1h", "1d", "1h"  # defaults of settings; GRACE is the default of pings
 MOST_KEYS = 10_000
 SHAPE = ("types", "source", "filter", "of_types", "of_source", "of_filter", "key", "of_key")
 # Why a timer is open, in words.
@@ -67,12 +67,12 @@ class Switch:
 
     @property
     def forgets_after(self) -> timedelta:
-        """How long a key is kept for which nothing is awaited, as its events may arrive in another order."""
+        """How long a key that awaits no event is kept, because events may arrive in another order."""
         return self.within + self.grace
 
 
 def switch_of(id: UUID, slug: str, kind: str, settings: Mapping[str, Any]) -> Switch:
-    """From the settings of a source. Raises ValueError if they make no sense."""
+    """The switch of a source's settings. Raises ValueError if they make no sense."""
     common = {
         "id": id,
         "slug": slug,

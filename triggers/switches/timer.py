@@ -20,7 +20,7 @@ EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
 class Reason(StrEnum):
     ABSENT = "absent"
-    FAILED = "failed"  # a ping said so
+    FAILED = "failed"  # a ping reported a failure
     OVERRAN = "overran"  # a /start without its end
 
 
@@ -40,7 +40,7 @@ class Transition:
     since: datetime | None = None
     seen_at: datetime | None = None
     last_id: UUID | None = None
-    event_id: UUID = field(default_factory=uuid7)  # of the event that tells of it
+    event_id: UUID = field(default_factory=uuid7)  # id of the event that records the episode
 
 
 @dataclass(kw_only=True)
@@ -67,7 +67,7 @@ class Timer:
     is_tainted: bool = False
 
     def see(self, switch: Switch, item: Item, now: datetime) -> list[Transition]:
-        """The awaited event has come, or a ping of any kind."""
+        """Note that the awaited event, or any ping, has arrived."""
         if switch.is_ping and item.type != SUCCESS:
             return self._ping(switch, item, now)
         at = _time_of(item, now) if switch.started else self._seen_at(item, now)
@@ -77,7 +77,7 @@ class Timer:
         return self._answer(switch, item, at, now)
 
     def begin(self, switch: Switch, item: Item, now: datetime) -> None:
-        """An event has come that begins the time."""
+        """Note an event that begins the time."""
         at = _time_of(item, now)
         self.is_tainted |= item.is_tainted
         if self.seen_at is not None and at <= self.seen_at:
@@ -90,24 +90,24 @@ class Timer:
             self._note_latest(at, item.event_id)
 
     def resume(self, switch: Switch, now: datetime) -> None:
-        """The switch is new, or enabled again: the time begins now."""
+        """Begin the time now: the switch is new, or enabled again."""
         self._wait(switch, now, None, now)
 
     def rest(self) -> None:
-        """There is nothing to look at: it is open, or its switch is off."""
+        """Stop looking at the timer: it is open, or its switch is off."""
         self.look_at = None
         if self.state == "waiting":
             self.state, self.since, self.since_id, self.due_at, self.began_at = "idle", None, None, None, None
 
     def put_off(self, switch: Switch, now: datetime) -> bool:
-        """Whether active hours put off what is due by now. What is stored may be too early; see `arm`."""
+        """Whether active hours postpone a due timer. The stored time may be too early; see `arm`."""
         if self.since is None or self.due_at is None or self.began_at is not None:
             return False
         self.due_at = self.look_at = max(self.due_at, switch.due(self.since))
         return self.due_at > now
 
     def open(self, at: datetime, now: datetime, reason: Reason, item: Item | None = None) -> Transition:
-        """`at` is when it was due; that is known from now on."""
+        """Open an episode; `at`: when the timer was due."""
         self.state, self.episode, self.opened_at, self.reason = "open", self.episode + 1, now, reason.value
         self.due_at, self.look_at, self.began_at = at, None, None
         opened = Transition(
@@ -128,8 +128,9 @@ class Timer:
     # Switches without an event that begins the time
 
     def _seen_at(self, item: Item, now: datetime) -> datetime:
-        """Its arrival; but if the look that opened this has not found the event, it was committed since: then it counts from now, as it
-        was absent until then."""
+        """The event's arrival; but an event that was committed only after the look that opened the timer counts from
+        now, as it was absent until then.
+        """
         at = _arrival_of(item, now)
         was_looked_for = self.state == "open" and self.reason != Reason.FAILED
         return now if was_looked_for and self.opened_at is not None and at <= self.opened_at else at
@@ -204,6 +205,7 @@ def _arrival_of(item: Item, now: datetime) -> datetime:
 
 
 def _time_of(item: Item, now: datetime) -> datetime:
-    """No event is of the future: a clock that runs ahead at the sender must not put off what is due. Nor is one of so long ago that no
-    clock can be set to it."""
+    """The time of an event, limited to the past: a sender's clock that runs ahead must not postpone a due timer. Times
+    too long ago to be plausible are limited as well.
+    """
     return max(min(item.time, _arrival_of(item, now)), EARLIEST)

@@ -48,7 +48,7 @@ Differences = dict[str, tuple[Any, Any]]  # old and new value by field
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What an import changes in one object: each field's old and new value."""
+    """The changes of an import in one object: each field's old and new value."""
 
     what: str
     is_new: bool

@@ -1,1 +1,3 @@
-"""What wakes next: `listing` (all of it), `run_wakes` (wakes, windows, timers), as an `entry` each; `days` counts by day."""
+"""Upcoming wakes: `listing` (all of them), `run_wakes` (wakes, windows, timers), as an `entry` each; `days` counts by
+day.
+"""

@@ -1,4 +1,4 @@
-"""What wakes on each day, for a calendar in a given zone.
+"""Upcoming wakes by day, for a calendar in a given zone.
 
 Reads the first schedules of each day and computes at most FIRES fires for all of them together. So with few schedules every
 fire is counted; with many, a day only shows that they fire.

@@ -1,4 +1,5 @@
-"""What wakes next, and when: schedules, wakes that runs have set, windows that close, timers of waiting runs, delayed runs.
+"""Upcoming wakes and their times: schedules, wakes that runs have set, windows that close, timers of waiting runs,
+delayed runs.
 
 Each kind is read by the index on its time, up to the requested number of rows: a million schedules cost as much as ten.
 A filter searches the first SEEN rows of a kind.
@@ -90,7 +91,7 @@ class Clock:
 
     def _later(self, plan: Plan, first: datetime, span: Span, most: int) -> list[tuple[datetime, datetime]]:
         if self.schedule.max_fires is not None:
-            # Only counting tells which fire is its last.
+            # Only counting shows which fire is its last.
             left = self.schedule.max_fires - self.schedule.fires - 1
             fires: Iterator[datetime] = islice(plan.fires(first), max(0, min(left, WALKED)))
         elif span.start > first:
@@ -164,7 +165,7 @@ def _of_clock(clock: Clock, span: Span, paces: Mapping[int, tuple[str, dict[str,
 
 
 def kind_of(schedule: Schedule) -> str:
-    """Its kind; `task` is an ordinary periodic task, which wakes no agent."""
+    """The kind of the entry; `task` is an ordinary periodic task, which wakes no agent."""
     return str(schedule.kind) if schedule.trigger_id else "task"
 
 
@@ -172,7 +173,7 @@ def _why(clock: Clock, pace: dict[str, Any]) -> str:
     schedule, trigger = clock.schedule, clock.schedule.trigger
     said = text_of(schedule) or _words(rule_of(schedule.task))
     if pace:
-        said += f"; its agent asked for {in_words(timedelta(seconds=pace['asked'])) if pace['asked'] else 'at once'}"
+        said += f"; its agent requested {in_words(timedelta(seconds=pace['asked'])) if pace['asked'] else 'at once'}"
         said += (
             f", and was given {in_words(timedelta(seconds=pace['given']))}" if pace["asked"] != pace["given"] else ""
         )
@@ -190,7 +191,7 @@ def _words(rule: Rule) -> str:
 
 
 def _paces(schedules: Sequence[Schedule]) -> dict[int, tuple[str, dict[str, Any]]]:
-    """For heartbeats whose next time their agent has set: who set it, and the requested pace."""
+    """Heartbeats whose next time their agent has set: the setting run, and the requested pace."""
     # If its anchor is its next time, a run set it, or it has not begun.
     paced = [one.pk for one in schedules if one.kind == Schedule.Kind.HEARTBEAT and one.anchor_at == one.next_fire_at]
     return {id: (by, json.loads(detail)) for id, by, detail in fetch(PACES, [paced])} if paced else {}

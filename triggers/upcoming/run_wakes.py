@@ -1,4 +1,4 @@
-"""What wakes next because of runs: wakes, windows, timers, delayed runs."""
+"""Upcoming wakes because of runs: wakes, windows, timers, delayed runs."""
 
 from datetime import datetime
 from typing import cast

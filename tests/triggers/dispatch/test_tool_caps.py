@@ -119,7 +119,7 @@ def test_a_deploy_narrows_and_does_not_widen(declare: Any) -> None:
 
     said = declare(["read", "pay"])
     assert Trigger.objects.get().tools == ["read"]
-    assert "tools: it asks for pay, which an operator must allow first" in said[0]
+    assert "tools: the code requests pay, which an operator must allow first" in said[0]
     declare(None)
     assert Trigger.objects.get().tools == ["read"]
     assert not Trigger.objects.get().overrides

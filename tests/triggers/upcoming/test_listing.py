@@ -237,7 +237,7 @@ def test_a_heartbeat_shows_the_pace_its_agent_asked_for() -> None:
 
     [found] = day()
     assert found.at == NINE + 4 * HOUR + MINUTE
-    assert found.why == "every 30 minutes; its agent asked for 9 h, and was given 4 h: quiet night"
+    assert found.why == "every 30 minutes; its agent requested 9 h, and was given 4 h: quiet night"
     assert (found.kind, found.run_id) == ("heartbeat", run)
 
 

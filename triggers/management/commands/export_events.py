@@ -22,7 +22,7 @@ TAIL = 2**20  # bytes read at once to find the last line
 class Command(BaseCommand):
     help = (
         "Write events with their payloads as CloudEvents, one JSON object per line, for import_events. Without a search: all. An "
-        "event that retention or erasure took the payload of says so (wakefulremoved)."
+        "event whose payload was removed by retention or erasure is marked (wakefulremoved)."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from runs.management.operator import operator
 from triggers.models import Source
 from triggers.sources.archive.load import Loaded, lines_of, load
 
-EVERY = 10_000  # lines, after which it says how far it is
+EVERY = 10_000  # lines between two progress messages
 
 
 class Command(BaseCommand):

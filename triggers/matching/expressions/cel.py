@@ -47,8 +47,9 @@ LINEAR = frozenset(
 
 
 class ExpressionError(ValueError):
-    """A CEL expression exceeds a limit, does not compile, or has a value that is not allowed; the message says which. `fault`:
-    the place, if it is known."""
+    """A CEL expression exceeds a limit, does not compile, or has a value that is not allowed; the message gives the
+    reason. `fault`: the place, if it is known.
+    """
 
     def __init__(self, message: str, fault: Fault | None = None) -> None:
         super().__init__(message)
@@ -121,7 +122,9 @@ def check_expression(text: str) -> None:
 
 
 def check_condition(text: str) -> None:
-    """As check_expression, for a filter or a key: it may not build a list either, because that takes quadratic time."""
+    """Check a filter or a key like check_expression. It may not build a list either, because that takes quadratic
+    time.
+    """
     check_expression(text)
     if fault := slow_list(text):
         raise ExpressionError(str(fault), fault)
@@ -138,7 +141,7 @@ def compile_each(texts: Iterable[str]) -> dict[str, Expression]:
 
 @lru_cache(maxsize=4096)
 def compiled(text: str) -> Expression | ExpressionError:
-    """Also caches errors, because stored expressions are used with every event."""
+    """Compile an expression. Caches errors as well, because stored expressions are used with every event."""
     try:
         return _compile(text)
     except ExpressionError as error:

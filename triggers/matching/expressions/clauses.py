@@ -48,7 +48,7 @@ def _clause(text: str, tokens: Sequence[Token], levels: int) -> Clause:
 
 
 def _unwrapped(tokens: Sequence[Token]) -> Sequence[Token]:
-    """Without brackets around the whole."""
+    """The expression without brackets around the whole of it."""
     while len(tokens) > 2 and tokens[0].is_operator("(") and _closing(tokens, 0) == len(tokens) - 1:
         tokens = tokens[1:-1]
     return tokens

@@ -243,7 +243,7 @@ class Evaluator:
         return process.wait()
 
     def _overruns_of(self, question: Question, subject: Subject) -> int:
-        """How often it overran lately on events of about this size."""
+        """How often the expression overran lately on events of about this size."""
         if not self.overruns:
             return 0
         since = time.monotonic() - WITHIN

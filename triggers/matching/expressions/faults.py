@@ -92,7 +92,9 @@ def fault_at(text: str, token: Token, reason: str) -> Fault:
 
 
 def syntax_fault(text: str, said: str) -> Fault | None:
-    """The fault in an expression that the library does not parse; `said`: its message. None: the place is unknown."""
+    """The fault in an expression that the library does not parse; `said`: the library's message. None: the place is
+    unknown.
+    """
     tokens = placed(text)
     return next(_habits(text, tokens), None) or next(_brackets(text, tokens), None) or _from_library(text, tokens, said)
 

@@ -221,7 +221,7 @@ def _regex(words: Sequence[str], one: Callable[[str], str]) -> str:
 
 
 def _word(word: str) -> str:
-    """With the edges of a word, where it begins or ends with a letter or digit."""
+    """The pattern of a word, with word boundaries where it begins or ends with a letter or digit."""
     inner = BLANKS.join(_escaped(part) for part in word.split())
     return (BEFORE if re.match(r"\w", word) else "") + inner + (AFTER if re.search(r"\w$", word) else "")
 
@@ -248,7 +248,7 @@ def _check(shape: Shape, pattern: Pattern) -> None:
 
 
 def is_path(text: str) -> bool:
-    """Whether CEL can follow it: names that are joined by dots, none of them a word of CEL itself."""
+    """Whether CEL can follow the path: names joined by dots, none of them a keyword of CEL."""
     return bool(PATH.fullmatch(text)) and not RESERVED & set(text.split("."))
 
 

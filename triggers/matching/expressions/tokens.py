@@ -75,7 +75,7 @@ def bound_names(tokens: Sequence[tuple[str, str]]) -> set[str]:
 
 
 def reads_data(tokens: Sequence[tuple[str, str]]) -> bool:
-    """Whether it may read `event.data`: not if each `event` is followed by a field of the envelope."""
+    """Whether the expression may read `event.data`: not if each `event` is followed by a field of the envelope."""
     for at, token in enumerate(tokens):
         if token == ("name", "event"):
             following = [text for _, text in tokens[at + 1 : at + 3]]

@@ -45,8 +45,9 @@ Outcome, Status = BackfillTick.Outcome, Backfill.Status
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far a backfill is: nominal times by outcome. `held` are the open ones that wait for their
-    trigger to be resumed; `obstacle` says why no more are fired."""
+    """The progress of a backfill: nominal times by outcome. `held` are the open ones that wait for their trigger to be
+    resumed; `obstacle`: why no more are fired.
+    """
 
     total: int
     taken: int
@@ -65,7 +66,7 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """From 0 to 1."""
+        """The finished share, from 0 to 1."""
         return self.ended / self.total if self.total else 1.0
 
 
@@ -87,12 +88,12 @@ def cancel_backfill(backfill: Backfill, by: str) -> Backfill:
 
 
 def progress(backfill: Backfill) -> Progress:
-    """How far it is."""
+    """The progress of the backfill."""
     return progress_of([backfill])[backfill.pk]
 
 
 def progress_of(backfills: Sequence[Backfill]) -> dict[UUID, Progress]:
-    """How far each is, by id."""
+    """The progress of each backfill, by id."""
     ids = [backfill.pk for backfill in backfills]
     waiting = held(ids)
     counts: dict[UUID, dict[str, int]] = {id: {} for id in ids}
@@ -119,7 +120,7 @@ def advance() -> bool:
 
 
 def _advance(id: UUID) -> bool:
-    """One batch of one backfill, in one transaction; is there more to do at once?"""
+    """Fire one batch of one backfill, in one transaction; return whether more can be done at once."""
     locked = Backfill.objects.select_for_update(skip_locked=True, of=("self",))
     try:
         with transaction.atomic():

@@ -95,7 +95,7 @@ def settle(ticks: Sequence[OpenTick]) -> None:
 
 
 def held(backfills: Sequence[UUID]) -> dict[UUID, int]:
-    """By backfill, how many events wait for their trigger to be resumed, where there are any."""
+    """The number of events that wait for their trigger to be resumed, by backfill, where there are any."""
     return dict(fetch(HELD, {"backfills": list(backfills), "nil": NIL}))
 
 

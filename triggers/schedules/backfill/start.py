@@ -105,7 +105,9 @@ def _refuse_forgotten(schedule: Schedule, start: datetime, end: datetime) -> Non
 
 
 def remembered_since(schedule: Schedule) -> datetime:
-    """From which nominal time on each that has fired still has its event; none fired before the schedule was made."""
+    """The nominal time from which on the events of all fires are still kept; none fired before the schedule was
+    created.
+    """
     since: datetime = database_now() - settings.WAKEFUL_KEEP_EVENTS
     return EARLIEST if schedule.created_at >= since else since
 

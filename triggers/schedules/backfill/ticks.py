@@ -43,7 +43,7 @@ def plan_from(schedule: Schedule, start: datetime) -> Plan:
 
 
 def nominal_times(plan: Plan, start: datetime, end: datetime) -> Iterator[datetime]:
-    """Those that are open, from `start` on and before `end`."""
+    """The open nominal times from `start` on and before `end`."""
     return takewhile(lambda nominal: nominal < end, plan.fires(just_before(start)))
 
 

@@ -1,4 +1,3 @@
-"""Why did it fire, or not? `why` asks `fire_reasons`, then `skip_reasons`; `trail` and `evidence` are what they answer from.
-
-`verdicts` are the question and the answer; `missed_fires` is what schedules missed lately.
+"""Explain why a schedule fired or did not. `why` tries `fire_reasons`, then `skip_reasons`; both read `trail` and
+`evidence`. `verdicts` has the types of question and answer; `missed_fires` lists recently missed times.
 """

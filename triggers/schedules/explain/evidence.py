@@ -10,7 +10,7 @@ from runs.db.sql import fetch
 from runs.models import AuditEntry
 from triggers.models import Revision, Schedule
 
-# One that vanished was alive until it was seen last, or a look longer; one that stopped said when.
+# A Beat that vanished was alive until it was last seen, or one look longer; one that stopped recorded when.
 SILENCE = """
 WITH beat AS (
   SELECT started_at, CASE WHEN stopped_at IS NULL OR stopped_reason = 'unseen' THEN seen_at ELSE stopped_at END AS ended_at
@@ -28,7 +28,7 @@ NO_EDITS = Q(action__in=("fire", "backfill", "cancel")) | Q(kind="trigger", acti
 
 @dataclass(frozen=True, kw_only=True)
 class Silence:
-    """No Beat was alive; None: since before the rows of processes begin, or until now."""
+    """A time without a live Beat; None: since before the rows of processes begin, or until now."""
 
     since: datetime | None
     until: datetime | None

@@ -71,7 +71,7 @@ def why_late(question: Question, due: datetime) -> str:
     """Why Beat did not fire it when it was due."""
     silence = silence_at(due)
     if silence is None:
-        return "A Beat was alive, but did not get to it in time (its log says more)."
+        return "A Beat was alive, but did not get to it in time (its log has details)."
     if silence.since and silence.until:
         return f"No Beat was alive from {question.span(silence.since, silence.until, 'until')}."
     if silence.since:

@@ -21,7 +21,7 @@ GROUP BY newest.schedule_id, periodic.name ORDER BY max(newest.last) DESC, perio
 
 @dataclass(frozen=True, kw_only=True)
 class Missed:
-    """Of one schedule: how many nominal times, the first and the last of them, and the reasons in `Skip`'s words."""
+    """Missed nominal times of one schedule: their number, the first and the last, and the reasons in `Skip`'s words."""
 
     schedule_id: int
     name: str
@@ -32,5 +32,5 @@ class Missed:
 
 
 def missed_lately(limit: int) -> list[Missed]:
-    """Of the last day, by schedule, the latest first."""
+    """Missed nominal times of the last day, by schedule, the latest first."""
     return fetch_as(Missed, MISSED, [LOOKED_AT, limit])

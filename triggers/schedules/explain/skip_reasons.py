@@ -1,4 +1,4 @@
-"""Why it did not fire: the skip that covers the time, or what its definition said then."""
+"""Explain why a schedule did not fire: by the skip that covers the time, or by its definition at that time."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -102,7 +102,7 @@ def why_paused(question: Question, first: datetime, last: datetime) -> str:
 
 
 def what_held(question: Question) -> Answer | None:
-    """How its definition kept it from firing; None: it did not."""
+    """How the schedule's definition prevented the fire; None: it did not."""
     schedule, held, time = question.schedule, question.held, question.time
     definition, plan, told = held.definition, held.plan, question.answer
     if held.since == schedule.created_at < time < kept_since(question):
@@ -129,7 +129,7 @@ def what_held(question: Question) -> Answer | None:
 
 
 def _why_retired(question: Question) -> str:
-    """In words, if it had fired by then as often as it may, and no edit since has armed it again."""
+    """A sentence for a schedule that had used up its fires before this time and was not armed again by an edit."""
     schedule, last = question.schedule, question.schedule.last_fire_at
     if last and question.time > last and schedule.rest in (Schedule.Rest.DONE, Schedule.Rest.USED_UP):
         often = "once" if schedule.rest == Schedule.Rest.DONE else f"{schedule.max_fires} times"
@@ -144,7 +144,7 @@ def _why_retired(question: Question) -> str:
 
 
 def kept_since(question: Question) -> datetime:
-    """From when on events, skips and revisions are all there."""
+    """The time since which all events, skips and revisions are kept."""
     keep: timedelta = settings.WAKEFUL_KEEP_EVENTS
     return question.now - keep
 

@@ -25,7 +25,7 @@ class Trail:
 
     @property
     def reason(self) -> str:
-        """Of the decision."""
+        """The reason of the event's decision."""
         decision = self.decision
         return f"{decision.outcome}: {decision.reason or decision.get_outcome_display()}" if decision else ""
 
@@ -52,7 +52,7 @@ def trail_of(schedule: Schedule, event: Event) -> Trail:
 
 
 def names_of(schedule: Schedule) -> list[str]:
-    """Its name now, and those it had before: events keep the name of their time."""
+    """The schedule's current and former names: events keep the name that was current when they fired."""
     past = Revision.objects.filter(schedule=schedule.pk).values_list("state__name", flat=True).order_by().distinct()
     return sorted({schedule.task.name, *filter(None, past)})
 

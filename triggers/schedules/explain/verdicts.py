@@ -19,10 +19,10 @@ LOOKED_BACK = [MINUTE * 4**step for step in range(11)]  # for the nominal time b
 
 class Verdict(StrEnum):
     RAN = "ran"  # its event started a run
-    NO_RUN = "no_run"  # its event started no run: a decision says why
+    NO_RUN = "no_run"  # its event started no run: a decision has the reason
     FIRED = "fired"  # its event has started nothing yet
     SENT = "sent"  # an ordinary task was sent to Celery
-    SKIPPED = "skipped"  # a Skip says why
+    SKIPPED = "skipped"  # a Skip has the reason
     NOT_MADE = "not_made"  # the schedule was created later
     NOT_STARTED = "not_started"  # before its start
     ENDED = "ended"  # after its end
@@ -87,7 +87,7 @@ class Question:
         return say(instant, self.zone)
 
     def span(self, start: datetime, end: datetime, to: str) -> str:
-        """Both instants, with the zone said once."""
+        """Both instants as text, with the zone only once."""
         return f"{say(start, self.zone, with_zone=False)} {to} {self.say(end)}"
 
     def answer(self, verdict: Verdict, text: str, *facts: tuple[str, str], **evidence: Any) -> Answer:

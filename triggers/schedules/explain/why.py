@@ -1,8 +1,8 @@
 """Why did this not run at 09:00? One sentence about any instant of a schedule, with its evidence.
 
-The first of these that there is answers: the event of the nominal time; a skip that covers it; what the definition of
-that instant said (the rows, or a revision of them); how far Beat has come. A nominal time is looked for from the instant
-on and before `width` later, so that "09:00" is the whole minute.
+The first of these that exists is the answer: the event of the nominal time; a skip that covers it; what the definition
+of that instant said (the rows, or a revision of them); how far Beat has come. A nominal time is looked for from the
+instant on and before `width` later, so that "09:00" is the whole minute.
 """
 
 from dataclasses import replace
@@ -66,7 +66,7 @@ def _ask(schedule: Schedule, at: datetime, width: timedelta, zone: ZoneInfo | No
 
 
 def _second_pass(question: Question) -> Answer | None:
-    """Of a time that a crontab with fixed hours names, where the clocks show it for the second time."""
+    """The explanation for a time of a crontab with fixed hours that the clocks show for the second time."""
     held, first, width = question.held, local_time.shown_before(question.start, question.zone), question.width
     if question.nominal or first is None or held.follows_elapsed_time:
         return None
@@ -138,7 +138,7 @@ def _owed(question: Question) -> Answer:
     elif schedule.stale:
         reason = f": Beat is working in its edit of {question.say(schedule.edited_at)}"
     else:
-        reason = ", although a Beat is alive; its log says more"
+        reason = ", although a Beat is alive; its log has details"
     text = f"It was due at {question.say(due)} and has not fired yet{reason}."
     return question.answer(Verdict.LATE, text, ("Due", question.say(due)))
 

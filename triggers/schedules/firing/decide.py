@@ -19,7 +19,7 @@ MISSED = (Reason.MISSED, Reason.WINDOW, Reason.MOST)
 
 
 def log_missed(owed: Sequence[Owed]) -> None:
-    """One line, however many schedules an outage has hit; each says for itself what it missed."""
+    """Log one line, however many schedules an outage has hit; each schedule's page shows what it missed."""
     hit = [one for one in owed if any(skip.reason in MISSED for skip in one.skips)]
     if hit:
         log.warning("beat.ticks_missed", schedules=len(hit), such_as=[one.claimed.name for one in hit[:5]])

@@ -54,7 +54,7 @@ class Look:
 
 
 def look() -> Look:
-    """One cheap statement; all an idle Beat asks."""
+    """One cheap statement, the only one of an idle Beat."""
     [found] = fetch_as(Look, LOOK)
     return found
 

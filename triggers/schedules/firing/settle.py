@@ -127,7 +127,7 @@ def _arm(owed: Owed, was_off: bool) -> None:
 
 def _switched_off(owed: Owed) -> Owed:
     schedule = owed.claimed
-    # One that was done stays so until it has another rule; what fired under an earlier one says nothing.
+    # A finished schedule stays finished until it gets another rule; fires under an earlier rule do not count.
     if schedule.definition.one_off and (owed.is_done or (schedule.rest == Rest.DONE and not _has_other_rule(owed))):
         owed.rest = Rest.DONE
     else:

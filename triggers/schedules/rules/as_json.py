@@ -23,8 +23,9 @@ def parse_rule(
     latitude: float = 0.0,
     longitude: float = 0.0,
 ) -> Rule:
-    """The rule that exactly one of cron (with tz), every, at and solar (with its place) gives; RuleError says what is
-    wrong with it."""
+    """The rule that exactly one of cron (with tz), every, at and solar (with its place) gives; RuleError names the
+    fault.
+    """
     if bool(cron) + (every is not None) + (at is not None) + bool(solar) != 1:
         raise RuleError("give exactly one of cron, every, at and solar")
     if solar:

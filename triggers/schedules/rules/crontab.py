@@ -58,7 +58,7 @@ class Cron:
 
     @classmethod
     def parse(cls, text: str, tz: str = "UTC") -> "Cron":
-        """From "0 9 * * mon-fri" and the name of a zone; refuses what means one thing to cron and another here."""
+        """Parse "0 9 * * mon-fri" and the name of a zone; refuses syntax that has another meaning in cron."""
         refuse_long(text, "a crontab")
         parts = text.split()
         if len(parts) != 5:
@@ -103,11 +103,13 @@ class Cron:
 
     @property
     def is_wildcard(self) -> bool:
-        """Does it follow elapsed time where clocks change? Its hour field says so: `*` or `*/n`, no range and no list."""
+        """Does the crontab follow elapsed time where clocks change? It does if its hour field is `*` or `*/n`, not a
+        range or list.
+        """
         return re.fullmatch(r"\*(/\d+)?", self.hour.strip()) is not None
 
     def fires(self, after: datetime) -> Iterator[datetime]:
-        """Its nominal times after an instant, in order."""
+        """The nominal times after an instant, in order."""
         last = after
         for instant in in_order(map(self._instants, self._local_times(before_second_pass(after, self.zone)))):
             if instant > last:  # all local times of a gap share its end
@@ -115,7 +117,7 @@ class Cron:
                 last = instant
 
     def newest(self, until: datetime) -> datetime | None:
-        """Its newest nominal time up to an instant; found backwards, from the end."""
+        """The newest nominal time up to an instant; found backwards, from the end."""
         local = until.astimezone(self.zone).replace(tzinfo=None, fold=0)
         near = next((instant for at in self._local_times_back(local) for instant in self._instants(at)[:1]), None)
         if near is None:
@@ -124,7 +126,7 @@ class Cron:
         return [near, *takewhile(lambda fire: fire <= until, self.fires(near))][-1]
 
     def count(self, first: datetime, last: datetime) -> int:
-        """How many nominal times there are from one of them to another, both included; by the day, not one by one."""
+        """The number of nominal times from one of them to another, both included; counted by the day."""
         start, end = (at.astimezone(self.zone) for at in (first, last))
         count, around_changes = 0, set[datetime]()
         # A second pass may belong to the day before.
@@ -148,7 +150,7 @@ class Cron:
         return (midnight - SECOND).utcoffset() != next_midnight.replace(fold=1).utcoffset()
 
     def _up_to(self, at: time) -> int:
-        """How many times of a day it names until then."""
+        """The number of its times on a day up to this time."""
         place = bisect_left(self.hours, at.hour)
         within = bisect_right(self.minutes, at.minute) if at.hour in self.hours else 0
         return place * len(self.minutes) + within

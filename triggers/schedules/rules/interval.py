@@ -25,7 +25,7 @@ class Interval:
 
     @classmethod
     def parse(cls, text: str | float | timedelta) -> "Interval":
-        """From "30m" or "1h30m", seconds, or a timedelta."""
+        """Parse "30m" or "1h30m", seconds, or a timedelta."""
         try:
             return cls(every=parse_duration(text))
         except (ValueError, OverflowError) as error:
@@ -40,7 +40,7 @@ class Interval:
         return self.words
 
     def fires(self, after: datetime) -> Iterator[datetime]:
-        """Its nominal times after an instant, in order; counted from `after` where it has no anchor yet."""
+        """The nominal times after an instant, in order; counted from `after` where the interval has no anchor yet."""
         anchor = self.anchor or after
         with suppress(OverflowError):  # the calendar ends
             fire = anchor + max(0, (after - anchor) // self.every + 1) * self.every

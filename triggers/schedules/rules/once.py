@@ -9,13 +9,13 @@ from triggers.schedules.clock import aware, refuse_beyond
 
 @dataclass(frozen=True, kw_only=True)
 class Clocked:
-    """Once, at an instant."""
+    """A rule with a single instant."""
 
     at: datetime
 
     @classmethod
     def parse(cls, instant: str | datetime) -> "Clocked":
-        """From a datetime, or text such as "2026-12-01T09:00+01:00"; it must have an offset."""
+        """Parse a datetime, or text such as "2026-12-01T09:00+01:00"; it must have an offset."""
         return cls(at=aware(instant))
 
     def __post_init__(self) -> None:
@@ -29,6 +29,6 @@ class Clocked:
         return f"at {self.at.isoformat()}"
 
     def fires(self, after: datetime) -> Iterator[datetime]:
-        """Its one nominal time, if that is after the instant."""
+        """The only nominal time, if it is after the instant."""
         if self.at > after:
             yield self.at

@@ -73,7 +73,7 @@ def _by_days(rule: Cron, first: datetime, number: int) -> tuple[datetime, int]:
 
 
 def count_fires(rule: Rule, first: datetime, last: datetime) -> int:
-    """How many nominal times there are from one of them to another, both included."""
+    """The number of nominal times from one of them to another, both included."""
     if isinstance(rule, Cron):
         return rule.count(first, last)
     if isinstance(rule, Interval):

@@ -23,8 +23,9 @@ def check_solar(event: str, latitude: float, longitude: float) -> None:
 
 
 def solar_times(event: str, latitude: float, longitude: float, after: datetime) -> Iterator[datetime]:
-    """Its times after an instant, to the second. Each is searched for from the midnight (UTC) before it, so that it is the
-    same wherever one starts to look."""
+    """The solar times after an instant, to the second. Each is searched for from the midnight (UTC) before it, so that
+    the result does not depend on where the search starts.
+    """
     day = datetime.combine(after.astimezone(UTC), time(), UTC) - DAY
     while True:
         found = _next(event, latitude, longitude, day)
@@ -50,7 +51,7 @@ def _next(event: str, latitude: float, longitude: float, after: datetime) -> dat
 
 @dataclass(frozen=True, kw_only=True)
 class Solar:
-    """By the sun at a place: sunrise, sunset, solar_noon, or dawn and dusk (civil, nautical, astronomical)."""
+    """A rule by the sun at a place: sunrise, sunset, solar_noon, or dawn and dusk (civil, nautical, astronomical)."""
 
     event: str
     latitude: float  # degrees, north of the equator
@@ -75,5 +76,5 @@ class Solar:
         return f"solar {self.event} {self.latitude:g} {self.longitude:g}"
 
     def fires(self, after: datetime) -> Iterator[datetime]:
-        """Its nominal times after an instant, in order; none where it never happens."""
+        """The nominal times after an instant, in order; none where the solar event never happens."""
         return solar_times(self.event, self.latitude, self.longitude, after)

@@ -45,7 +45,7 @@ DATE = re.compile(r"(?:(every|on) )?(\d{1,2}) ([a-z]{3,9})(?: (\d{4}))?")
 
 @dataclass(frozen=True, kw_only=True)
 class Days:
-    """Of a crontab: which days it names."""
+    """The days that a crontab names."""
 
     day_of_month: str = "*"
     month: str = "*"
@@ -53,7 +53,7 @@ class Days:
 
 
 def read_rule(text: str, tz: str = "UTC", now: datetime | None = None) -> Rule:
-    """The rule that a text says, in the zone it names at its end or else in `tz`; what is relative counts from `now`.
+    """Read the rule from a text, in the zone named at its end or else in `tz`; relative times count from `now`.
     RuleError lists forms that work; its `field` is "when", or "tz" where there is no such zone."""
     refuse_long(text, "a rule", field="when")
     try:

@@ -19,7 +19,9 @@ LONGEST_TEXT = 1000  # characters: more than fifty windows
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """From a time of day to another, on some days of the week (0 is Monday); it belongs to the day it begins on."""
+    """A window from a time of day to another, on some days of the week (0 is Monday); it belongs to the day it begins
+    on.
+    """
 
     days: tuple[int, ...]
     begin: timedelta
@@ -56,7 +58,7 @@ class ActiveHours:
 
     @classmethod
     def parse(cls, text: str) -> "ActiveHours":
-        """From text; RuleError names the part that makes no sense, and what to write instead."""
+        """Parse a text; RuleError names the part that makes no sense, and what to write instead."""
         refuse_long(text, "active_hours", LONGEST_TEXT, field="active_hours")
         windows: list[Window] = []
         days = ""
@@ -69,11 +71,11 @@ class ActiveHours:
             names, *clock = match.groups()
             days = ",".join(filter(None, (days, names)))
             if not days and windows and len(windows[-1].days) < len(DAYS):
-                raise _error(f"active hours {part!r} says no days", f"write such as mon-fri {part}, or mon-sun {part}")
+                raise _error(f"active hours {part!r} has no days", f"write such as mon-fri {part}, or mon-sun {part}")
             windows.append(_window(part, days or "daily", *map(int, clock)))
             days = ""
         if days:
-            raise _error(f"active hours {days.strip(',')!r} says no times", EXAMPLE)
+            raise _error(f"active hours {days.strip(',')!r} has no times", EXAMPLE)
         return cls(windows=tuple(windows))
 
     @cached_property
@@ -87,7 +89,9 @@ class ActiveHours:
         return _and([window.words for window in self.windows]) or "always"
 
     def period(self, local: datetime) -> tuple[bool, datetime]:
-        """Is it open at a naive local time, and the naive local time at which that changes next (never: datetime.max)."""
+        """Are the hours active at a naive local time, and the naive local time of the next change (never:
+        datetime.max).
+        """
         if not self.windows:
             return True, datetime.max
         monday, since = _since_monday(local)

@@ -1,4 +1,4 @@
-"""What a schedule's rule leaves open: what is caught up, what moves its fires and what keeps them from happening."""
+"""The policy of a schedule besides its rule: catch-up, options that move fires, and options that suppress them."""
 
 import json
 import re
@@ -52,8 +52,10 @@ class SchedulePolicy:
 
     @classmethod
     def parse(cls, given: Mapping[str, Any], base: "SchedulePolicy | None" = None) -> "SchedulePolicy":
-        """From what a person or a file says: texts, numbers, ISO instants. What is not named stays as in `base`, what is
-        None or empty is the default again. RuleError: `field` names the field, the message what to write instead."""
+        """Parse the values of a form or file: texts, numbers, ISO instants. Fields that are not given stay as in
+        `base`; None or empty restores the default. RuleError: `field` names the field, the message what to write
+        instead.
+        """
         if unknown := sorted(set(given) - READERS.keys()):
             raise RuleError(f"{unknown[0]}: there is no such policy; there are {', '.join(READERS)}", field=unknown[0])
         policy = (base or cls()).changed(given)
@@ -62,18 +64,18 @@ class SchedulePolicy:
 
     @classmethod
     def of(cls, schedule: Schedule) -> "SchedulePolicy":
-        """From the rows, also those that SQL wrote."""
+        """Read the policy from rows, also from rows written by SQL."""
         columns = {name: getattr(schedule, name) for name in NAMES if name not in IN_TASK and name != "exclude"}
         in_task = {name: getattr(schedule.task, column) for name, column in IN_TASK.items()}
         slugs = sorted(calendar.slug for calendar in schedule.exclude.all()) if schedule.pk else ()
         return cls(**columns, **in_task, exclude=tuple(slugs))
 
     def changed(self, given: Mapping[str, Any]) -> "SchedulePolicy":
-        """With other values in some fields, read as `parse` does, whether they go together or not."""
+        """A copy with other values in some fields, read like `parse`, without a check whether they go together."""
         return replace(self, **{name: _read(name, value) for name, value in given.items()})
 
     def dump(self) -> dict[str, Any]:
-        """As JSON, which `parse` reads: durations in seconds, instants in ISO 8601."""
+        """The policy as JSON for `parse`: durations in seconds, instants in ISO 8601."""
         return {name: _dumped(getattr(self, name)) for name in NAMES}
 
     def changes_from(self, other: "SchedulePolicy") -> list[str]:

@@ -24,7 +24,7 @@ SIZES = """
 SELECT id, coalesce(octet_length(body), 0) + coalesce(pg_column_size(data), 0)
 FROM triggers_event WHERE id = ANY(%s::uuid[]) ORDER BY seq
 """
-# A body whose JSON is there is only exported if it is asked for.
+# A body that is also stored as JSON is only exported on request.
 ROWS = """
 SELECT event.id, event.seq, source.slug AS source, event.ce_source, event.ce_id, event.type, event.subject, event.time, event.received_at,
        event.data::text AS text, event.data_error, CASE WHEN event.data IS NULL OR %(raw)s::boolean THEN event.body END AS body,
@@ -104,7 +104,7 @@ def _exported(
 
 
 def _shown(text: str | None) -> str | None:
-    """Without the secrets that Wakeful knows; otherwise as PostgreSQL writes it, numbers included."""
+    """JSON without the secrets that Wakeful knows; otherwise as PostgreSQL writes it, numbers included."""
     data = json.loads(text) if text else None
     shown = shown_json(data)
     return text if shown == data else json.dumps(shown, ensure_ascii=False)

@@ -26,7 +26,7 @@ TEXTS = ("id", "source", "type", "subject")
 
 
 class InvalidLine(ValueError):
-    """A line that is no archived event; the message says why."""
+    """A line that is not an archived event; the message gives the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class Line:
 
 
 def write(line: Line, data: str | None) -> bytes:
-    """With `data` as its JSON text, so that no number changes."""
+    """The line of an event, with `data` as its stored JSON text, so that no number changes."""
     own = {
         "id": line.id and str(line.id),
         "seq": line.seq,

@@ -205,7 +205,7 @@ class AmqpReader(Reader):
         return len(self.arrived) >= BATCH or sum(len(message.body) for message in self.arrived) > BATCH_BYTES
 
     def _drain(self, wait: float) -> bool:
-        """Whether something has arrived that others may follow."""
+        """Read the messages that have arrived; return whether more may follow."""
         before = self.delivered
         try:
             self.connection.drain_events(timeout=wait)

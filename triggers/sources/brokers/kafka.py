@@ -116,7 +116,9 @@ class Kafka(Broker[KafkaSettings]):
 
 
 class KafkaReader(Reader):
-    """The lease says who reads, so no group is joined: a successor need not wait for a rebalance."""
+    """A reader that joins no consumer group, because Wakeful's lease decides who reads: a successor need not wait for a
+    rebalance.
+    """
 
     def __init__(self, assignment: Assignment[KafkaSettings], client: Any) -> None:
         self.client, self.settings = client, assignment.settings
@@ -232,7 +234,7 @@ class KafkaReader(Reader):
         return sorted(found.partitions)
 
     def _has_controller(self, metadata: Any) -> bool:
-        """Else the client waits for one when it is asked for ids."""
+        """Whether the cluster has a controller: without one the client would block on a request for ids."""
         return metadata.controller_id in metadata.brokers
 
     def _ids(self, topic: str) -> Mapping[str, str]:
@@ -246,7 +248,7 @@ class KafkaReader(Reader):
         return any(mark and self.topic_ids[topic].is_another_than(TopicId.load(mark.note["id"])) for mark in stored)
 
     def _mark(self, topic: str, number: str) -> None:
-        """Of a partition that has no mark, the place is where it begins."""
+        """The mark of a partition; the beginning of the partition if it has none."""
         mark = self.marks.get(f"{topic}/{number}")
         if mark is None:
             self._move(topic, number, self.position[topic][number])
@@ -326,7 +328,7 @@ class KafkaReader(Reader):
         return messages
 
     def _is_set_back(self, raw: Any) -> bool:
-        """Whether the last recorded message is another one now."""
+        """Whether the last recorded message has been replaced by another one."""
         topic, number = raw.topic(), str(raw.partition())
         proof = self.proofs.get((topic, number))
         return proof is not None and raw.offset() == self.position[topic][number] - 1 and raw.timestamp()[1] != proof
@@ -369,7 +371,7 @@ class KafkaReader(Reader):
         self._move(topic, number, low, reason=Reason.RESTORED)
 
     def _lag(self) -> int | None:
-        """From what the client knows, without asking the servers."""
+        """The lag as the client knows it, without a request to the servers."""
         if time.monotonic() < self.lag_at:
             return None
         self.lag_at = time.monotonic() + LAG_EVERY
@@ -384,12 +386,12 @@ class KafkaReader(Reader):
     def _trouble(self, error: Any) -> SourceError:
         codes = self.client.KafkaError
         is_away = error.code() in (codes._ALL_BROKERS_DOWN, codes._TRANSPORT, codes._RESOLVE, codes._TIMED_OUT)
-        said = f"Kafka says: {error.str() or error.name()}."
+        said = f"Kafka reports: {error.str() or error.name()}."
         return SourceError(said, remedy=UNREACHABLE if is_away else "")
 
 
 def _reading(settings: KafkaSettings) -> Callable[[Any], Received | Poison | None]:
-    """How to make an event of a message."""
+    """The function that makes an event from a message."""
 
     def read(raw: Any) -> Received | Poison | None:
         headers = {name: as_text(value or b"") for name, value in raw.headers() or ()}

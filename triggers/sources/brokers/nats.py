@@ -152,7 +152,7 @@ class NatsReader(Reader):
             [server.strip() for server in self.settings.servers.split(",")],
             name=f"wakeful-{self.assignment.slug}",
             allow_reconnect=False,  # the runner connects again, behind the recorded place
-            max_reconnect_attempts=1,  # of each server, before it says that none is there
+            max_reconnect_attempts=1,  # attempts per server before the client gives up
             reconnect_time_wait=0,
             connect_timeout=CONNECT_TIMEOUT,
             error_cb=_pass_over,
@@ -259,7 +259,7 @@ class NatsReader(Reader):
         self.spans.append(self._span(sequence - 1 if self.sees_all else before))
 
     def _span(self, behind: int, reason: Reason | None = None) -> Span:
-        """From behind this sequence to the place."""
+        """The span after this sequence up to the place."""
         return Span(
             stream=self.settings.stream,
             incarnation=self.place.created,
@@ -270,7 +270,7 @@ class NatsReader(Reader):
         )
 
     async def _look(self) -> int:
-        """How many messages wait. If all behind the place were deleted, it is moved."""
+        """The number of waiting messages. If all after the place were deleted, the place is moved."""
         self.look_at = time.monotonic() + LOOK_EVERY
         info = await self._info()
         if info.created.isoformat() != self.place.created or info.state.last_seq < self.place.sequence:
@@ -328,4 +328,4 @@ class NatsReader(Reader):
 
 
 async def _pass_over(error: Exception) -> None:
-    """The call that fails says so as well."""
+    """Ignore the error, which the failing call raises as well."""

@@ -42,8 +42,9 @@ class StreamState:
         return self.last < place or (now is not None and now < number)
 
     def number_of(self, place: Id, delivered: Sequence[Id] = ()) -> int | None:
-        """How many entries were ever added up to this place, the last one of those that were just delivered. None: it cannot be
-        said now. It can whenever all or none of what the stream still has was delivered, so not later than when either is so."""
+        """The number of entries ever added up to this place, the last one just delivered. None: not known now. It is
+        known whenever all or none of the stream's remaining entries were delivered.
+        """
         if self.added is None:
             return None
         if self.first is None or self.newest is None or place >= self.newest:

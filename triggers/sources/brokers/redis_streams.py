@@ -22,7 +22,8 @@ NEW, BEGINNING = "new", "beginning"
 CONNECT_TIMEOUT, ANSWER_TIMEOUT = 5.0, 15.0  # seconds; a read blocks for less
 CLAIM_IDLE = 60.0  # seconds after which an entry that another consumer of the group holds is taken over
 LOOK_EVERY = 10.0  # seconds between two looks for such entries, for other consumers, and at the lag
-# How many entries are asked for: at first few, since their size is not known; then at most so many times more than before.
+# The number of entries requested: at first few, since their size is not known; then at most this many times more than
+# before.
 FIRST_COUNT, GROWTH = 10, 10
 # The client knows others that open files.
 OPTIONS = {"db", "protocol", "ssl_ca_certs", "ssl_cert_reqs", "ssl_check_hostname"}
@@ -201,7 +202,9 @@ class RedisReader(Reader):
         return True
 
     def _require_no_other(self) -> None:
-        """Another consumer would get a part of the entries. One that has asked for nothing for a minute is gone."""
+        """Refuse to read while another consumer exists, which would get a part of the entries. A consumer without a
+        request for a minute is gone.
+        """
         for consumer in self._consumers():
             if consumer["idle"] < CLAIM_IDLE * 1000:
                 raise SourceError(

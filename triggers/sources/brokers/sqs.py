@@ -170,7 +170,7 @@ class SqsReader(Reader):
 
 
 def _region_of(host: str) -> str | None:
-    """sqs.eu-central-1.amazonaws.com names its region; for other hosts boto3 asks the environment."""
+    """The region in a name such as sqs.eu-central-1.amazonaws.com; for other hosts boto3 reads the environment."""
     first, _, rest = host.partition(".")
     return rest.partition(".")[0] if first == "sqs" and rest.partition(".")[2].startswith("amazonaws.") else None
 

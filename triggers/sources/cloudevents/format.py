@@ -39,7 +39,7 @@ FORBIDDEN = re.compile(f"[\0-\x1f\x7f-\x9f\ud800-\udfff{NONCHARACTERS}]")
 
 
 class UnsupportedMedia(Exception):
-    """Not a CloudEvent in a supported format; the message says what to send."""
+    """Not a CloudEvent in a supported format; the message lists the supported ones."""
 
 
 class InvalidEvent(Exception):

@@ -89,7 +89,7 @@ def _values(table: Table, row: Row | None, too_large: Iterable[str]) -> dict[str
 
 
 def _key_values(table: Table, row: Row | None) -> dict[str, Any] | None:
-    """Of the columns outside of the key, such a row has nothing."""
+    """The values of the key columns; such a row has no others."""
     others = [column.name for column in table.relation.columns if not column.is_key]
     return _values(table, row, others)
 

@@ -36,7 +36,7 @@ def address(value: str) -> str:
 
 
 def fault_of(found: dict[str, Any], also: frozenset[str] = frozenset()) -> str:
-    """What a connection string must not have, or an empty text."""
+    """The forbidden part of a connection string, or an empty text."""
     allowed = ALLOWED | also
     if others := sorted(set(found) - allowed):
         return f"must not have {others[0]}; use {', '.join(sorted(allowed))}"
@@ -47,7 +47,7 @@ def fault_of(found: dict[str, Any], also: frozenset[str] = frozenset()) -> str:
 
 
 def conninfo(url: str, password: str = "") -> str:
-    """With the password of the source, or with none at all."""
+    """The connection string with the password of the source, or without any."""
     given = {name: value for name, value in conninfo_to_dict(url).items() if value is not None}
     chosen = {"password": password} if password else {}
     return make_conninfo(**{**NOT_OURS, **given, **chosen})
@@ -59,4 +59,4 @@ def in_words(error: psycopg.Error) -> str:
 
 
 def source_error(error: psycopg.Error) -> SourceError:
-    return SourceError(f"PostgreSQL says: {in_words(error).rstrip('.')}.", remedy=CHECK)
+    return SourceError(f"PostgreSQL reports: {in_words(error).rstrip('.')}.", remedy=CHECK)

@@ -17,7 +17,7 @@ UNAVAILABLE = (
 
 @dataclass(frozen=True, kw_only=True)
 class Envelope:
-    """A change as Debezium tells it."""
+    """A change in Debezium's format."""
 
     operation: str
     before: Any

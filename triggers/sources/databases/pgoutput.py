@@ -80,7 +80,7 @@ class Truncate:
 
 @dataclass(frozen=True)
 class Message:
-    """Of pg_logical_emit_message."""
+    """A message of pg_logical_emit_message."""
 
     is_transactional: bool
     lsn: int  # where its record ends, and the next one begins

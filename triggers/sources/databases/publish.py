@@ -47,7 +47,7 @@ def plan(source: Source, *, tables: Sequence[str] = (), failover: bool = False) 
 
 @not_in_atomic_body
 def create_slot(source: Source, *, tables: Sequence[str] = (), failover: bool = False, by: str) -> Look:
-    """Create what is missing of the two. Invalid says what is wrong."""
+    """Create the publication and the slot if they are missing. Raises Invalid, which names the fault."""
     settings = settings_of(source)
     slot, publication = settings.slot_of(source.slug), settings.publication_of(source.slug)
     make_publication, make_slot = plan(source, tables=tables, failover=failover)
@@ -66,7 +66,7 @@ def create_slot(source: Source, *, tables: Sequence[str] = (), failover: bool = 
             [f"the slot was not ready within {CREATE_WITHIN}: a transaction is open; end it and repeat"]
         ) from None
     except psycopg.Error as error:
-        raise Invalid([f"PostgreSQL says: {in_words(error)}"]) from None
+        raise Invalid([f"PostgreSQL reports: {in_words(error)}"]) from None
     finally:
         server.close()
     with transaction.atomic():
@@ -89,7 +89,7 @@ def drop_slot(source: Source, *, keep_publication: bool = False, by: str) -> Non
     except psycopg.errors.ObjectInUse:
         raise Invalid([f"slot {slot} is in use by {found.reader}: disable the source, and repeat"]) from None
     except psycopg.Error as error:
-        raise Invalid([f"PostgreSQL says: {in_words(error)}"]) from None
+        raise Invalid([f"PostgreSQL reports: {in_words(error)}"]) from None
     finally:
         server.close()
     with transaction.atomic():
@@ -103,7 +103,7 @@ def look_at(source: Source) -> Look:
     try:
         return server.look(settings.slot_of(source.slug), settings.publication_of(source.slug))
     except psycopg.Error as error:
-        raise Invalid([f"PostgreSQL says: {in_words(error)}"]) from None
+        raise Invalid([f"PostgreSQL reports: {in_words(error)}"]) from None
     finally:
         server.close()
 
@@ -122,7 +122,7 @@ def _server(source: Source, **options: str) -> Server:
             conninfo(settings_of(source).url, newest_secret(source)), f"wakeful-{source.slug}-slot", **options
         )
     except psycopg.Error as error:
-        raise Invalid([f"PostgreSQL says: {in_words(error)}"]) from None
+        raise Invalid([f"PostgreSQL reports: {in_words(error)}"]) from None
 
 
 def _hindrance(found: Look, slot: str, publication: str, *, tables: Sequence[str], failover: bool) -> str:

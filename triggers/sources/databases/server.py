@@ -112,7 +112,7 @@ class Server:
         return self.rows(PARENTS, [oid])
 
     def is_own(self, schema: str, table: str) -> bool:
-        """Is it a table of a Wakeful? Its changes as events would make further ones."""
+        """Is this a table of a Wakeful installation? Events of its changes would cause further changes."""
         return bool(re.match(OWN, table)) and (schema,) in self.rows(HAVE_EVENTS)
 
     def built_in(self, oids: Iterable[int]) -> dict[int, int]:
@@ -126,8 +126,7 @@ class Server:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the server has ended this connection, which has no statement under way: it is the first that a server does when it
-        stops."""
+        """Whether the server has closed this idle connection, which it does first when it stops."""
         if self.connection.closed:
             return True
         # Whatever comes between two statements, such as a changed setting, is read until the end of the stream shows.
@@ -151,7 +150,7 @@ class Server:
 
     @contextmanager
     def _within(self, seconds: float) -> Iterator[None]:
-        """Break the connection then: a server that is frozen keeps it open and says nothing."""
+        """Break the connection after this time: a frozen server keeps it open without an answer."""
         timer = threading.Timer(seconds, self._break)
         timer.daemon = True
         timer.start()

@@ -239,7 +239,7 @@ class SlotReader(Reader):
         if not isinstance(error, psycopg.errors.UndefinedObject):
             return source_error(error)
         return SourceError(
-            f"PostgreSQL says: {in_words(error)}.",
+            f"PostgreSQL reports: {in_words(error)}.",
             remedy="The log is decoded with the publication as it was when a change was made, and for some change there was none, "
             f"also if there is one now. manage.py slot drop {self.slug} --keep-publication, then manage.py slot create {self.slug}.",
         )
@@ -316,7 +316,7 @@ class SlotReader(Reader):
             if not messages:
                 raise
             failure = self._as_source_error(error) if isinstance(error, psycopg.Error) else SourceError(f"{error}.")
-        said = [f"PostgreSQL says: {skipped}. Changes of that time have no events." for skipped in wire.skipped]
+        said = [f"PostgreSQL reports: {skipped}. Changes of that time have no events." for skipped in wire.skipped]
         gaps = [Gap(stream=self.slot, reason=Reason.UNKNOWN, detail=detail) for detail in said]
         wire.skipped.clear()
         if failure:

@@ -63,7 +63,7 @@ class Part:
 def read_part(
     server: Server, publication: str, state: dict[str, Any], excluded_of: Callable[[Relation], frozenset[str]]
 ) -> Part:
-    """At most BATCH rows and about BATCH_BYTES."""
+    """Read the next rows: at most BATCH and about BATCH_BYTES."""
     found = server.rows(TABLES, [publication, state.get("oid", 0)])
     if not found:
         return Part(None, [], None)

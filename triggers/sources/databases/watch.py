@@ -50,7 +50,7 @@ WHERE source_id = %(source)s::uuid
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What is wrong with a slot, and what to do; empty if nothing is."""
+    """A problem with a slot and its remedy; empty if there is none."""
 
     problem: str = ""
     remedy: str = ""
@@ -98,7 +98,7 @@ def look_after(source_id: UUID) -> None:
 
 
 def finding(look: Look, settings: SlotSettings, source: Source, unread: timedelta) -> Finding:
-    """The worst that is wrong. That the slot does not exist, its reader says."""
+    """The worst problem of the slot. A missing slot is reported by its reader."""
     if not look.has_slot:
         return Finding()
     slug, slot, retained = source.slug, settings.slot_of(source.slug), look.retained or 0

@@ -103,7 +103,7 @@ class Wire:
         self.reply_wanted = False
         self.skipped: list[
             str
-        ] = []  # what the server says of changes that it cannot decode (PostgreSQL 18), instead of an error
+        ] = []  # the server's message about changes that it cannot decode (PostgreSQL 18), instead of an error
         self.connection.add_notice_handler(self._heed)
 
     @property
@@ -147,7 +147,7 @@ class Wire:
             select.select([self.pgconn.socket], [], [], min(left, SELECT_AT_MOST))
 
     def tell(self, lsn: int, *, ask: bool = False) -> None:
-        """Everything before this place is recorded. `ask` for an answer."""
+        """Report to the server that everything before this place is recorded; `ask`: request an answer."""
         now = (datetime.now(UTC) - EPOCH) // timedelta(microseconds=1)
         self.pgconn.put_copy_data(STATUS + struct.pack(">QQQqB", lsn, lsn, lsn, now, ask))
         self.pgconn.flush()

@@ -1,4 +1,4 @@
-"""Kinds of sources that look at files: `directory`, and `object_store` for buckets.
+"""Kinds of sources that watch files: `directory`, and `object_store` for buckets.
 
 A scan compares them with the ledger, the table of files as they were recorded (`ledger`), and is the truth. What differs is a
 candidate (`candidates`): it is judged once it is settled, and its event is recorded in the commit that changes the ledger. Of a

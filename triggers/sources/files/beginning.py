@@ -1,10 +1,10 @@
-"""Where a source of files begins, and whether its ledger is that of another place.
+"""Where a source of files begins, and whether its ledger belongs to another place.
 
 The first complete scan is the beginning: what it does not find, and what comes after it, is never passed over, whatever the clocks.
 Of what it finds, only that is passed over which is more than a tick older than the source, by the clock of the file system, which may
-be far from every other one: the reader says what time it is there, and how long ago that was is asked of the database. Where that
-time cannot be known, the reader says one that has passed there: then a file that is a little older than the source may count as new,
-and none that is younger is lost.
+be far from every other one: the reader provides the time there, and how long ago that was is asked of the database.
+Where that time cannot be known, the reader says one that has passed there: then a file that is a little older than the
+source may count as new, and none that is younger is lost.
 
 Another selection begins again in the same way, with the files that are known. What a former selection wanted is new as before: it may
 be a file that had not settled, or came since the last scan.
@@ -78,7 +78,7 @@ class Beginning:
         return {**position, "began_at": self.began_at.isoformat()}
 
     def passes_over(self, relative: bytes, changed_at: Callable[[datetime], bool]) -> bool:
-        """Whether a file that is not known was there before; `changed_at`: whether it changed at this time or later."""
+        """Whether an unknown file existed before the source; `changed_at`: whether it changed at this time or later."""
         if self.began_at is None:
             raise ValueError("the first scan has no beginning")
         if self.begin_with == ALL or changed_at(self.began_at):

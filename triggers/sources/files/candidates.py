@@ -32,7 +32,7 @@ class Candidates:
         return path in self.waiting
 
     def have_room(self, now: float) -> bool:
-        """Whether a scan may go on."""
+        """Whether there is room for a scan to continue."""
         if len(self) + AT_ONCE <= MOST:
             self.full_since = None
             return True
@@ -49,7 +49,7 @@ class Candidates:
         self.waiting.pop(path, None)
 
     def due(self, now: float, most: int) -> list[Path]:
-        """Those that are to be judged, by folder."""
+        """The candidates that are due, by folder."""
         found = sorted((one.due, path) for path, one in self.waiting.items() if one.due <= now)
         return sorted(path for _, path in found[:most])
 
@@ -57,7 +57,7 @@ class Candidates:
         return min((one.due for one in self.waiting.values()), default=float("inf"))
 
     def settles(self, path: Path, look: Look | None, *, now: float, seconds: float) -> bool:
-        """Whether it has looked like this for so long; else it is due again when it may have."""
+        """Whether the file has been unchanged for these seconds; else it becomes due again after them."""
         one = self.waiting[path]
         if seconds <= 0 or one.is_seen and one.look == look:
             return True

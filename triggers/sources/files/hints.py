@@ -66,7 +66,7 @@ class Hints:
             log.warning("source.hints_full", folders=len(self.folders), error=os.strerror(ctypes.get_errno()))
 
     def wait(self, seconds: float) -> set[Hint] | None:
-        """What has changed, as soon as something has; None: more than the system remembers."""
+        """Wait for changes and return them; None: more than the system remembers."""
         if not self.queue.poll(seconds * 1000):
             return set()
         time.sleep(min(seconds, TOGETHER))

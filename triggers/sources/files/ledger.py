@@ -72,7 +72,7 @@ class Known:
 
 @dataclass(kw_only=True)
 class Changes:
-    """What a batch changes in the ledger."""
+    """The changes of the ledger by a batch."""
 
     put: dict[Path, Known] = field(default_factory=dict)
     gone: set[Path] = field(default_factory=set)
@@ -104,7 +104,7 @@ class Ledger:
         return [_known(row) for row in rows]
 
     def pages(self, *, below: bytes = b"") -> Iterator[list[Known]]:
-        """All files in order, or those below a folder; each page is read when it is asked for."""
+        """All files in order, or those below a folder; pages are read lazily."""
         last = Path(below, b"")
         while page := self.after(last):
             last = page[-1].path
@@ -114,7 +114,7 @@ class Ledger:
                 return
 
     def write(self, changes: Changes) -> None:
-        """In the caller's transaction."""
+        """Write the changes, in the caller's transaction."""
         if changes.gone:
             folders, names = zip(*changes.gone, strict=True)
             execute(BY_INDEX)

@@ -182,7 +182,7 @@ class ObjectReader(Reader):
             # Such as a thousand objects that were deleted: those behind them are still there.
             place = {"ContinuationToken": answer.get("NextContinuationToken", "")}
             if not place["ContinuationToken"] or time.monotonic() > until:
-                raise SourceError("The object store says that there are more keys, and lists none.", remedy=UNUSABLE)
+                raise SourceError("The object store reports more keys, but lists none.", remedy=UNUSABLE)
         if (after or has_more) and not _is_in_order(found, after):
             raise SourceError(
                 "The object store lists its keys in no order, or those before the asked one.", remedy=UNUSABLE
@@ -190,7 +190,7 @@ class ObjectReader(Reader):
         return found, not has_more
 
     def _compare(self, listed: Sequence[Known], known: Sequence[Known], end: Path | None) -> tuple[Batch, Path | None]:
-        """What differs, in the order of the keys, and up to which key; None: all of it was compared."""
+        """The differences in the order of the keys, and the key up to which they were compared; None: to the end."""
         now, was = ({one.path: one for one in side} for side in (listed, known))
         messages: list[Received] = []
         changes = Changes()
@@ -227,7 +227,9 @@ class ObjectReader(Reader):
         return not key.endswith(b"/") and self.selection.wants(key)  # consoles make folders of empty objects
 
     def _is_passed_over(self, found: Known) -> bool:
-        """Whether it was there before the source. Stores give times in whole seconds: one of the same second is new."""
+        """Whether the object existed before the source. Stores give times in whole seconds: an object of the same
+        second is new.
+        """
         if self.position["is_complete"]:
             return False
         return self.beginning.passes_over(
@@ -253,11 +255,11 @@ class ObjectReader(Reader):
                 remedy=REMEDIES.get(code, ""),
             ) from None
         except self.botocore.exceptions.BotoCoreError as error:
-            raise SourceError(f"The object store cannot be asked: {error}") from None
+            raise SourceError(f"The object store cannot be reached: {error}") from None
 
 
 def _time_of(answer: Mapping[str, Any]) -> datetime:
-    """What time it is by the clock of the store."""
+    """The current time by the clock of the store."""
     said = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
     return parsedate_to_datetime(said) if said else datetime.now(UTC) - MOST_SKEW
 

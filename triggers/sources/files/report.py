@@ -1,4 +1,4 @@
-"""What an event of a file says."""
+"""The data of an event of a file."""
 
 import base64
 from collections.abc import Mapping

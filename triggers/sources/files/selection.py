@@ -29,7 +29,7 @@ class Selection:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What `Selection(**fields)` makes again."""
+        """The fields from which `Selection(**fields)` recreates this selection."""
         return {
             "patterns": self.patterns,
             "ignored": self.ignored,
@@ -40,14 +40,16 @@ class Selection:
 
     @property
     def digest(self) -> str:
-        """It is stored: of a field that is added, only another value than its default may change it, or each source begins again."""
+        """A stored digest. A field that is added later must not change it at its default, or each source would begin
+        again.
+        """
         prefix = f", prefix={self.prefix!r}" if self.prefix else ""
         return digest(
             f"Selection(patterns={self.patterns!r}, ignored={self.ignored!r}, marker={self.marker!r}, is_deep={self.is_deep!r}{prefix})"
         )
 
     def wants(self, relative: bytes) -> bool:
-        """Whether the file counts."""
+        """Whether the selection includes the file."""
         *folders, name = relative.split(b"/")
         if not relative.startswith(self.prefix.encode()):
             return False
@@ -58,7 +60,7 @@ class Selection:
         return self._by_name(name) or self._by_path(relative)
 
     def enters(self, name: bytes) -> bool:
-        """Whether a folder, or a file, of this name is not ignored."""
+        """Whether a folder or file of this name is included."""
         return not self._is_ignored(name)
 
     @cached_property

@@ -58,7 +58,7 @@ class Tree:
         os.close(self.fd)
 
     def is_at_its_path(self) -> bool:
-        """Whether the path still leads here."""
+        """Whether the path still leads to the open folder."""
         with suppress(OSError):
             found = os.stat(self.path)
             return (found.st_dev, Look.of(found).inode) == (self.device, self.inode)
@@ -78,7 +78,7 @@ class Tree:
             os.close(fd)
 
     def look(self, folder: bytes, name: bytes) -> Look | None:
-        """How the file looks; None if there is no regular file. Raises OSError if that cannot be known."""
+        """The metadata of the file; None if there is no regular file. Raises OSError if it cannot be read."""
         try:
             found = os.stat(name, dir_fd=self._folder(folder), follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
@@ -160,7 +160,7 @@ class Tree:
             stack.append(opened)
 
     def _folder(self, folder: bytes) -> int:
-        """The folder, open until another one is asked for. Raises OSError."""
+        """The folder, open until another one is requested. Raises OSError."""
         if not folder:
             return self.fd
         if self._last is None or self._last[0] != folder:

@@ -1,5 +1,7 @@
-"""How deep in a causal chain an event was when an installation of Wakeful sent it out (`triggers.outbound`). An event that
-comes back goes on counting, so that no event goes round for ever. A sender may say anything, and gains nothing by it."""
+"""The depth in a causal chain of an event that another installation of Wakeful sent (`triggers.outbound`). A returning
+event continues the count, so that no event circulates for ever. A sender may claim any depth, and gains nothing by
+it.
+"""
 
 from typing import Any
 
@@ -11,7 +13,7 @@ MOST = 1_000
 
 
 def depth_of(headers: Headers, data: Any) -> int:
-    """The depth that the request says, or the CloudEvent in its body; 0: none."""
+    """The depth given in the request, or in the CloudEvent in its body; 0: none."""
     said = as_text(headers[HEADER]) if HEADER in headers else None
     if said is None and isinstance(data, dict) and "specversion" in data:
         said = data.get(EXTENSION)

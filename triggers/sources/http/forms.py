@@ -19,7 +19,7 @@ BYTES = "latin-1"  # a character for each byte: a sender may write each field in
 
 
 class NoForm(ValueError):
-    """The body is not a readable form; the message says why, without its content."""
+    """The body is not a readable form; the message gives the reason, without its content."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,8 +35,9 @@ def cleaned(name: str, settings: Mapping[str, Any]) -> tuple[Detector[Any], Term
 
 @not_in_atomic_body
 def arm(source: Source, name: str, settings: Mapping[str, Any], *, by: str) -> MetricDetector:
-    """From the next sample on it sees all series of the source, and has learned what a replay of the stored ones would have taught
-    it. An episode that is open at the end of that replay opens with the next sample that is out."""
+    """Arm a detector: from the next sample on it sees all series of the source, with the state that a replay of the
+    stored samples gives. An episode that is open at the end of that replay opens with the next sample that is out.
+    """
     cleaned(name, settings)
     with transaction.atomic():
         fetch(LOCK, [source.pk])
@@ -50,7 +51,7 @@ def arm(source: Source, name: str, settings: Mapping[str, Any], *, by: str) -> M
 
 @not_in_atomic_body
 def disarm(armed: MetricDetector, *, by: str) -> None:
-    """Its open episodes end without an event."""
+    """Disarm a detector; its open episodes end without an event."""
     with transaction.atomic():
         fetch(LOCK, [armed.source_id])
         if MetricDetector.objects.filter(pk=armed.pk, disarmed_at=None).exists():
@@ -68,7 +69,7 @@ def looks_of(series: MetricSeries, *, days: float, most: int = MOST_DRAWN) -> li
 def try_on(
     series: MetricSeries, name: str, settings: Mapping[str, Any], *, days: float, most: int = MOST_DRAWN
 ) -> Replayed:
-    """What the detector would have done. Raises Invalid; writes nothing."""
+    """Try the detector on stored samples. Raises Invalid; writes nothing."""
     detector, terms = cleaned(name, settings)
     return replay(detector, terms, looks_of(series, days=days, most=most))
 

@@ -1,7 +1,6 @@
-"""Detectors: what is out of the ordinary in a series.
-
-A detector is a pure function: what it has learned and a look give what it learns and a reading. Its state is JSON and is bounded, so
-that it is stored in the commit that stores the sample, and a replay over a stored series says what would have happened.
+"""Detectors: they find unusual values in a series. A detector is a pure function of its state and a look, which returns
+a new state and a reading. Its state is JSON and is bounded, so that it is stored in the commit that stores the sample,
+and a replay over a stored series shows what would have happened.
 
 The detectors are written here and not taken from a library. Those that were looked at keep their state in objects of numpy (river,
 statsmodels), or look at a whole series at once (ruptures, adtk); none has a state that can be written with each sample, and each
@@ -93,7 +92,7 @@ class LearnedTerms(Terms):
     )
 
     def reach(self, expected: float, learned: float) -> float:
-        """How far a value may be. Never zero: what a constant series has learned would stay so for ever."""
+        """The distance at which a value is out. Never zero, or the state of a constant series could never change."""
         return max(learned, float(self.at_least), ROUNDING * abs(expected), LEAST)
 
     def bounds(self, expected: float, learned: float) -> tuple[float | None, float | None]:
@@ -114,7 +113,7 @@ class Look:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
-    """What a detector says of a look. Between out and back an episode stays as it is."""
+    """The reading of a detector for a look. Between out and back an episode stays unchanged."""
 
     is_out: bool
     is_back: bool
@@ -125,7 +124,7 @@ class Reading:
 
 
 class Detector(ABC, Generic[S]):
-    """One detector: its settings, and what it says of a look."""
+    """A detector: its settings, and its reading of a look."""
 
     name: ClassVar[str]
     label: ClassVar[str]
@@ -143,7 +142,7 @@ class Detector(ABC, Generic[S]):
 
     @abstractmethod
     def look(self, settings: S, state: State, look: Look) -> tuple[State, Reading | None]:
-        """What it has learned now, and what it says; None as long as it has not learned enough. The state is empty at first."""
+        """The new state, and the reading; None until the detector has learned enough. The state is empty at first."""
 
 
 def within(value: float, expected: float, lower: float | None, upper: float | None) -> Reading:

@@ -16,7 +16,7 @@ Rows = Mapping[str, Any]
 
 
 class Unusable(ValueError):
-    """These are no rows that can be compared; the message says why."""
+    """The rows cannot be compared; the message gives the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ def _pair(row: Any) -> tuple[Any, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON holds it, so that rows of two origins can be equal: 1 and Decimal(1), a tuple and a list."""
+    """The value in JSON's form, so that rows of two origins can be equal: 1 and Decimal(1), a tuple and a list."""
     if isinstance(value, Mapping):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):

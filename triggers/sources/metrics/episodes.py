@@ -1,4 +1,4 @@
-"""Episodes: of what a detector says of each look, one transition when it opens, worsens by a step, and closes.
+"""Episodes: from the readings of a detector, one transition each when an episode opens, worsens by a step, and closes.
 
 Pure: the state before, the look and the reading give the state after, and at most one transition.
 """
@@ -15,7 +15,7 @@ HOUR = 3600.0
 
 
 class Change(StrEnum):
-    """What became of an episode; the end of its event's type."""
+    """The change of an episode; also the last part of its event's type."""
 
     OPENED = "opened"
     WORSENED = "worsened"
@@ -24,7 +24,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far the episode of one detector and one series has come. Times are in seconds since 1970."""
+    """The progress of the episode of one detector and one series. Times are in seconds since 1970."""
 
     opened_at: float | None = None  # of the open episode
     since: float | None = None  # when what became the episode began
@@ -51,7 +51,7 @@ class Transition:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What a look leaves: the state for the next one, what the detector said, and the transition, if there is one."""
+    """The result of a look: the state for the next one, the detector's reading, and the transition, if there is one."""
 
     state: dict[str, Any]
     reading: Reading | None
@@ -59,7 +59,7 @@ class Seen:
 
 
 def see(detector: Detector[Any], settings: Terms, state: Mapping[str, Any], look: Look) -> Seen:
-    """One look of a detector with this state, which is empty at first."""
+    """Let a detector look with this state, which is empty at first."""
     learned, reading = detector.look(settings, dict(state.get("learned", {})), look)
     progress = _not_ahead(load(state.get("progress", {})), look.at)
     transition = None

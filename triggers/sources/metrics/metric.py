@@ -1,4 +1,4 @@
-"""What all kinds of metrics share: they are polled, and hand over samples instead of messages."""
+"""The base of all kinds of metrics: they are polled, and return samples instead of messages."""
 
 import math
 from abc import abstractmethod
@@ -67,7 +67,7 @@ class MetricReader(PollingReader):
         except SourceError as error:
             failure = error
         except Exception as error:
-            # Of a library, or of a function that the code declares: missing data is noticed all the same.
+            # Errors of a library, or of a function that the code declares: missing data is still noticed.
             log.exception("metric.not_read", source=self.source.slug)
             failure = SourceError(f"{type(error).__name__}: {error}")
         else:
@@ -96,7 +96,9 @@ def now() -> datetime:
 
 
 def is_none(value: Any) -> bool:
-    """Whether there is no number, such as null, or NaN of a division by zero: no sample of this series, and no error of all."""
+    """Whether the value is no number, such as null, or NaN of a division by zero: this series then gets no sample, and
+    the others are unaffected.
+    """
     return value is None or (isinstance(value, (float, Decimal)) and not math.isfinite(value))
 
 

@@ -16,7 +16,7 @@ from triggers.sources.webhooks.naming import found_at
 
 @dataclass(frozen=True, kw_only=True)
 class PrometheusSettings(AddressSettings, MetricSettings):
-    """The server, and what it is asked."""
+    """The server, and the query."""
 
     query: str = setting("", "Query", 'In PromQL, such as sum by (job) (rate(http_requests_total{code=~"5.."}[5m])).')
 

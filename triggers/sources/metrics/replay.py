@@ -1,4 +1,4 @@
-"""Try a detector on a stored series: what it would have said of each sample, and its episodes."""
+"""Try a detector on a stored series: its readings of each sample, and its episodes."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

@@ -71,7 +71,9 @@ class Refused:
 
 @dataclass(kw_only=True)
 class Taken:
-    """What became of samples: refused ones are not stored, and late ones are stored but not seen by detectors."""
+    """The outcome of recording samples: refused samples are not stored; late ones are stored but not seen by
+    detectors.
+    """
 
     stored: int = 0
     known: int = 0

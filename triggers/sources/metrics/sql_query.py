@@ -71,7 +71,7 @@ class SqlReader(MetricReader):
 
 
 def fault_in(connection_string: str) -> str:
-    """What it must not have, or an empty text."""
+    """The forbidden part of the query, or an empty text."""
     try:
         given = psycopg.conninfo.conninfo_to_dict(connection_string)
     except psycopg.ProgrammingError:

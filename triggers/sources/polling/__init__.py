@@ -1,4 +1,4 @@
 """Kinds of sources that Wakeful polls, where the other side does not push: `feed`, `json_list`, `mailbox`.
 
-`poller` says when the next poll is due, `novelty` which items of a list are new, `conditional_get` asks for a list.
+`poller` decides when the next poll is due, `novelty` which items of a list are new; `conditional_get` fetches a list.
 """

@@ -26,8 +26,7 @@ TURNOVER = (
 BY_ID, BY_CONTENT = "id", "content"
 GUESSED = (
     "An earlier version took this list for one that gives its items other ids at every fetch. They are known by their content, and an "
-    "item that says the same as one before is no event. Choose “content” as what items are known by, and “id” after a poll if that is "
-    "wrong."
+    "item with known content makes no event. Choose “content” as what items are known by, and “id” after a poll if that is wrong."
 )
 
 
@@ -38,7 +37,7 @@ def address(value: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class AddressSettings:
-    """What is asked for, and how the secret goes with the request."""
+    """The address to fetch, and how the secret is sent with the request."""
 
     url: str = setting(
         "",
@@ -68,7 +67,7 @@ class HttpSettings(AddressSettings, PollSettings):
     known_by: str = setting(
         BY_ID,
         "Items are known by",
-        "“content” for a list that gives its items other ids at every fetch: then an item that says the same as one before is no event.",
+        "“content” for a list that gives its items other ids at every fetch: then an item with known content makes no event.",
         choices=(BY_ID, BY_CONTENT),
     )
 
@@ -155,7 +154,7 @@ def conditions(validators: Mapping[str, str]) -> dict[str, str]:
 
 
 def validators_of(answer: Answer) -> dict[str, str]:
-    """What to send with the next request for the same address."""
+    """The validators to send with the next request for the same address."""
     found = {name: answer.headers[name] for name in ("etag", "last-modified") if name in answer.headers}
     return {name: value for name, value in found.items() if value.isprintable() and len(value) <= 1_000}
 

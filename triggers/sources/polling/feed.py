@@ -30,7 +30,7 @@ PROCESS = "triggers.sources.polling.feed_parser"
 
 @dataclass(frozen=True, kw_only=True)
 class FeedSettings(HttpSettings):
-    """No settings of its own."""
+    """Settings of a feed: only those of all polled addresses."""
 
 
 @register
@@ -77,7 +77,9 @@ class FeedReader(ListReader):
 
 
 def items_of(body: bytes, address: str, pause: timedelta | None = None) -> list[Item]:
-    """The items of a feed, the oldest first. Raises SourceError; one that costs too much is asked for again after the `pause`."""
+    """The items of a feed, the oldest first. Raises SourceError; a feed that costs too much is fetched again after the
+    `pause`.
+    """
     entries = _parsed(body, address, pause)
     if entries is None:
         raise SourceError(
@@ -92,7 +94,7 @@ def items_of(body: bytes, address: str, pause: timedelta | None = None) -> list[
 
 
 def _parsed(body: bytes, address: str, pause: timedelta | None) -> list[dict[str, Any]] | None:
-    """What `feed_parser` says of it."""
+    """The feed as parsed by `feed_parser`."""
     try:
         done = subprocess.run(
             isolation.command_of(PROCESS, nice=10, seconds=SECONDS),

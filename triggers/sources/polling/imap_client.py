@@ -89,7 +89,7 @@ class Client(imaplib.IMAP4):
             raise self.abort("the server has closed the connection")
         self.bytes_left -= len(piece)
         if self.bytes_left < 0:
-            raise self.abort("the server sends more than was asked for")
+            raise self.abort("the server sends more than was requested")
         self.received += piece
 
     def _taken(self, size: int) -> bytes:

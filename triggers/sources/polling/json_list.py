@@ -151,8 +151,9 @@ class JsonListReader(ListReader):
         )
 
     def _read_list(self, asking: Asking, state: dict[str, Any]) -> Polled:
-        """From the first page to one that has nothing new, or to the last. One that has something known may have new ones behind it:
-        a pinned item, or one that was changed or came late."""
+        """Read from the first page to one without new items, or to the last page. A page with known items may be
+        followed by new ones: after a pinned item, or one that was changed or came late.
+        """
         first = asking.ask(self.settings.url, state.get("validators"))
         if first is None:
             return Polled(state=state)
@@ -168,7 +169,7 @@ class JsonListReader(ListReader):
     def _goes_on(self, page: Page, state: dict[str, Any]) -> bool:
         if self.settings.order == OLDEST_FIRST or "memory" not in state:
             return True
-        # Behind the end of a cut page nothing can be asked for: its last items say whether new ones are there.
+        # After a cut page no further page can be requested: its last items show whether there are new ones.
         items = page.items[-LAST_ITEMS:] if page.is_cut else page.items
         memory, is_by_content = Memory.load(state["memory"]), self.settings.is_by_content
         return bool(look(items, memory, most=len(items), is_by_content=is_by_content).items)
@@ -186,7 +187,7 @@ class JsonListReader(ListReader):
         return replace(polled, gaps=[self.gap(Reason.SKIPPED, CUT)])
 
     def _read_log(self, asking: Asking, state: dict[str, Any]) -> Polled:
-        """One page, from where the last poll has come to."""
+        """Read one page, from where the last poll ended."""
         url = state.get("cursor") or self.settings.url
         answer = asking.ask(url, state.get("validators"))
         if answer is None:
@@ -213,7 +214,7 @@ class JsonListReader(ListReader):
         )
 
     def _passed_over(self, page: Page, url: str, state: dict[str, Any]) -> Polled:
-        """What is there before the first poll makes no event: it ends with a page that says nothing new."""
+        """Skip items that exist before the first poll: page until a page has no unseen item."""
         memory = Memory.load(state["passed"]) if "passed" in state else Memory()
         found = look(page.items, memory, most=len(page.items), is_log=True, is_by_content=self.settings.is_by_content)
         if page.next_url and found.items:

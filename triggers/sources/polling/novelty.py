@@ -16,7 +16,7 @@ Pair = tuple[str, str]  # digests of an item's id and of its content
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """An item of a list; `content` is what it says, without its id."""
+    """An item of a list; `content` is its content without its id."""
 
     id: str
     content: str
@@ -58,7 +58,7 @@ class Novelty:
 
     items: Sequence[Item]
     memory: Memory
-    has_more: bool  # there are more new items than asked for
+    has_more: bool  # there are more new items than requested
     is_by_content: bool
     is_turnover: bool  # nothing of the last poll is left: items may have come and gone between the two
 
@@ -95,7 +95,7 @@ def look(
 
 
 def everything(items: Sequence[Item]) -> Memory:
-    """To remember all of these without an event."""
+    """Remember all of these items without an event."""
     return look(items, Memory(), most=len(items)).memory
 
 

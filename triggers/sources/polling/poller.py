@@ -56,7 +56,7 @@ class PollSettings(EverySettings):
 
 @dataclass(frozen=True, kw_only=True)
 class Polled:
-    """What a poll has found, and the state that the next one begins with."""
+    """The result of a poll, and the state that the next one begins with."""
 
     state: dict[str, Any]
     messages: Sequence[Received | Poison] = ()
@@ -68,7 +68,7 @@ class Polled:
 
 
 class Poller(Runner[P]):
-    """A kind of source that is polled. Its secret is what the server asks for, if anything."""
+    """A kind of source that is polled. Its secret is the credential that the server requires, if any."""
 
     is_secret_given = True
     docs = "polling-and-mail"

@@ -34,7 +34,7 @@ ERROR_CHARACTERS = 1000
 
 
 class Answer(Enum):
-    """What became of a batch that was handed over."""
+    """The outcome of a batch that was handed over."""
 
     RECORDED = "recorded"
     FAILED = "failed"
@@ -85,7 +85,7 @@ class Feed(threading.Thread):
         self.changed = threading.Condition()
         self.is_ended = False
         self.is_held = False
-        self.valid_until = 0.0  # monotonic seconds; nothing is read before the process says so
+        self.valid_until = 0.0  # monotonic seconds; nothing is read before the process allows it
         self.called_at: float | None = None  # when the current call of the reader began
         self.failures = 0  # in a row
 

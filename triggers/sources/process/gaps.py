@@ -31,7 +31,9 @@ WHERE id = (
 
 
 def keep_gaps(source_id: UUID, slug: str, batch_id: UUID, gaps: Sequence[Gap]) -> None:
-    """In the caller's transaction, who wakes the dispatcher. The batch's id keeps a gap single if the batch is recorded again."""
+    """Record gaps in the caller's transaction; the caller wakes the dispatcher. The batch's id keeps a gap unique if
+    the batch is recorded again.
+    """
     gaps = [gap for gap in gaps if not _counted(source_id, gap)]
     if not gaps:
         return
@@ -51,7 +53,7 @@ def keep_gaps(source_id: UUID, slug: str, batch_id: UUID, gaps: Sequence[Gap]) -
 
 
 def _counted(source_id: UUID, gap: Gap) -> bool:
-    """Whether it is one that is still open, which counts once more."""
+    """Whether the gap continues an open one, which then counts once more."""
     return bool(gap.open_for) and bool(
         execute(COUNT, [source_id, gap.open_for, storable(gap.stream), gap.reason.value])
     )

@@ -90,5 +90,5 @@ def give_back(me: UUID, sources: Sequence[UUID]) -> None:
 
 
 def fair_share(sources: int, processes: int) -> int:
-    """How many sources each live process reads."""
+    """The number of sources that each live process should read."""
     return -(-sources // max(processes, 1))

@@ -26,7 +26,7 @@ ON CONFLICT (source_id, origin, message_id) DO UPDATE
 
 
 def keep(source_id: UUID, slug: str, messages: Sequence[Poison]) -> None:
-    """In the caller's transaction."""
+    """Keep poison messages, in the caller's transaction."""
     if not messages:
         return
     execute_many(KEEP, [_columns(source_id, slug, message) for message in messages])

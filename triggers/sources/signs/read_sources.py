@@ -1,4 +1,4 @@
-"""How many enabled sources `manage.py sources` has to read."""
+"""The number of enabled sources that `manage.py sources` must read."""
 
 from dataclasses import dataclass
 

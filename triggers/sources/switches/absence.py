@@ -43,7 +43,7 @@ def expression(value: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class AbsenceSettings(Hours):
-    """No event X within T, or within T of an event Y."""
+    """Settings of a switch: no event X within T, or within T of an event Y."""
 
     types: str = setting(
         "",
@@ -82,7 +82,7 @@ class AbsenceSettings(Hours):
     most_keys: int = setting(
         MOST_KEYS,
         "Most keys",
-        "So many keys are watched at a time. Events with further keys are turned away; the page of the switch says so.",
+        "The maximum number of keys watched at a time. Events with further keys are not watched; the page of the switch shows this.",
         check=whole_number(1, LARGEST_KEYS),
     )
 
@@ -107,7 +107,7 @@ class Absence(Kind[AbsenceSettings]):
     needs_secret = False
     gaps = Gaps(
         are_seen=True,
-        how="its events are recorded with what they tell of. An awaited event that is lost is an absence.",
+        how="its events are recorded together with the events that cause them. An awaited event that is lost is an absence.",
     )
     setup = (
         "Name the event that is to come, and how long its absence is normal.",

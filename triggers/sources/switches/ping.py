@@ -28,7 +28,7 @@ TYPES = {"": SUCCESS, "start": START, "fail": FAIL, "log": LOG}
 
 @dataclass(frozen=True, kw_only=True)
 class PingSettings(Hours):
-    """How often pings come."""
+    """Settings of pings: how often they are expected."""
 
     every: str = setting(
         PERIOD, "Period", "The longest normal time between two pings, such as 1h or 1d.", check=duration()
@@ -51,7 +51,7 @@ class Ping(Scheme[PingSettings]):
     name = PING
     label = "Dead man's switch"
     help_text = (
-        "An address that a job pings when it has worked. Records absence.opened when pings stop, or when one says so."
+        "An address that a job pings after each success. Records absence.opened when pings stop or report a failure."
     )
     group = Group.WATCHES
     docs = "absence#dead-mans-switches"

@@ -41,7 +41,7 @@ EXPANDERS = re.compile(
 
 
 class PingView(HookView):
-    """A ping says all by its address; no body and no method keeps it from being taken."""
+    """Receives pings. The address says everything; any method and body is accepted."""
 
     http_method_names = ["get", "head", "post", "put"]
 
@@ -54,7 +54,9 @@ class PingView(HookView):
         responses=ANSWERS,
     )
     def post(self, request: Request, slug: str, **address: Any) -> HttpResponse:
-        """Ping a dead man's switch: the job has worked. With /start, /fail or /<exit code> behind the address it says more."""
+        """Ping a dead man's switch: the job has worked. Append /start, /fail or /<exit code> to the address to report a
+        start or a failure.
+        """
         if looks_ahead(request.headers):
             return HttpResponse(status=503, headers={"Cache-Control": "no-store"})
         taken = take(slug, arrival_of(request._request, beginning_of(request._request)), kind=ping.Ping.name)
@@ -80,8 +82,7 @@ class PingView(HookView):
 
 
 def looks_ahead(headers: Mapping[str, str]) -> bool:
-    """Whether no job sends this, but a browser that fetches an address before it is opened, or a chat that shows what is behind a
-    link. It must not keep a dead job alive."""
+    """Whether the request is a prefetch of a browser or a link preview of a chat, which must not count as a ping."""
     purposes = " ".join(headers.get(name, "") for name in PURPOSES).lower()
     is_ahead = any(word in purposes for word in ("prefetch", "prerender", "preview"))
     return is_ahead or EXPANDERS.search(headers.get("User-Agent", "")) is not None

@@ -28,7 +28,9 @@ class Arrival:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """What became of a delivery: an event, unless it was a handshake; `reply` is the answer if this sender expects its own."""
+    """The outcome of a delivery: an event, unless it was a handshake; `reply` is the answer if this sender expects a
+    special one.
+    """
 
     event: Accepted | None = None
     reply: Reply | None = None

@@ -118,7 +118,7 @@ def networks_of(text: str) -> Sequence[Network]:
 
 
 def hides_senders() -> bool:
-    """Whether the address of a client is only what an unknown proxy says."""
+    """Whether the address of a client comes from an unknown proxy."""
     return bool(settings.WAKEFUL_PROXIES and not settings.WAKEFUL_PROXY_NETWORKS)
 
 

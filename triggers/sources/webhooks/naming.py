@@ -104,7 +104,7 @@ def value_at(data: Any, path: str) -> str | None:
 
 
 def found_at(data: Any, path: str) -> Any:
-    """What is at a dotted path, and None if there is nothing. The empty path leads to the data itself."""
+    """The value at a dotted path, or None. The empty path leads to the data itself."""
     for step in filter(None, path.split(".")):
         data = _member(data, step)
     return data

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from agents.kernel.durations import in_words
 
 TOLERANCE = timedelta(minutes=5)
-MATCH_NOTED_EVERY = timedelta(minutes=1)  # at most so often a secret's row says that it matched
+MATCH_NOTED_EVERY = timedelta(minutes=1)  # a secret's last match is written at most this often
 MOST_UNPROVED = 2**20  # bytes of JSON that is parsed before anything is proved: a stranger's takes no seconds
 UNIX_SECONDS = re.compile(rb"[0-9]{1,11}")
 

@@ -56,7 +56,7 @@ class Refusal:
 
 
 def refusal_of(error: Exception) -> Refusal | None:
-    """How the door answers this error; None: it is a bug."""
+    """The door's answer to this error; None: it is a bug."""
     if isinstance(error, Rejected):
         challenge = {"WWW-Authenticate": "Signature"}
         return Refusal(status=401, headers=challenge, reason=error.reason, log_as="hook.rejected")

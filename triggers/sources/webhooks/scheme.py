@@ -74,7 +74,7 @@ class Reply:
 
 
 class Scheme(Kind[S]):
-    """How one kind of sender authenticates a delivery and names its event.
+    """A kind of sender: how it authenticates a delivery and names its event.
 
     `prove`, `greet`, `describe` and `handshake` get arbitrary bytes; the only exception they may raise is Rejected.
     """
@@ -87,13 +87,11 @@ class Scheme(Kind[S]):
     docs = "webhooks"
     methods: ClassVar[tuple[str, ...]] = ("POST",)  # of deliveries
     per_minute: ClassVar[int] = 0  # deliveries that a source without a limit of its own takes; 0: any number
-    largest: ClassVar[int] = (
-        0  # bytes of a body that a source without a limit of its own takes; 0: as WAKEFUL_MAX_BODY says
-    )
+    largest: ClassVar[int] = 0  # bytes of a body that a source without a limit of its own takes; 0: WAKEFUL_MAX_BODY
     overloaded: ClassVar[int] = 503  # the status on which this sender tries again
     accepted: ClassVar[Reply | None] = None  # the answer to an event, where the sender reads more of it than a 2xx
     retried_for: ClassVar[timedelta] = timedelta()  # so long it repeats a delivery with the first signed timestamp
-    subscription_ends: ClassVar[bool] = False  # data.expires of its events says when; their bodies are empty
+    subscription_ends: ClassVar[bool] = False  # data.expires of its events has the time; their bodies are empty
 
     @abstractmethod
     def prove(self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: S) -> Proof:

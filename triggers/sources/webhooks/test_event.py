@@ -21,12 +21,12 @@ from triggers.sources.webhooks.proof import Rejected
 from triggers.sources.webhooks.refusals import refusal_of
 from triggers.sources.webhooks.scheme import Sample, schemes
 
-MARK = "Wakeful-Test"  # a header by which an agent can tell a test event
+MARK = "Wakeful-Test"  # a header by which an agent can recognise a test event
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What the door answered to a test event: the event, or why it was refused."""
+    """The door's answer to a test event: the event, or the reason of the refusal."""
 
     status: int
     event_id: UUID | None = None
@@ -75,7 +75,7 @@ def _tried(source: Source) -> Trial:
 
 
 def _own_sample(source: Source) -> Incoming | None:
-    """Of a kind that records events by itself."""
+    """The sample of a kind that records events by itself."""
     kind = kinds().get(source.kind)
     sample = kind.sample_event(source.pk, source.slug) if kind else None
     return replace(sample, headers={MARK.lower(): "1"}) if sample else None

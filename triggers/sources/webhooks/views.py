@@ -62,7 +62,7 @@ class HookView(APIView):
         return {}
 
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
-        """Without parsers and authenticators."""
+        """The DRF request without parsers and authenticators."""
         return Request(request)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
@@ -79,7 +79,7 @@ class HookView(APIView):
         responses=ANSWERS,
     )
     def post(self, request: Request, slug: str) -> HttpResponse:
-        """Deliver a webhook. The kind of the source says how it is proved, and where its id and type are."""
+        """Deliver a webhook. The kind of the source defines how a delivery is proved, and where its id and type are."""
         taken = take(slug, arrival_of(request._request, read_body(request._request)))
         if taken.reply:
             return sent(taken.reply)

@@ -73,7 +73,7 @@ def name_of(source_id: UUID, operation: str) -> str:
 
 
 def functions(source_id: UUID, slug: str, settings: TableSettings, watched: Watched) -> Iterator[Function]:
-    """What the settings ask for; TRUNCATE deletes."""
+    """The database functions that the settings need; TRUNCATE counts as a deletion."""
     write = _Writer(source_id, slug, settings, watched)
     if "insert" in settings.operations:
         yield Function(
@@ -223,7 +223,7 @@ def _template(name: str) -> str:
 
 
 def terms(source_id: UUID, slug: str, settings: TableSettings, watched: Watched, side: str = "") -> dict[str, str]:
-    """What templates take of a source; with the primary key of a row as JSON that is named `side`."""
+    """Template variables for a source. `side` names the JSON row that the primary key is taken from."""
     return {
         "source": f"{literal(str(source_id))}::uuid",
         "origin": literal(origin_of(slug)),
@@ -246,7 +246,9 @@ def key_of(watched: Watched, side: str) -> dict[str, str]:
 
 
 def stored_row(columns: Sequence[str], sized: Collection[str]) -> str:
-    """Of columns alone. A text beyond MOST_BYTES is another one that is too large for an event, and differs if it does."""
+    """The row as JSON, of its columns only. A text beyond MOST_BYTES is replaced by another one that is
+    too large for an event as well, and that differs if the text does.
+    """
     terms = []
     for name in columns:
         column = quoted(name)

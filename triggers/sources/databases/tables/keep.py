@@ -64,7 +64,7 @@ GAP = (
 
 @dataclass(kw_only=True)
 class Objects:
-    """What the database has of one source."""
+    """The database objects of one source."""
 
     bodies: dict[str, str] = field(default_factory=dict)  # by function
     triggers: dict[tuple[str, int], bool] = field(default_factory=dict)  # (name, oid of the table) → does it fire?
@@ -124,7 +124,7 @@ def keep(source: Source) -> None:
 
 
 def remove(source_id: UUID) -> None:
-    """Its functions do nothing from now on; its triggers go as soon as no session holds their tables."""
+    """Disable the functions of a source, and remove its triggers as soon as no session locks their tables."""
     schema, there = _schema(), objects().get(source_id, Objects())
     with transaction.atomic():
         for name in there.bodies:
@@ -149,7 +149,7 @@ def remove(source_id: UUID) -> None:
 
 
 def objects() -> dict[UUID, Objects]:
-    """By source."""
+    """The database objects by source."""
     found: dict[UUID, Objects] = defaultdict(Objects)
     for name, body in fetch(FUNCTIONS, [PREFIX, _schema()]):
         found[_source_of(name)].bodies[name] = body
@@ -233,7 +233,7 @@ def _drop(source_id: UUID, triggers: Iterable[tuple[str, int]], functions: Itera
 
 
 def _define(statement: str) -> None:
-    """Without parameters: a literal of it may have a percent sign."""
+    """Execute DDL without parameters: a literal in it may contain a percent sign."""
     with connection.cursor() as cursor:
         cursor.execute(statement)
 

@@ -70,7 +70,7 @@ def sweep_tables(*, budget: timedelta) -> dict[str, str]:
 
 
 def sweep(source: Source, *, until: float = float("inf"), now: bool = False) -> str | None:
-    """What it has found (empty: nothing); None: it is not due, or not at its end yet."""
+    """Run the next piece; return the differences found (empty: none); None: the sweep is not due or not finished."""
     settings = clean(TableSettings, source.settings)
     if settings.is_by_statement:
         forget(source)
@@ -99,7 +99,7 @@ def sweep_soon(source: Source, by: str) -> None:
 
 
 def forget(source: Source) -> None:
-    """Its next sweep, if there is one, only remembers the rows."""
+    """Let the next sweep, if there is one, only remember the rows."""
     if (
         WatchedTable.objects.filter(source=source)
         .exclude(digested=[])
@@ -117,7 +117,7 @@ def is_due(state: WatchedTable, settings: TableSettings) -> bool:
 
 
 def _go_on(source: Source, settings: TableSettings, watched: Watched, state: WatchedTable) -> bool:
-    """One piece; True: the sweep has ended."""
+    """Sweep one piece; True: the sweep has ended."""
     if state.sweep_began_at is None:
         _begin(source, watched, state)
     values = _values(source, settings, watched, state)

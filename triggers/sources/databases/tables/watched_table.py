@@ -23,7 +23,7 @@ from triggers.sources.settings import InvalidSettings, NotYet, setting, whole_nu
 OPERATIONS = ("insert", "update", "delete")
 ROW, STATEMENT = "row", "statement"
 MIGRATE = "run manage.py makemigrations, then manage.py migrate"
-MOST = 1_000_000  # rows of a statement that may be asked for
+MOST = 1_000_000  # most rows of a statement that a setting may allow
 LONGEST_CONDITION = 10_000
 # Apps whose tables change whenever an agent wakes.
 OURS = frozenset(
@@ -70,7 +70,7 @@ SELECT id::int8 FROM family JOIN pg_class ON pg_class.oid = id WHERE relkind IN 
 
 
 class Forbidden(InvalidSettings):
-    """What may not be watched, also by a source that was made when it could be."""
+    """A table that must not be watched, even by a source that was created when it was allowed."""
 
 
 def models_to_watch() -> list[str]:
@@ -339,7 +339,7 @@ def _condition(
     settings: TableSettings, model: type[models.Model], table: str, columns: Sequence[str], secret: Sequence[str]
 ) -> str:
     """The condition as SQL with literals, about columns without a table: as Django writes that of a CHECK constraint. PostgreSQL
-    must understand it. Whether a row meets a condition on a secret would tell the secret, a letter at a time."""
+    must understand it. A condition on a secret column would reveal the secret, letter by letter."""
     q = parse_condition(settings.condition)
     if not q:
         return ""

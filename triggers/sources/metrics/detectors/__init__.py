@@ -1,1 +1,1 @@
-"""One file for each detector; it is found by its place."""
+"""The detectors: one file each, found by its location here."""

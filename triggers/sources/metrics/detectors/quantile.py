@@ -60,7 +60,9 @@ def _cut(ordered: Sequence[float], percent: int) -> float:
 
 
 def _reading(value: float, middle: float, lower: float | None, upper: float | None) -> Reading:
-    """By the bound of the value's own side, because the two differ in their distance from the median."""
+    """The reading by the bound on the value's own side, because the two bounds differ in their distance from the
+    median.
+    """
     side = within(value, middle, None, upper) if value >= middle else within(value, middle, lower, None)
     return Reading(
         is_out=side.is_out, is_back=side.is_back, level=side.level, expected=middle, lower=lower, upper=upper

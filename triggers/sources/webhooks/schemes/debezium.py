@@ -17,7 +17,7 @@ ROW = {"id": 1, "message": "A test event from Wakeful."}
 
 @dataclass(frozen=True, kw_only=True)
 class DebeziumSettings(StandardWebhooksSettings):
-    """What a request of Debezium does not say."""
+    """Settings for what a request of Debezium does not contain."""
 
     key: str = setting("id", "Primary key", "The columns of the primary key, separated by commas.")
 

@@ -20,7 +20,7 @@ KNOWN = ("{body}", "{timestamp}", "{id}")
 
 @dataclass(frozen=True, kw_only=True)
 class HmacSettings(Naming):
-    """How the sender computes and sends its signature."""
+    """Settings of the signature: how the sender computes and sends it."""
 
     algorithm: str = setting("sha256", "Algorithm", choices=("sha256", "sha512", "sha1"))
     encoding: str = setting("hex", "Encoding", "How the signature is written.", choices=("hex", "base64"))

@@ -52,7 +52,7 @@ class GitLab(Scheme[GitLabSettings]):
     setup = (
         "In the project or group at GitLab, open Settings → Webhooks → Add new webhook.",
         "Enter {url} as URL.",
-        "Enter the secret of this source as signing token, or as secret token, as the setting Proof says.",
+        "Enter the secret of this source as signing token or as secret token, depending on the setting Proof.",
         "Choose the triggers that agents need, leave SSL verification on, and add the webhook.",
     )
     docs_url = "https://docs.gitlab.com/user/project/integrations/webhooks/"

@@ -37,7 +37,7 @@ class GoogleCalendar(SentToken[NoSettings]):
     name = "google_calendar"
     label = "Google Calendar"
     help_text = (
-        "For push notifications of Google Calendar. An event says that a calendar changed (calendar.exists), not how: the agent "
+        "For push notifications of Google Calendar. An event shows that a calendar changed (calendar.exists), not how: the agent "
         "has to list the changes. calendar.sync is the first event of a channel. Channels end after some days; a problem says "
         "when one has to be renewed."
     )
@@ -46,7 +46,7 @@ class GoogleCalendar(SentToken[NoSettings]):
         "In the Google Cloud console, enable the Google Calendar API, and authorise a client for the calendar.",
         "Call events.watch for the calendar, with type web_hook, a new UUID as id, {url} as address, and the secret of this source "
         "as token.",
-        "Set params.ttl to the longest life that the channel may have, in seconds. Google says in its answer when the channel ends.",
+        "Set params.ttl to the longest life that the channel may have, in seconds. Google's answer has the time when the channel ends.",
         "Before that time, call events.watch again, with another id and the same address and token.",
     )
     docs_url = "https://developers.google.com/workspace/calendar/api/guides/push"

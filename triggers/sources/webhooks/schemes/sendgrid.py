@@ -27,7 +27,7 @@ SIGNATURE, TIMESTAMP = "X-Twilio-Email-Event-Webhook-Signature", "X-Twilio-Email
 PEM_LINE = re.compile(r"-----[A-Z ]{1,40}-----")
 RECEIVED = "mail.received"
 LONGEST_HEADERS = 500_000  # characters
-CHECKED = ("SPF", "dkim", "sender_ip", "spam_score")  # fields in which SendGrid says what it found out about the sender
+CHECKED = ("SPF", "dkim", "sender_ip", "spam_score")  # fields with SendGrid's findings about the sender
 
 
 @register

@@ -26,7 +26,7 @@ WORD = re.compile(r"[a-z][a-z0-9_]{0,99}")
 
 @dataclass(frozen=True, kw_only=True)
 class SentrySettings:
-    """How retries are recognised."""
+    """Settings that decide how retries are recognised."""
 
     identity: str = setting(
         "body",

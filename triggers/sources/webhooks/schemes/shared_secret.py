@@ -1,5 +1,6 @@
-"""What providers have in common that share a secret with their receivers: SharedSecret, and SignedBody for those that sign
-the body alone."""
+"""Base classes for providers that share a secret with their receivers: SharedSecret, and SignedBody for those that sign
+only the body.
+"""
 
 import base64
 import hmac

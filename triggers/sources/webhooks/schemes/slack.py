@@ -31,7 +31,7 @@ class Slack(SharedSecret[NoSettings]):
         "the bot events that agents need, and save.",
         "For slash commands: open Slash Commands, and enter {url} as Request URL of each command.",
         "For buttons, dialogs and shortcuts: open Interactivity & Shortcuts, and enter {url} as Request URL.",
-        "Install the app to the workspace, and invite it to the channels it is to hear.",
+        "Install the app to the workspace, and invite it to the channels whose messages it should receive.",
     )
     docs_url = "https://docs.slack.dev/authentication/verifying-requests-from-slack"
     is_secret_given = True

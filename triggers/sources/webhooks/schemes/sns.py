@@ -198,7 +198,7 @@ def get(address: str) -> bytes:
     try:
         answer = fetch(Request(url=address), Limits(seconds=SECONDS, bytes=65_536, redirects=0))
     except NotFetched as error:
-        raise Unavailable(why=f"SNS cannot be asked: {error}") from None
+        raise Unavailable(why=f"SNS cannot be reached: {error}") from None
     if answer.status in (400, 403, 404):
         raise Rejected(f"SNS answers {answer.status} at the address in the message")
     if answer.status != 200:
