@@ -1,4 +1,4 @@
-"""The facts about this installation that agents may ask for (`agents.kernel.installation`)."""
+"""Facts about this installation, for agents (`agents.kernel.installation`)."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -89,7 +89,8 @@ def open_approvals(most: int = 100) -> list[OpenApproval]:
 
 
 def troubles(most: int = 50) -> list[Trouble]:
-    # Here, because every process connects the facts: a worker loads the signs only for an agent that asks for troubles.
+    # Imported here, because every process connects the facts: a worker loads the signs only for an agent that reads
+    # troubles.
     from config.health.problems import problems
     from config.health.situation import look
     from runs.sign import BAD

@@ -61,7 +61,7 @@ def count() -> list[Pruned]:
 
 
 def _batch(step: Step, pruned: Pruned) -> bool:
-    """Whether the step has more to do now."""
+    """Run one batch of the step; return whether it has more to do now."""
     try:
         removed = step.batch()
     except OperationalError as error:

@@ -39,7 +39,9 @@ def secrets_of_environment() -> Iterator[str]:
 
 
 def secrets_of_address(address: str) -> Iterator[str]:
-    """Of a recipient: the whole address, unless it is shown as a whole, like that of a mailbox."""
+    """The secrets of a recipient's address: the whole address, unless it is shown as a whole, like that of a
+    mailbox.
+    """
     channel = channel_of(address)
     if channel is not None and channel.shown(address) != address:
         yield from (address, *urldefrag(address))
@@ -60,7 +62,7 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 def passwords_in(url: str) -> Iterator[str]:
-    """As it stands there, and as it is sent."""
+    """The passwords in a URL, both quoted and unquoted."""
     try:
         password = urlsplit(url).password or ""
     except ValueError:

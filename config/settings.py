@@ -46,7 +46,7 @@ WAKEFUL_PORT = env.count("WAKEFUL_PORT", 8000, "port of the web process, on 127.
 WAKEFUL_APPS = env.words("WAKEFUL_APPS", "", "your own Django apps, found through PYTHONPATH")
 WAKEFUL_DEMO = env.flag("WAKEFUL_DEMO", False, "the agents and models of agents.library; `up --demo` sets it")
 WAKEFUL_LIBRARY = env.words("WAKEFUL_LIBRARY", LIBRARY if WAKEFUL_DEMO else "", "agents of agents.library to install, separated by commas", shown="these with WAKEFUL_DEMO: " + LIBRARY)
-WAKEFUL_QUEUES = env.words("WAKEFUL_QUEUES", "default", "queues a worker serves unless told otherwise")
+WAKEFUL_QUEUES = env.words("WAKEFUL_QUEUES", "default", "queues that a worker serves by default")
 CELERY_BEAT_SCHEDULER = env.text("CELERY_BEAT_SCHEDULER", "triggers.beat:Scheduler", "what fires schedules; `django_celery_beat.schedulers:DatabaseScheduler` goes back to django-celery-beat's own")
 WAKEFUL_CONCURRENCY = env.count("WAKEFUL_CONCURRENCY", 2, "children of the worker that `manage.py up` starts")
 WAKEFUL_ENCRYPTION_KEYS = env.words("WAKEFUL_ENCRYPTION_KEYS", "", "Fernet keys for secrets at rest: the first encrypts, all decrypt", secret=True)
@@ -60,15 +60,15 @@ WAKEFUL_NOTIFY_TO = env.text("WAKEFUL_NOTIFY_TO", "", "recipient of notification
 WAKEFUL_NOTIFY_NETWORKS = env.networks("WAKEFUL_NOTIFY_NETWORKS", "", "networks of your own that webhooks and other services of recipients may be in, such as 10.1.0.0/16; public addresses are always allowed, and WAKEFUL_NOTIFY_TO anywhere")
 WAKEFUL_URL = env.text("WAKEFUL_URL", "", "address of this site in links of notifications, such as https://wakeful.example.com", shown="made of ALLOWED_HOSTS, WAKEFUL_HTTPS and WAKEFUL_PORT")
 WAKEFUL_ZONE = env.zone("WAKEFUL_ZONE", "UTC", "time zone of this site, such as Europe/Vienna: of its nights and of the morning digest")
-WAKEFUL_DIGEST_HOUR = env.hour("WAKEFUL_DIGEST_HOUR", "7", "hour of WAKEFUL_ZONE at which a notification sums up the night, if there is something to tell; empty: none")
+WAKEFUL_DIGEST_HOUR = env.hour("WAKEFUL_DIGEST_HOUR", "7", "hour of WAKEFUL_ZONE at which a notification sums up the night, if there is something to report; empty: none")
 WAKEFUL_ALARM_AFTER = env.duration("WAKEFUL_ALARM_AFTER", "1m", "time a fault lasts before it is an alarm")
 WAKEFUL_ALARM_LAG = env.duration("WAKEFUL_ALARM_LAG", "10m", "time a ready run waits for a worker before it is an alarm")
 WAKEFUL_ALARM_PAUSED = env.duration("WAKEFUL_ALARM_PAUSED", "1h", "time a queue is paused before it is an alarm")
 WAKEFUL_ALARM_TRANSACTION = env.duration("WAKEFUL_ALARM_TRANSACTION", "15m", "age of the oldest transaction that is an alarm")
 WAKEFUL_INCIDENT_AFTER = env.count("WAKEFUL_INCIDENT_AFTER", 2, "failures of one thing with one cause, without a success between, that open an incident; 0: none do", low=0)
 WAKEFUL_INCIDENT_COOLDOWN = env.duration("WAKEFUL_INCIDENT_COOLDOWN", "1h", "time after its end within which an incident opens again instead of a new one, and least time between its messages from then on")
-WAKEFUL_INCIDENT_MESSAGES = env.count("WAKEFUL_INCIDENT_MESSAGES", 20, "incidents an hour that open with a message of their own; one alarm stands for further ones")
-WAKEFUL_VERSION = env.text("WAKEFUL_VERSION", "", "what this code calls itself, such as a release or a commit; empty: the package's version")
+WAKEFUL_INCIDENT_MESSAGES = env.count("WAKEFUL_INCIDENT_MESSAGES", 20, "incidents an hour that open with a message of their own; one alarm covers further ones")
+WAKEFUL_VERSION = env.text("WAKEFUL_VERSION", "", "version of this code, such as a release or a commit; empty: the package's version")
 WAKEFUL_LOG_FORMAT = env.text("WAKEFUL_LOG_FORMAT", "text", "text or json", choices=("text", "json"))
 WAKEFUL_LOG_LEVEL = env.text("WAKEFUL_LOG_LEVEL", "INFO", "least level that is logged", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
 # Events in
@@ -85,7 +85,7 @@ WAKEFUL_DISPATCH_BATCH = env.count("WAKEFUL_DISPATCH_BATCH", 500, "events of one
 WAKEFUL_MAX_MATCH = env.count("WAKEFUL_MAX_MATCH", 2**20, "bytes of data, as JSON, above which no expression reads an event's data")
 WAKEFUL_MATCH_TIME = env.duration("WAKEFUL_MATCH_TIME", "1s", "processor time that the expressions of one trigger may take on an event")
 WAKEFUL_MATCH_TOTAL = env.duration("WAKEFUL_MATCH_TOTAL", "5s", "processor time that the expressions of all triggers may take on an event")
-WAKEFUL_SAFETY_LOOK = env.duration("WAKEFUL_SAFETY_LOOK", "10s", "longest time an idle process goes without looking")
+WAKEFUL_SAFETY_LOOK = env.duration("WAKEFUL_SAFETY_LOOK", "10s", "longest time an idle process waits before it looks for work")
 WAKEFUL_LEASE = env.duration("WAKEFUL_LEASE", "8s", "a worker or sources process unseen for this long loses its runs or sources")
 WAKEFUL_LEASE_RENEW = env.duration("WAKEFUL_LEASE_RENEW", "2.5s", "time between two renewals of a worker's lease")
 WAKEFUL_SHUTDOWN_GRACE = env.duration("WAKEFUL_SHUTDOWN_GRACE", "20s", "time a stopping worker's runs have to finish")
@@ -102,7 +102,7 @@ WAKEFUL_SESSION_WAIT = env.duration("WAKEFUL_SESSION_WAIT", "1d", "longest time 
 WAKEFUL_FAILPOINTS = env.text("WAKEFUL_FAILPOINTS", "", "fault tests only: named points where a process dies or sleeps")
 # LLM agents
 WAKEFUL_MODEL = env.text("WAKEFUL_MODEL", "builtin" if WAKEFUL_DEMO else "", "model of LLM agents that name none, such as openai:gpt-5.2 or anthropic:claude-sonnet-4-6; builtin: deterministic, for demos", shown="builtin with WAKEFUL_DEMO")
-WAKEFUL_MODEL_FALLBACKS = env.words("WAKEFUL_MODEL_FALLBACKS", "", "models asked in turn where WAKEFUL_MODEL fails, separated by commas")
+WAKEFUL_MODEL_FALLBACKS = env.words("WAKEFUL_MODEL_FALLBACKS", "", "models tried in turn where WAKEFUL_MODEL fails, separated by commas")
 WAKEFUL_OUTPUT_TOKENS = env.count("WAKEFUL_OUTPUT_TOKENS", 8192, "output tokens that a model request under a cap of money or tokens may give where the agent's settings name no max_tokens")
 WAKEFUL_UNPRICED = env.text("WAKEFUL_UNPRICED", "refuse", "refuse or allow requests to models without a known price where a cap of money applies", choices=("refuse", "allow"))
 WAKEFUL_BUDGET_DAY_USD = env.money("WAKEFUL_BUDGET_DAY_USD", "US dollars that all runs together may spend on models in a day (UTC); empty: no cap")
@@ -115,13 +115,13 @@ WAKEFUL_QUERY_TABLES = env.words("WAKEFUL_QUERY_TABLES", "", "tables and views t
 WAKEFUL_QUERY_ROWS = env.count("WAKEFUL_QUERY_ROWS", 100, "rows of the longest answer of the tool query", high=10_000)
 WAKEFUL_QUERY_TIME = env.duration("WAKEFUL_QUERY_TIME", "5s", "longest time that a query of the tool query takes")
 # Traces and metrics; further standard variables (OTEL_TRACES_SAMPLER, OTEL_RESOURCE_ATTRIBUTES, OTEL_BSP_…) go as well
-OTEL_EXPORTER_OTLP_ENDPOINT = env.text("OTEL_EXPORTER_OTLP_ENDPOINT", "", "URL of an OpenTelemetry collector, such as http://127.0.0.1:4318, that is sent traces and metrics by OTLP over HTTP; empty: off")
-OTEL_EXPORTER_OTLP_HEADERS = env.text("OTEL_EXPORTER_OTLP_HEADERS", "", "headers of what it is sent, such as authorization=Bearer%20…", secret=True)
-OTEL_SERVICE_NAME = env.text("OTEL_SERVICE_NAME", "wakeful", "what this installation calls itself there")
+OTEL_EXPORTER_OTLP_ENDPOINT = env.text("OTEL_EXPORTER_OTLP_ENDPOINT", "", "URL of an OpenTelemetry collector, such as http://127.0.0.1:4318, that receives traces and metrics by OTLP over HTTP; empty: off")
+OTEL_EXPORTER_OTLP_HEADERS = env.text("OTEL_EXPORTER_OTLP_HEADERS", "", "headers of requests to the collector, such as authorization=Bearer%20…", secret=True)
+OTEL_SERVICE_NAME = env.text("OTEL_SERVICE_NAME", "wakeful", "name of this installation in traces and metrics")
 OTEL_SDK_DISABLED = env.flag("OTEL_SDK_DISABLED", False, "no traces and metrics, whatever the endpoint")
 OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT = env.flag("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", False, "prompts, answers, arguments and results of tools are in the traces as well")
 # Retention
-WAKEFUL_KEEP_PAYLOADS = env.duration("WAKEFUL_KEEP_PAYLOADS", "30d", "what events and finished runs hold is kept this long: data, bodies, inputs, results, errors")
+WAKEFUL_KEEP_PAYLOADS = env.duration("WAKEFUL_KEEP_PAYLOADS", "30d", "payloads of events and finished runs are kept this long: data, bodies, inputs, results, errors")
 WAKEFUL_KEEP_EVENTS = env.duration("WAKEFUL_KEEP_EVENTS", "90d", "events and the ledger are kept this long; the same event is taken for a new one after that")
 WAKEFUL_KEEP_RUNS = env.duration("WAKEFUL_KEEP_RUNS", "90d", "finished runs, their attempts and notifications, and stopped processes are kept this long")
 WAKEFUL_KEEP_AUDIT = env.duration("WAKEFUL_KEEP_AUDIT", "730d", "audit entries and past alarms are kept this long")
@@ -224,9 +224,10 @@ DATABASES = {
             "server_side_binding": True,
             "prepare_threshold": 2,
             "fallback_application_name": "wakeful",
-            # A database host that vanished without a word is noticed within about 25 s, not after two hours.
+            # A database host that vanished without closing its connections is noticed within about 25 s, not after two
+            # hours.
             "connect_timeout": 5,
-            # A standby is no place to be: of several hosts the one that writes is taken, of one alone it is waited for.
+            # Connect to a writable server: choose it among several hosts, or wait for a single host to become writable.
             "target_session_attrs": "read-write",
             "keepalives": 1,
             "keepalives_idle": 10,

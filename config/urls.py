@@ -20,7 +20,7 @@ admin.autodiscover()
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
-    # Browsers ask for it on pages that link no icon, such as errors and the API.
+    # Browsers request it on pages that link no icon, such as errors and the API.
     path("favicon.ico", RedirectView.as_view(url=static("console/icon.svg"))),
     path("admin/coming/", admin.site.admin_view(coming), name="coming"),
     path("admin/inbox/", admin.site.admin_view(inbox), name="inbox"),

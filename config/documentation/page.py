@@ -1,4 +1,4 @@
-"""One page: a Markdown file as HTML, with its headings and links."""
+"""A page: a Markdown file as HTML, with its headings and links."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ class Link(NamedTuple):
 
 
 def anchor_of(title: str) -> str:
-    """As GitHub makes it, so that a link leads to the same place in both."""
+    """The anchor of a heading, equal to GitHub's, so that a link leads to the same place in both."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 

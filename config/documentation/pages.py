@@ -50,7 +50,7 @@ class Pages:
 
 
 def pages() -> Pages:
-    """They are read once, and again when a file has changed."""
+    """All pages, read once, and again when a file has changed."""
     files = dict(_files(settings.BASE_DIR.resolve()))
     return _read(tuple((slug, file, file.stat().st_mtime_ns) for slug, file in files.items()))
 

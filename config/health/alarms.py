@@ -36,7 +36,7 @@ def note_sources(now: Situation) -> None:
     refused = now[REFUSED]
     slugs = {one.slug for one in refused}
     found: list[Failed | Succeeded] = [*_refusals(refused)] if slugs else []
-    if REFUSED.limit and len(refused) <= REFUSED.limit:  # of more than that, only some are known
+    if REFUSED.limit and len(refused) <= REFUSED.limit:  # of more incidents than that, only some are read
         found += _over(set(now.failing_sources) - slugs)
     note(found)
 
@@ -53,19 +53,19 @@ def _refusals(refused: Sequence[Refusing]) -> Iterator[Failed]:
 
 
 def _over(slugs: set[str]) -> Iterator[Succeeded]:
-    """A sender that only fell silent has not succeeded."""
+    """Whether a source's failure is over. A sender that has only fallen silent has not succeeded."""
     failed = _latest("last_at", slugs)
     enabled = Source.objects.filter(slug__in=slugs, enabled=True)
     proven = dict(enabled.values_list("slug").annotate(at=Max("secrets__last_matched_at")))
     for slug in sorted(slugs):
         if slug not in proven:
-            yield Succeeded(thing=_source(slug), by=alarms.WAKEFUL)  # it is removed or disabled
+            yield Succeeded(thing=_source(slug), by=alarms.WAKEFUL)  # the source is removed or disabled
         elif proven[slug] and slug in failed and proven[slug] > failed[slug]:
             yield Succeeded(thing=_source(slug))
 
 
 def _latest(column: str, slugs: set[str]) -> dict[str, datetime]:
-    """By source; of those that have an incident with it."""
+    """The latest refusal by source, of the sources that have an incident."""
     of_sources = Incident.objects.filter(kind=Incident.Kind.SOURCE, subject__in=slugs).exclude(**{column: None})
     return dict(of_sources.values_list("subject").annotate(at=Max(column)))
 

@@ -125,7 +125,9 @@ class DatabaseCollector(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         yield _gauge("wakeful_events_undispatched", "Events that are not dispatched yet", fetch(EVENTS))
         yield _gauge(
-            "wakeful_events_undispatched_age_seconds", "Age of the oldest of them", fetch(OLDEST_EVENT) or [(0,)]
+            "wakeful_events_undispatched_age_seconds",
+            "Age of the oldest event that is not dispatched yet",
+            fetch(OLDEST_EVENT) or [(0,)],
         )
         yield _gauge(
             "wakeful_redispatches_undispatched",

@@ -76,7 +76,7 @@ def _in_short(wrong: Iterable[Problem]) -> dict[str, str]:
 
 
 def alive_processes() -> dict[str, int]:
-    """How many processes of each kind are alive."""
+    """The number of live processes of each kind."""
     return dict(sorted(Counter(alive().values_list("kind", flat=True)).items()))
 
 

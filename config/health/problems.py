@@ -24,8 +24,8 @@ from triggers.sources.signs.read_sources import READ_SOURCES
 log = structlog.get_logger(__name__)
 
 UNKNOWN = "unknown-sign"  # the kind of problem that a sign cannot be read
-INCIDENTS = "incidents"  # the problem that some are open
-FAILING = timedelta(hours=1)  # an endpoint that fails for less may be a deploy
+INCIDENTS = "incidents"  # the problem that incidents are open
+FAILING = timedelta(hours=1)  # a shorter failure of an endpoint may be a deploy
 
 # The effect of a dispatcher's thread that hangs.
 STUCK = {
@@ -441,7 +441,7 @@ def _late(now: Situation) -> Iterator[Problem]:
             name=f"clock:{host}",
             severity=WARNING,
             text=f"The clock of host {host} is {apart} the database's. This host may refuse signed webhooks as too old or too "
-            "new, gives events ids that are out of order, and tells its agents the wrong time.",
+            "new, gives events ids that are out of order, and gives its agents the wrong time.",
             remedy=f"Synchronise the clocks of {host} and of the database server (NTP).",
         )
     for slot in now.slots:
@@ -504,7 +504,7 @@ def _incidents(now: Situation) -> Iterator[Problem]:
             name="many-incidents",
             severity=BAD,
             text=f"{found.untold:,} more incidents have opened in the last hour than the {settings.WAKEFUL_INCIDENT_MESSAGES} "
-            "that people are told of one by one.",
+            "that get a message of their own.",
             remedy="Many things fail at once: look for a cause that they share, such as a service that is away.",
         )
 
@@ -599,7 +599,7 @@ def _notifications(now: Situation) -> Iterator[Problem]:
             severity=WARNING,
             text=f"{count(now.unknown_deliveries, 'delivery').replace('deliverys', 'deliveries')} of unknown outcome: handed "
             "over, and never confirmed.",
-            remedy="Ask the recipients, and say under Deliveries whether each arrived or is to be sent again.",
+            remedy="Ask the recipients, and record under Deliveries whether each arrived or should be sent again.",
         )
     for name in now.unknown_names[:BROKEN_SHOWN]:
         yield Problem(
@@ -654,5 +654,5 @@ def _prompt_agents(now: Situation) -> Iterator[Problem]:
                 name=f"prompt-agent-tools:{one.name}",
                 severity=BAD,
                 text=f"Prompt agent {one.name!r} names tools that are not registered: {', '.join(gone[:NAMED])}. Its runs fail.",
-                remedy="Take them from its tools, or install the app that registers them (WAKEFUL_APPS).",
+                remedy="Remove them from its tools, or install the app that registers them (WAKEFUL_APPS).",
             )

@@ -225,7 +225,7 @@ class Process:
 
 @dataclass(frozen=True, kw_only=True)
 class Transaction:
-    """The oldest open transaction of this database; a prepared transaction has a name instead of a process."""
+    """The oldest open transaction of this database; a prepared transaction has a name and no process."""
 
     pid: int
     user: str
@@ -278,7 +278,9 @@ class PausedTrigger:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenIncidents:
-    """Their count and the newest names; `untold`: those of the last hour that opened without a message of their own."""
+    """The count of open incidents and the newest names; `untold`: incidents of the last hour that opened without a
+    message of their own.
+    """
 
     count: int = 0
     names: list[str] = field(default_factory=list)
@@ -493,7 +495,7 @@ def _parameters() -> dict[str, Any]:
     }
 
 
-# What has no sign of its own yet.
+# Facts that have no sign of their own yet.
 REST: Sign[dict[str, Any]] = Sign(name="rest", sql=LOOK, row=dict, parameters=_parameters, limit=None)
 
 

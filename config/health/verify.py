@@ -129,14 +129,14 @@ def verify(
 ) -> Report:
     """Find violations among events and their runs since an instant (None: all).
 
-    `accepted`: event ids that senders were told, which must exist; `own`: invariants of your own tables.
+    `accepted`: event ids from answers to senders, which must exist; `own`: invariants of your own tables.
     """
     parameters = {"first": first_id(since)}
     invariants = [*invariants_in(OURS.read_text()), *own]
     with snapshot():
         findings = [find(invariant, parameters) for invariant in invariants if drained or not invariant.when_drained]
         findings.append(Finding(name="every event is explained", violations=unexplained(parameters["first"])))
-        findings.append(Finding(name="a decision is for what was asked", violations=misjudged(parameters["first"])))
+        findings.append(Finding(name="a decision matches its question", violations=misjudged(parameters["first"])))
         findings.append(Finding(name="no accepted event is lost", violations=lost(accepted)))
         [counts] = read(COUNTS, parameters)
     counts = {name: json.loads(count) if isinstance(count, str) else count for name, count in counts.items()}

@@ -12,7 +12,7 @@ PLACES = ("/admin/", "/api/")  # senders of webhooks do not wait for it
 
 
 class KnowPromptAgents:
-    """Middleware: a look at most once a second. While the database is away, the view says so."""
+    """Middleware that reads prompt agents at most once a second. While the database is away, the view reports it."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response

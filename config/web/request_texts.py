@@ -26,7 +26,7 @@ class KnowWhatIsSaid:
 
 
 def _texts_of(request: HttpRequest) -> Iterator[str]:
-    """Its path, parameters and body, also as they are after decoding."""
+    """The path, parameters and body of a request, raw and decoded."""
     yield from (request.path, *_texts_in(dict(request.GET.lists())), *_texts_in(dict(request.POST.lists())))
     try:
         yield from _texts_in(request.body.decode(errors="replace"))

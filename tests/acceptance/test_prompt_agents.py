@@ -63,7 +63,7 @@ def test_a_sentence_becomes_an_agent_that_is_tried_and_speaks_up(
     page.get_by_role("link", name="Try it now").click()
     with page.expect_navigation():
         page.get_by_role("button", name="Try it now").click(no_wait_after=True)
-    expect(page.get_by_text("it has something to say")).to_be_visible()
+    expect(page.get_by_text("it has something to report")).to_be_visible()
     expect(page.get_by_text("the switch is not fixed").first).to_be_visible()
     assert not stack.query("SELECT id FROM runs_notification")
     assert not stack.query(RUNS, "morning-triage")

@@ -83,7 +83,7 @@ def subject_of(entry: AuditEntry) -> SafeString:
 
 @cache
 def _nouns() -> dict[str, str]:
-    """The names of models in words, by kind, such as "API token"."""
+    """The names of models by kind, such as "API token"."""
     return {str(model._meta.model_name): str(model._meta.verbose_name) for model in apps.get_models()}
 
 

@@ -10,4 +10,4 @@ class LoginForm(AuthenticationForm):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         name = self.fields["username"]
-        name.validators.append(MaxLengthValidator(name.max_length))  # Django tells the browser alone
+        name.validators.append(MaxLengthValidator(name.max_length))  # Django only shows it in the browser

@@ -135,7 +135,7 @@ def _create(form: TokenForm, request: HttpRequest) -> tuple[ApiToken, str] | Non
 
 
 def _permissions() -> list[tuple[str, str]]:
-    """Those that an action of the API asks for, with their names."""
+    """The permissions that actions of the API require, with their names."""
     resources: list[Any] = [resource for _, resource, _ in router.registry]
     asked = {permission for resource in resources for permission in resource.required_permissions.values()}
     known = Permission.objects.order_by("content_type__app_label", "codename")

@@ -35,7 +35,7 @@ def attachments(event: Event) -> list[Section]:
 
 
 def download(event_id: UUID, number: int) -> HttpResponse:
-    """As a file that no browser opens by itself."""
+    """Send an attachment as a file that no browser opens by itself."""
     found = attachments_of(event_id)
     if not 1 <= number <= len(found):
         raise Http404
@@ -46,7 +46,7 @@ def download(event_id: UUID, number: int) -> HttpResponse:
 
 
 def _described(data: Any) -> list[dict[str, Any]]:
-    """What the data of mail says of its attachments. Other events have lists of this name, too."""
+    """The attachments as the data of mail describes them. Other events have lists of this name, too."""
     found = data.get("attachments") if isinstance(data, dict) and "thread_id" in data else None
     items = found if isinstance(found, list) else []
     are_ours = all(isinstance(one, dict) and {"name", "size", "sha256"} <= one.keys() for one in items)

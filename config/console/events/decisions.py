@@ -11,7 +11,7 @@ WAS_PAUSED = "the trigger was paused"
 
 
 def reason_of(decision: Decision) -> str:
-    """The recorded reason in words, and a later action by a person."""
+    """The recorded reason as a sentence, and a later action by a person."""
     meaning = str(decision.get_outcome_display())
     if not decision.reason:
         return meaning

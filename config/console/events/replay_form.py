@@ -113,7 +113,7 @@ class ReplayForm(forms.Form):
             raise forms.ValidationError(f"{capfirst(str(wrong))}.") from None
 
     def search(self) -> Search:
-        """Of a valid form. Raises RuleError."""
+        """The search of a valid form. Raises RuleError."""
         given = self.cleaned_data
         source = given["source"].slug if given["source"] else ""
         names = ("type", "subject", "start", "end")
@@ -148,7 +148,7 @@ def replay_page(panel: Panel, request: HttpRequest) -> HttpResponse:
 
 
 def preview_of(form: ReplayForm) -> Preview:
-    """Of what the form says now."""
+    """The preview of the form's current values."""
     url = reverse("admin:triggers_replay_preview")
     if not form.is_bound:
         form = ReplayForm({name: form.get_initial_for_field(field, name) or "" for name, field in form.fields.items()})
@@ -193,7 +193,7 @@ def tried(form: ReplayForm, request: HttpRequest) -> list[Section]:
 
 
 def _initial(request: HttpRequest) -> dict[str, Any]:
-    """From the search in the list of events."""
+    """The initial values, from the search in the list of events."""
     given = {name: request.GET.get(name, "") for name in ("type", "subject", "start", "end", "field")}
     return {**given, "source": request.GET.get(SOURCE, "")}
 

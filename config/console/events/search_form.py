@@ -64,7 +64,7 @@ class SearchForm(forms.Form):
     field = Field(label="Field of its data", **_options("A path and a value", "customer.id=42"))
 
     def search(self, source: str = "") -> Search:
-        """Of a valid form. Raises RuleError."""
+        """The search of a valid form. Raises RuleError."""
         given = self.cleaned_data
         return Search(
             source=source, type=given["type"].strip(), subject=given["subject"].strip(), start=given["start"],
@@ -122,7 +122,7 @@ class EventList(ChangeList):
 
     @property
     def kept_parameters(self) -> list[tuple[str, str]]:
-        """Those of the list's other filters."""
+        """The parameters of the list's other filters."""
         names = {*SearchForm.base_fields}
         return [(name, value) for name, values in self.filter_params.items() if name not in names for value in values]
 
@@ -141,7 +141,7 @@ def searched(form: SearchForm, request: HttpRequest) -> Search:
 
 
 def received_at(seq: int) -> datetime:
-    """Of a dispatched event."""
+    """The time of arrival of a dispatched event."""
     found: datetime = Event.objects.values_list("received_at", flat=True).get(seq=seq, dispatched_at__isnull=False)
     return found
 

@@ -1,4 +1,4 @@
-"""Deliveries: what became of each notification at each recipient, and what a person says about it."""
+"""Deliveries of notifications to recipients: their outcomes, and what people record about them."""
 
 from functools import partial
 from typing import Any
@@ -27,7 +27,7 @@ UNKNOWN, FAILED = Delivery.Status.UNKNOWN, Delivery.Status.FAILED
 
 @admin.register(Delivery)
 class DeliveryPanel(Panel):
-    """What becomes of each notification at each recipient."""
+    """Deliveries, one for each notification and recipient."""
 
     list_display = ("when", "status_label", "name", "channel", "text", "reason")
     list_display_links = ("when", "text")
@@ -83,7 +83,7 @@ class DeliveryPanel(Panel):
         "Acknowledge",
         permissions=["acknowledge"],
         icon="done_all",
-        dialog=dialog("Acknowledge it?", "This says that the message was seen.", "Acknowledge"),
+        dialog=dialog("Acknowledge it?", "This records that the message was seen.", "Acknowledge"),
     )
     def acknowledge(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
         act = partial(acknowledge, UUID(object_id), by=acting(request))
@@ -148,8 +148,8 @@ def _notice(delivery: Delivery) -> Notice:
     details = []
     if delivery.status == UNKNOWN:
         details = [
-            f"Ask {delivery.name} whether it arrived, and say so here. It is not repeated by itself, because the receiver "
-            "could not tell the second one from the first."
+            f"Ask {delivery.name} whether it arrived, and record the answer here. It is not sent again automatically, because the receiver "
+            "could not distinguish the second message from the first."
         ]
     return Notice(text=f"{delivery.status.capitalize()}{reason}.", level=level, details=details)
 

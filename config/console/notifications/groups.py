@@ -93,7 +93,7 @@ class RecipientGroupPanel(Panel):
             (link(page("runs_recipient", one.pk), one.name), one.address, "active" if one.active else "inactive")
             for one in members
         ]
-        empty = "It has no members: what is sent to it goes to everyone who gets all."
+        empty = "It has no members: notifications to it go to everyone who gets all."
         title = f"Members of {obj.name}"
         return [
             Table(title=title, headers=("Name", "Address", "State"), rows=rows, empty=empty),

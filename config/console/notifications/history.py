@@ -1,4 +1,4 @@
-"""What became of the notifications of a recipient, by its own clock."""
+"""The history of a recipient's notifications, in its own time zone."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -26,7 +26,7 @@ GROUP BY status ORDER BY status
 
 
 class Asked(forms.Form):
-    """What of the history is to be shown; invalid values are ignored."""
+    """The requested part of the history; invalid values are ignored."""
 
     status = forms.ChoiceField(choices=Delivery.Status.choices, required=False)
     before = forms.UUIDField(required=False)

@@ -36,7 +36,7 @@ class Asked(forms.Form):
 
 
 class Act(forms.Form):
-    """One of three: acknowledge a message, or all until a time; open an inbox."""
+    """An action on an inbox: acknowledge a message, acknowledge all until a time, or open the inbox."""
 
     message = forms.UUIDField(required=False)
     until = forms.DateTimeField(required=False)
@@ -112,7 +112,9 @@ def _act(request: HttpRequest, user: str) -> HttpResponse:
             if not request.user.has_perm("runs.view_notification"):
                 return HttpResponseForbidden("Ask an administrator for an inbox: it shows every notification.")
             made = open_inbox(user, by=acting(request))
-            messages.success(request, f"Recipient {made.name} is your inbox. It gets what names no recipient.")
+            messages.success(
+                request, f"Recipient {made.name} is your inbox. It gets notifications that name no recipient."
+            )
     except RunError as refusal:
         messages.error(request, str(refusal))
     return HttpResponseRedirect(reverse("inbox"))

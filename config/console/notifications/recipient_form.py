@@ -58,10 +58,10 @@ class RecipientForm(ServiceForm):
         required=False,
         label="Quiet until",
         widget=UnfoldAdminTextInputWidget(attrs={"type": "time"}),
-        help_text="What is held goes out at this time.",
+        help_text="Held notifications are sent at this time.",
     )
     spacing = DurationField(
-        help_text="Least time between two messages, e.g. 30m. What comes meanwhile goes out as one message. 0s: none."
+        help_text="Least time between two messages, e.g. 30m. Notifications in between are sent as one message. 0s: none."
     )
     digest_hour = forms.IntegerField(
         required=False,
@@ -69,7 +69,7 @@ class RecipientForm(ServiceForm):
         max_value=23,
         label="Daily digest",
         widget=UnfoldAdminIntegerFieldWidget,
-        help_text="Hour of the day at which everything goes out together. Empty: as it comes.",
+        help_text="Hour of the day at which everything is sent as one message. Empty: at once.",
     )
     second = forms.ModelChoiceField(
         Recipient.objects.none(),
@@ -77,7 +77,7 @@ class RecipientForm(ServiceForm):
         label="Second route",
         empty_label="none",
         widget=UnfoldAdminSelectWidget,
-        help_text="Another recipient, which gets what this one cannot be sent.",
+        help_text="Another recipient, which gets notifications that cannot be delivered to this one.",
     )
     second_after = DurationField(
         label="Second route after",

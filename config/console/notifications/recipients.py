@@ -51,7 +51,7 @@ class SilenceForm(BaseDialogForm):  # type: ignore[misc]
 
 SILENCE = dialog(
     "Silence it?",
-    "Nothing is sent meanwhile: what is held waits, what comes is suppressed, and urgent messages take the second route.",
+    "Nothing is sent meanwhile: held notifications wait, new ones are suppressed, and urgent ones take the second route.",
     "Silence",
     SilenceForm,
 )
@@ -118,9 +118,7 @@ class RecipientPanel(Panel):
         permissions=["remove"],
         icon="delete",
         url_path="remove",
-        dialog=dialog(
-            "Delete this recipient?", "What was sent to it stays. What waits for it is suppressed.", "Delete it"
-        ),
+        dialog=dialog("Delete this recipient?", "Sent notifications stay. Waiting ones are suppressed.", "Delete it"),
     )
     def delete_this(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
         act = partial(remove_recipient, int(object_id), by=acting(request))
@@ -134,7 +132,7 @@ class RecipientPanel(Panel):
         icon="send",
         url_path="test",
         variant=ActionVariant.PRIMARY,
-        dialog=dialog("Send a test?", "It is sent now, whatever the rules say.", "Send it"),
+        dialog=dialog("Send a test?", "It is sent now, regardless of the rules.", "Send it"),
     )
     def test(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
         act = partial(send_test, int(object_id), by=acting(request))
@@ -167,7 +165,7 @@ def _is_silenced(recipient: Recipient) -> bool:
 
 
 def _test_of(recipient: Recipient) -> list[Section]:
-    """How its last test ended."""
+    """The outcome of the recipient's last test."""
     tests = recipient.deliveries.filter(notification__topic=topic_of_tests(recipient)).order_by("-id")
     test = tests.first()
     if test is None or test.created_at < database_now() - TESTED:
@@ -226,7 +224,7 @@ def _rules(recipient: Recipient) -> Facts:
             ("Address", recipient.address),
             ("Comes from", OF_SETTINGS if recipient.is_from_settings else ""),
             ("Channel", recipient.channel),
-            ("Gets what names no recipient", "yes" if recipient.gets_all else "no"),
+            ("Gets notifications that name no recipient", "yes" if recipient.gets_all else "no"),
             ("Least urgency", recipient.least_urgency),
             ("Time zone", recipient.zone),
             ("Quiet hours", quiet),

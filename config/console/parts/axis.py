@@ -26,7 +26,7 @@ class Axis:
 
     @property
     def shortened(self) -> str:
-        """The scale of idle time in words; empty if it has the scale of work."""
+        """A note on the scale of idle time; empty if it equals the scale of work."""
         return f"1 : {1 / self.idle_scale:,.0f}" if self.idle_scale < 0.95 else ""
 
     @property

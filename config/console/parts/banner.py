@@ -16,7 +16,7 @@ from runs.queues.pause import in_words
 
 
 def banner(request: HttpRequest) -> dict[str, Any]:
-    """A context processor; only the console's base template asks for its value."""
+    """A context processor; only the console's base template evaluates it."""
     return {"console_banner": partial(_lines, request)}
 
 

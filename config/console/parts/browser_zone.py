@@ -21,5 +21,5 @@ def zone_shown(request: HttpRequest) -> ZoneInfo:
 
 
 def times_in(request: HttpRequest) -> SafeString:
-    """Of the header. The first page is shown before there is a cookie: moments.js corrects it."""
+    """The zone of times in the header. The first page is rendered before there is a cookie: moments.js corrects it."""
     return html.format_html('Times in <span data-zone-shown="">{}</span>', zone_shown(request).key)

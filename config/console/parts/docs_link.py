@@ -9,7 +9,7 @@ from config.documentation.console_pages import docs_of_console
 
 
 def docs_link(request: HttpRequest) -> dict[str, Any]:
-    """A context processor; only the console's header asks for its value."""
+    """A context processor; only the console's header evaluates it."""
     return {"docs_link": SimpleLazyObject(lambda: _docs_of(request))}
 
 

@@ -32,7 +32,7 @@ class DurationField(forms.Field):
 
 
 def short(length: timedelta) -> str:
-    """As the field reads it: "1h30m"."""
+    """A duration in the form that the field reads: "1h30m"."""
     left, parts = length, []
     for unit, size in UNITS:
         amount, left = divmod(left, size)

@@ -14,7 +14,7 @@ BUTTON = "_preview"  # in a form's POST: the Preview button was pressed, so do n
 
 @dataclass(frozen=True, kw_only=True)
 class Preview:
-    """Section of a form: its meaning in words and as a table, or its errors. It loads the next preview from `url`."""
+    """Section of a form: its meaning as text and as a table, or its errors. It loads the next preview from `url`."""
 
     template: ClassVar[str] = "admin/console/preview.html"
     url: str
@@ -27,7 +27,7 @@ class Preview:
 
 
 def is_asked(request: HttpRequest) -> bool:
-    """Whether the form was posted for a preview and not to be saved."""
+    """Whether the form was posted for a preview, not to save it."""
     return BUTTON in request.POST
 
 

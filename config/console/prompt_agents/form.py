@@ -38,7 +38,7 @@ CAPS = {"run_usd": "each run", "day_usd": "a day"}
 
 
 class WakeForm(forms.Form):
-    """When an agent wakes: a schedule in words, event types, or a source."""
+    """The wakes of an agent: a schedule in words, event types, or a source."""
 
     when = forms.CharField(
         required=False,
@@ -95,7 +95,7 @@ class WakeForm(forms.Form):
         return read_rule(cleaned["when"], cleaned.get("tz") or "UTC") if cleaned.get("when") else None
 
     def wakes(self) -> list[When]:
-        """Of a valid form."""
+        """The wakes of a valid form."""
         given, found = self.cleaned_data, list[When]()
         if self.rule:
             found.append(OnSchedule(rule=self.rule))
@@ -113,20 +113,20 @@ class WakeForm(forms.Form):
 
 
 class DefinitionForm(forms.Form):
-    """What an agent does."""
+    """The definition of an agent: instructions, tools, and who is notified."""
 
     instructions = forms.CharField(
         max_length=20_000,
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 5}),
         label="Instructions",
-        help_text="Write what it is to look for and what you want to be told.",
+        help_text="Write what the agent should look for and what it should report.",
     )
     tools = forms.MultipleChoiceField(
         required=False,
         widget=UnfoldAdminCheckboxSelectMultipleWidget,
         label="Tools",
-        help_text="Choose what it may use. Without tools it knows only its instructions and the event. A dangerous tool asks a "
-        "person first once the run has seen data from outside.",
+        help_text="Choose what it may use. Without tools it knows only its instructions and the event. A dangerous tool needs a "
+        "person's approval once the run has seen data from outside.",
     )
     model = forms.CharField(
         required=False,
@@ -147,13 +147,13 @@ class DefinitionForm(forms.Form):
         initial=True,
         widget=UnfoldBooleanSwitchWidget,
         label="Notify",
-        help_text="Notify people if its verdict has something to say.",
+        help_text="Notify people if its verdict has something to report.",
     )
     notify_to = forms.MultipleChoiceField(
         required=False,
         widget=UnfoldAdminCheckboxSelectMultipleWidget,
         label="Recipients",
-        help_text="Choose recipients or groups. None: those who get what names no recipient.",
+        help_text="Choose recipients or groups. None: those who get notifications that name no recipient.",
     )
     emit = forms.CharField(
         required=False,
@@ -173,7 +173,7 @@ class DefinitionForm(forms.Form):
         super().__init__(*args, **kwargs)
         known = [(tool.name, in_words(tool)) for tool in toolbox.all_tools()]
         gone = set(self.initial.get("tools", ())) - {name for name, _ in known}
-        known += [(name, f"{name}: not registered any more; take it away") for name in sorted(gone)]
+        known += [(name, f"{name}: no longer registered. Remove it.") for name in sorted(gone)]
         self.fields["tools"].choices = known  # type: ignore[attr-defined]
         names = [
             *Recipient.objects.filter(active=True).order_by("name").values_list("name", flat=True),
@@ -183,7 +183,7 @@ class DefinitionForm(forms.Form):
         self.fields["notify_to"].choices = [(name, name) for name in names]  # type: ignore[attr-defined]
 
     def definition(self) -> Definition:
-        """Of a valid form."""
+        """The definition in a valid form."""
         given = self.cleaned_data
         return Definition(
             instructions=given["instructions"].strip(),
@@ -237,7 +237,7 @@ class NewForm(DefinitionForm, WakeForm):
         super().__init__(*args, **kwargs)
         self.may_raise = may_raise
         self.fields["instructions"].help_text = (
-            "Write what it is to look for and what you want to be told. You may begin with when: "
+            "Write what the agent should look for and what it should report. You may begin with when: "
             "<code>every weekday at 8 look at failed runs and tell me what to fix first</code>."
         )
 
@@ -247,7 +247,7 @@ class NewForm(DefinitionForm, WakeForm):
             return super().read_rule(cleaned)
         rule, rest = read_sentence(cleaned.get("instructions", ""), cleaned.get("tz") or "UTC")
         if rule and not rest:
-            raise RuleError("the instructions say only when; say what it is to do, too", field="instructions")
+            raise RuleError("the instructions only have a schedule; add what the agent should do", field="instructions")
         if rule:
             cleaned["instructions"] = rest
         return rule
@@ -293,7 +293,7 @@ def in_words(tool: Any) -> str:
     policy = ToolPolicy.of(tool.name, tool.metadata)
     traits = [policy.effect.replace("_", " ")]
     traits += ["dangerous"] if policy.dangerous else []
-    traits += ["always asks first"] if tool.requires_approval else []
+    traits += ["always needs approval"] if tool.requires_approval else []
     traits += [] if policy.trusted else ["brings data from outside"]
     return f"{tool.name} ({', '.join(traits)}): {_first_sentence(tool.description or '')}"
 

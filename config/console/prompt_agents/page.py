@@ -69,7 +69,7 @@ class TryForm(forms.Form):
     data = JsonField(  # type: ignore[assignment]
         required=False,
         label="Data",
-        help_text="Enter JSON to try it on, as if of an event. Empty: without an event.",
+        help_text="Enter JSON as the data of a trial event. Empty: without an event.",
     )
 
 
@@ -221,8 +221,8 @@ class PromptAgentPanel(Panel):
         agent = get_object_or_404(PromptAgent, pk=object_id)
         form = TryForm(request.POST if request.method == "POST" else None)
         note = Notice(
-            text="Its model is asked now, which costs what the model costs. Nothing is sent and nothing is kept; tools that do "
-            "more than read are not called. It takes up to a minute."
+            text="Its model is called now, at the model's price. Nothing is sent and nothing is kept; only tools that read "
+            "are called. It takes up to a minute."
         )
         sections: list[Section] = [note]
         if request.method == "POST" and form.is_valid():
@@ -287,9 +287,12 @@ def _tried(agent: PromptAgent, data: Any, by: str) -> list[Section]:
     if not isinstance(verdict, dict) or "notify" not in verdict:
         return told(report)
     rows = [
-        ("Verdict", "it has something to say" if verdict["notify"] else "it has nothing to say"),
+        ("Verdict", "it has something to report" if verdict["notify"] else "it has nothing to report"),
         ("Urgency", verdict["urgency"] if verdict["notify"] else ""),
-        *(("Would notify", ", ".join(one["to"]) or "those who get what names no recipient") for one in left["notices"]),
+        *(
+            ("Would notify", ", ".join(one["to"]) or "those who get notifications that name no recipient")
+            for one in left["notices"]
+        ),
         *(("Would emit", one["type"]) for one in left["emissions"]),
     ]
     sections: list[Section] = [Facts(title="Its verdict", rows=rows)]
@@ -303,7 +306,9 @@ def _tried(agent: PromptAgent, data: Any, by: str) -> list[Section]:
 
 def _notices(agent: PromptAgent, definition: Definition) -> Iterator[Notice]:
     if agent.is_deleted:
-        yield Notice(text="Deleted: no run of it starts or goes on. Restore it to let them.", level="warning")
+        yield Notice(
+            text="Deleted: its runs neither start nor continue. Restore it to let them continue.", level="warning"
+        )
     if agent.name in {one.name for one in registry.agents_in_code()}:
         yield Notice(
             text="An agent in code has this name, and its triggers wake that one. Rename it, or delete this one.",
@@ -405,7 +410,7 @@ def _versions(agent: PromptAgent) -> Table:
 
 
 def _cells(change: Change) -> tuple[str, str]:
-    """Of long texts, the lines that differ."""
+    """The differing lines of long texts."""
     if change.what != "instructions":
         return _shown(change.before), _shown(change.after)
     before, after = change.before.splitlines(), change.after.splitlines()

@@ -1,4 +1,4 @@
-"""The preview of a new prompt agent's schedule: the rule, in words and as its next fires, and what is left to do."""
+"""The preview of a new prompt agent's schedule: the rule as text, its next fires, and the missing steps."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from triggers.schedules.preview import DEFAULT
 
 
 def preview_of(form: WakeForm) -> Preview:
-    """Of a posted or new form."""
+    """The preview of a posted or new form."""
     url = reverse("admin:agents_promptagent_preview")
     said: dict[str, Any] = {
         name: str(form[name].value() or "") for name in ("when", "tz", "instructions") if name in form.fields

@@ -65,7 +65,9 @@ class StatusFilter(admin.SimpleListFilter):
 
 
 class DecisionForm(BaseDialogForm):  # type: ignore[misc]
-    """Bound to the shown question: if the run asks for something else meanwhile, the decision is refused."""
+    """A decision form, bound to the shown question: if the run's question has changed meanwhile, the decision is
+    refused.
+    """
 
     digest = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -91,7 +93,7 @@ class AnswerForm(ApproveForm):
     reason = forms.CharField(required=False, widget=forms.HiddenInput)
 
 
-ANSWER = dialog("Answer?", "The run continues, and its model is told the answer.", "Send the answer", AnswerForm)
+ANSWER = dialog("Answer?", "The run continues, and its model gets the answer.", "Send the answer", AnswerForm)
 APPROVE = dialog("Approve?", "The run continues with the arguments as shown.", "Approve", ApproveForm)
 EDIT = dialog("Approve with other arguments?", "The run continues with these arguments.", "Approve these", EditForm)
 DENY = dialog("Deny?", "The run continues and receives the denial.", "Deny", ApproveForm)
@@ -200,7 +202,7 @@ class ApprovalPanel(Panel):
         approval = Approval.objects.select_related("wait").filter(pk=object_id).first()
         if approval is None or approval.status != PENDING:
             return []
-        # A question is answered, or said yes or no to; its arguments are the question itself.
+        # A question gets a text as its answer, or yes or no; its arguments are the question itself.
         left_out = "edit" if approval.is_question or approval.arguments is None else ""
         hidden = {f"runs_approval_{left_out}", *([] if approval.is_question else ["runs_approval_answer"])}
         return [one for one in super().get_actions_detail(request, object_id) if one.action_name not in hidden]

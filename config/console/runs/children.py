@@ -53,7 +53,7 @@ def name_of(key: str) -> str:
 
 
 def _id(output: object) -> UUID | None:
-    """Whether the entry spawned a child: an agent's own step may have a key with this prefix."""
+    """The id of the child that the entry spawned, if any: an agent's own step may have a key with this prefix."""
     try:
         return UUID(output) if isinstance(output, str) else None
     except ValueError:

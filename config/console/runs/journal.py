@@ -107,7 +107,7 @@ def _light(steps: QuerySet[Step]) -> QuerySet[Step]:
 
 
 def of_step(step: Step, child: UUID | None = None, statuses: Mapping[UUID, str] | None = None) -> Entry:
-    """For a step that spawned a run, with that run's status."""
+    """The link of a step to the run that it spawned, with that run's status."""
     status = (statuses or {}).get(child) if child else None
     return Entry(
         key=step.key,

@@ -215,7 +215,7 @@ class RunPanel(RunButtons):
         return sections_of(obj, request)
 
     def entry_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """One entry of its journal, inside the run's page or on its own page."""
+        """One entry of the run's journal, inside the run's page or on its own page."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         run = get_object_or_404(Run.objects.only("id", "agent", "payload_removed_at"), pk=object_id)

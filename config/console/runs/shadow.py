@@ -136,7 +136,7 @@ def _touched(statement: dict[str, Any]) -> str:
 
 
 def _left(left: dict[str, Any]) -> list[Section]:
-    """Its effects, one section for each kind."""
+    """The effects of the shadow run, one section for each kind."""
     tables: list[tuple[str, tuple[str, ...], list[tuple[Any, ...]]]] = [
         (
             "Events it would emit",

@@ -1,4 +1,4 @@
-"""What made a run tainted, as far as its rows tell."""
+"""The causes of a run's taint, as far as its rows show them."""
 
 from collections.abc import Iterator
 
@@ -10,14 +10,14 @@ from config.console.parts.links import event_link, joined, run_link
 from runs.models import Run, Step
 from triggers.models import Event
 
-TAINTED = "It has seen untrusted data: dangerous tools ask for approval. This cannot be undone."
+TAINTED = "It has seen untrusted data: dangerous tools need approval. This cannot be undone."
 STRANGERS = "data that strangers may write, by its source, when <code>{}</code> began"
 ELSE = "the result of an untrusted tool, or run.taint()"  # neither is recorded
 SHOWN = 5
 
 
 def taint_of(run: Run) -> SafeString | str:
-    """For a row of facts; empty for a run that is not tainted."""
+    """The taint as a row of facts; empty for a run that is not tainted."""
     if not run.is_tainted:
         return ""
     causes = [*_given(run), *_read(run)]
@@ -26,7 +26,7 @@ def taint_of(run: Run) -> SafeString | str:
 
 
 def _given(run: Run) -> Iterator[SafeString]:
-    """What it was made from, and what it waited for."""
+    """The tainted inputs of the run, and the tainted results that it waited for."""
     waits = list(run.waits.values_list("event_id", "children"))
     events = {*run.event_ids, *(event for event, _ in waits if event)}
     for event in Event.objects.filter(pk__in=events, is_tainted=True).order_by("seq").values_list("pk", flat=True):

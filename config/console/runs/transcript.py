@@ -27,7 +27,7 @@ from runs.durable.transcript import (
 )
 from runs.models import Run
 
-BUILTIN = "Built-in model: deterministic, no provider was asked."
+BUILTIN = "Built-in model: deterministic, without a provider."
 ERASED = "Prompts, answers and payloads of tools have been erased; tokens and prices stay."
 FOLDED = 800  # characters, or lines, above which a text is folded
 LINES = 12
@@ -122,7 +122,7 @@ def conversation(run: Run, request: HttpRequest) -> list[Conversation]:
 
 
 def spent(usage: Usage) -> str:
-    """Tokens, and their price or that no provider was asked."""
+    """Tokens, and their price or a note that there was no provider."""
     tokens = f"{usage.input_tokens + usage.output_tokens:,} tokens"
     price = priced(usage) if usage.requests > usage.builtin else ""
     return " · ".join(filter(None, (tokens, price, BUILTIN if usage.builtin else "")))
@@ -202,11 +202,11 @@ def _about_turn(turn: Turn, entry_url: str) -> Iterator[Cell]:
         yield f"{turn.attempts} attempts"
     if turn.finish_reason not in ("", "stop", "tool_call"):
         yield f"ended: {turn.finish_reason}"
-    yield f"asked by claim {turn.claim}" if turn.claim else "copied by the fork"
+    yield f"requested by claim {turn.claim}" if turn.claim else "copied by the fork"
     if turn.replayed_by:
         claims = [str(claim) for claim in turn.replayed_by]
         shown = ", ".join(claims if len(claims) <= 5 else [*claims[:4], f"… {claims[-1]}"])
-        yield f"replayed by claim{pluralize(len(claims))} {shown}, not asked again"
+        yield f"replayed by claim{pluralize(len(claims))} {shown}, without a new request"
     yield _entry(entry_url, turn.key)
 
 
@@ -275,6 +275,6 @@ def _json(value: Any) -> str:
 
 
 def _signature(tool: Mapping[str, Any]) -> str:
-    """A tool as one line: its name, its parameters and what it says of itself."""
+    """A tool as one line: its name, its parameters and its description."""
     about = " ".join((tool.get("description") or "").split())
     return f"{tool['name']}({', '.join(parameters_of(tool))}){f': {about}' if about else ''}"

@@ -21,7 +21,7 @@ def with_doubts(runs: QuerySet[Run]) -> QuerySet[Run]:
 
 
 def unproved_step_of(run: Run) -> Step | None:
-    """For a run read `with_doubts`; None if its journal did not fit today's code."""
+    """The unproved step of a run that was read `with_doubts`; None if its journal does not fit today's code."""
     return next(iter(getattr(run, "unproved_steps", ())), None)
 
 

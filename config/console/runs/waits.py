@@ -1,4 +1,4 @@
-"""The waits of a run, in words."""
+"""The waits of a run as text."""
 
 import json
 from collections.abc import Mapping

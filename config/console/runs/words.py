@@ -70,7 +70,7 @@ def is_blocked(run: Run) -> bool:
 
 
 def has_worker(run: Run) -> bool:
-    """Whether a live worker can take it, if the query that read it checked."""
+    """Whether a live worker can take the run, if the query that read it checked."""
     return getattr(run, "has_worker", True)
 
 
@@ -85,7 +85,7 @@ def duration_of(run: Run) -> str | None:
 
 
 def took(began: datetime, ended: datetime | None) -> str:
-    """Its duration, or the time so far."""
+    """The duration of the run, or the time so far."""
     return span((ended or timezone.now()) - began)
 
 

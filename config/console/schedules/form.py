@@ -1,4 +1,4 @@
-"""The form of a schedule: its rule in words, and its policy in groups that open when needed."""
+"""The form of a schedule: its rule as text, and its policy in groups that open when needed."""
 
 from typing import Any, cast
 from zoneinfo import ZoneInfo
@@ -168,7 +168,7 @@ class EditScheduleForm(RuleForm):
 
 
 def _is_said(field: BoundField) -> bool:
-    """Whether its value differs from its default."""
+    """Whether the field's value differs from its default."""
     value = field.value()
     return value not in (None, "", [], "null") and value != field.field.initial
 

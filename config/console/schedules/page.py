@@ -130,7 +130,7 @@ def _edits(schedule: Schedule) -> list[Section]:
 
 
 def changes(before: Definition, after: Definition) -> list[str]:
-    """The changes of an edit, in words."""
+    """The changes of an edit as text."""
     told: list[str] = []
     if before.describe() != after.describe():
         told.append(f"{before.describe()} → {after.describe()}")

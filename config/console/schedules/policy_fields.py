@@ -60,10 +60,10 @@ class PolicyFields(forms.Form):
         choices=KINDS, initial=Schedule.Kind.SCHEDULE, widget=UnfoldAdminSelectWidget, label="Kind"
     )
     pace_min = Duration(
-        label="Fastest pace", help_text="Set the shortest interval that a heartbeat's agent may ask for, e.g. 5m."
+        label="Fastest pace", help_text="Set the shortest interval that a heartbeat's agent may request, e.g. 5m."
     )
     pace_max = Duration(
-        label="Slowest pace", help_text="Set the longest interval that a heartbeat's agent may ask for, e.g. 4h."
+        label="Slowest pace", help_text="Set the longest interval that a heartbeat's agent may request, e.g. 4h."
     )
     text = forms.CharField(
         required=False,

@@ -59,7 +59,7 @@ class Fire:
 
 
 def fires_of(schedule: Schedule, count: int = SHOWN) -> list[Fire]:
-    """Its newest ticks, the newest first."""
+    """The schedule's latest ticks, newest first."""
     prefix = f"{schedule.task_id}:"
     ticks = Event.objects.filter(source_id=builtin_source("schedule"), ce_id__startswith=prefix)
     # By the unique index: the ids of one schedule sort by nominal time. The bounds exclude repeated backfills, which have

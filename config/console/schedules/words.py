@@ -30,7 +30,7 @@ STATES = {"used_up": "used up", "problem": "cannot fire"}
 
 
 def state_of(schedule: Schedule) -> str:
-    """One of COLOURS."""
+    """The state of a schedule, one of COLOURS."""
     state = STATES.get(schedule.status, schedule.status)
     if state == "active" and schedule.trigger and schedule.trigger.status != "active":
         return "trigger off"
@@ -38,7 +38,7 @@ def state_of(schedule: Schedule) -> str:
 
 
 def wakes(schedule: Schedule) -> SafeString | str:
-    """Its agent, or the task of an ordinary periodic task."""
+    """The agent that a schedule wakes, or the task of an ordinary periodic task."""
     if schedule.trigger is None:
         return f"task {schedule.task.task}"
     return link(page("triggers_trigger", schedule.trigger.pk), schedule.trigger.agent)
@@ -61,12 +61,12 @@ def in_zone(at: datetime, zone: tzinfo) -> str:
 
 
 def notice_of(schedule: Schedule) -> Notice:
-    """Its state in a sentence, with the reason if it does not fire."""
+    """The schedule's state as a sentence, with the reason if it does not fire."""
     match state_of(schedule):
         case "paused":
             return _paused(schedule)
         case "done":
-            return Notice(text="Fired. It was to fire only once.")
+            return Notice(text="Fired. It is a one-shot.")
         case "used up":
             return Notice(text=f"Finished: it fired {schedule.fires:,} times, its maximum.")
         case "over":
@@ -107,6 +107,6 @@ def stretch_of(skip: Skip, zone: tzinfo) -> str:
 
 
 def reason_of(skip: Skip) -> str:
-    """The reason why they did not fire, in words."""
+    """The reason as text why the nominal times did not fire."""
     text = capfirst(str(skip.get_reason_display()))
     return f"{text}: {skip.detail}" if skip.detail else text

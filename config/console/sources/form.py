@@ -38,7 +38,7 @@ class SettingsForm(forms.Form):
         widget=UnfoldBooleanSwitchWidget,
         label="Trusted",
         help_text="Turn on only if no stranger can write a word of its data. Otherwise a run that it wakes is tainted by its first "
-        "call of a model, and asks a person before dangerous tools.",
+        "call of a model, and its dangerous tools need a person's approval.",
     )
 
     def __init__(
@@ -151,7 +151,9 @@ class NewSourceForm(SettingsForm):
         return cleaned
 
     def groups(self) -> list[Group]:
-        """In the order of the work: the name makes the address, the steps at the provider need it and give the secret."""
+        """The groups of the form in the order of the work: the name makes the address; the steps at the provider need
+        the address and give the secret.
+        """
         secret = [self["secret"]] if self.kind.needs_secret else []
         steps = Group(sections=list(setup_steps(self.kind, "")))
         return [
@@ -220,5 +222,5 @@ class _Choice(forms.ChoiceField):
 
 
 def kind_of(source: Source) -> Kind[Any] | None:
-    """Its kind; built-in sources and API tokens have none."""
+    """The kind of the source; built-in sources and API tokens have none."""
     return kinds().get(source.kind)

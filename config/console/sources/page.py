@@ -58,7 +58,7 @@ NOT_YET = "Follow the steps below. “Send a test event” shows beforehand whic
 
 
 class GraceForm(BaseDialogForm):  # type: ignore[misc]
-    """How long the old secrets stay valid."""
+    """A form for the time that old secrets stay valid."""
 
     hours = forms.IntegerField(
         min_value=0,
@@ -243,7 +243,7 @@ class SourcePanel(MetricButtons, Panel):
         return leave(request, page("triggers_source", object_id))
 
     @button("Check now", permissions=["edit"], icon="build", url_path="check-table", dialog=dialog(
-        "Check the triggers?", "Triggers that are missing are made again, and what was missed is said.", "Check"
+        "Check the triggers?", "Missing triggers are created again, and missed changes are reported.", "Check"
     ))  # fmt: skip
     def check_table(self, request: HttpRequest, form: BaseDialogForm, object_id: str) -> HttpResponse:
         keep_tables()
@@ -352,7 +352,7 @@ def _warn_of_short(request: HttpRequest, secret: str) -> None:
 
 
 def _change(source: Source, form: SettingsForm, by: str) -> bool:
-    """Whether it is changed; if not, the form has the faults."""
+    """Change the source; False: the form shows the errors."""
     changes = {name: form.cleaned_data[name] for name in ("enabled", "trusted", "settings", "limits")}
     try:
         change_source(source, changes, secret=form.cleaned_data.get("secret", ""), by=by)
@@ -378,7 +378,7 @@ def _create(form: NewSourceForm, by: str) -> tuple[Source, str]:
 
 
 def _is_set_up(source: Source) -> bool:
-    """Whether its sender has proved itself. Without proofs, steps are only found done by a person."""
+    """Whether the source's sender has proved itself. For kinds without proofs, a person marks the steps as done."""
     return source.secrets.exclude(last_matched_at=None).exists()
 
 

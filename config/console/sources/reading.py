@@ -22,7 +22,7 @@ POSITION_CHARACTERS = 2_000  # a list may remember many thousands of items
 
 
 def notice_of(source: Source) -> Notice:
-    """Whether it is read, and why not."""
+    """A notice whether the source is read, and why not."""
     reading = Reading.objects.filter(source=source).exclude(owner=None).first()
     if not source.enabled:
         return Notice(text="Disabled: it is not read.", level="warning")

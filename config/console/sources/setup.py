@@ -20,7 +20,7 @@ NAME = "-name-"  # no slug: it stands for one in an address
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """One kind in the list from which an operator chooses; `words` are those that a search finds."""
+    """One kind in the list from which an operator chooses; `words` are the words that a search finds."""
 
     name: str
     label: str

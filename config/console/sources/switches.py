@@ -118,7 +118,7 @@ def _turn(request: HttpRequest, object_id: str, *, on: bool) -> HttpResponse:
 
 
 def defined(source: Source) -> Switch | None:
-    """Its definition; None: its settings make no sense."""
+    """The switch's definition; None: its settings make no sense."""
     try:
         return switch_of(source.pk, source.slug, source.kind, source.settings)
     except (ValueError, TypeError, AttributeError):
@@ -152,7 +152,7 @@ def in_short(switch: Switch) -> str:
 
 
 def switch_sections(source: Source) -> list[Section]:
-    """Of the page of a switch, and of its source."""
+    """The sections of the page of a switch and of its source."""
     switch = defined(source)
     row = SwitchRow.objects.filter(source=source).first()
     if switch is None:
@@ -199,7 +199,7 @@ def _notice(source: Source, switch: Switch, only: SwitchTimer | None, timers: Qu
     if state == LATE and only and only.due_at:
         return Notice(text=f"Late: it opens {distance(only.due_at)}, unless the event comes before.", level="warning")
     if state == NEVER:
-        return Notice(text="The event has never been seen; the time runs all the same.")
+        return Notice(text="The event has never been seen; the time runs nevertheless.")
     return Notice(text="Up.", level="good")
 
 

@@ -14,7 +14,7 @@ def table_notice(source: Source) -> Notice:
         return Notice(text="Disabled: changes of the table are no events.", level="warning")
     if state is None or (state.kept_at is None and not state.error):
         return Notice(
-            text="Its triggers are not made yet. Choose “Check now”, or wait for some minutes.", level="warning"
+            text="Its triggers have not been created yet. Choose “Check now”, or wait some minutes.", level="warning"
         )
     if state.error:
         return Notice(

@@ -41,7 +41,7 @@ class TrialSection:
 
 
 def rule_from(values: Mapping[str, Any]) -> Rule:
-    """A rule that only matches: what a form or a trigger says of events."""
+    """A rule for matching only, from the match settings of a form or a trigger."""
     return Rule(
         id=uuid4(),
         slug="trial",

@@ -232,7 +232,7 @@ class TriggerForm(MatchForm):
         ]
 
     def _folded(self, title: str, names: Sequence[str]) -> Group:
-        """Its defaults suit most triggers; other values are named while it is folded."""
+        """A folded group, whose defaults suit most triggers; it lists other values while folded."""
         usual = {"overlap": Trigger.Overlap.ALLOW.value, "key_limit": 1, **DEFAULTS}
         set_here = [self[name] for name in names if str(self[name].value() or "") not in (str(usual.get(name)), "")]
         said = ", ".join(f"{field.label}: {field.value()}" for field in set_here)

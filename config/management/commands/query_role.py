@@ -82,8 +82,9 @@ def _exists(role: str) -> bool:
 
 
 def _statements(role: str, password: str) -> list[str]:
-    """What makes the role, or takes it back to reading these tables alone. The settings are a second fence: the tool sets the
-    same for each query."""
+    """The statements that create the role, or limit it to reading these tables. The settings are a second fence: the
+    tool sets the same for each query.
+    """
     name = sql.Identifier(role)
     milliseconds = sql.Literal(f"{round(settings.WAKEFUL_QUERY_TIME.total_seconds() * 1000)}ms")
     wanted = fetch(TABLES, [settings.WAKEFUL_QUERY_TABLES])

@@ -35,7 +35,7 @@ class Command(BaseCommand):
             "--accepted",
             type=Path,
             metavar="FILE",
-            help='JSON lines {"event": id} that senders were told: all must exist',
+            help='JSON lines {"event": id} from answers to senders: all must exist',
         )
         parser.add_argument(
             "--invariants",

@@ -1,4 +1,4 @@
-// Days and hours are those of the browser's zone: it says so in a cookie, and asks again once if the page has another.
+// Days and hours are those of the browser's zone: a cookie holds the zone, and the page reloads once if it was rendered for another.
 (() => {
   const shown = document.currentScript.dataset.zone;
   const mine = Intl.DateTimeFormat().resolvedOptions().timeZone;

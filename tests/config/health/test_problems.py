@@ -251,7 +251,7 @@ def test_workers_that_are_all_stopping_are_as_good_as_none() -> None:
                 SwitchTrouble(slug="orders", turned_away=3, turned_away_seconds=40.0, error="", error_seconds=None),
             ),
             "switch-keys:orders",
-            "has turned away 3 events",
+            "reached its limit of keys. 3 events with new keys are not watched.",
         ),
         (
             found(

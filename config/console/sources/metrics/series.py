@@ -130,7 +130,7 @@ def _query(name: str, days: str) -> str:
 
 
 def _held_back(source: Source) -> Notice:
-    """What is the most important of the detectors now."""
+    """The state of the most important detector of a series."""
     open_ones = MetricEpisode.objects.filter(detector__source=source, closed_at=None).count()
     states = DetectorState.objects.filter(detector__source=source, detector__disarmed_at=None)
     held_back = states.filter(state__progress__held_back__gt=0).values_list("state__progress__held_back", flat=True)

@@ -1,4 +1,4 @@
-"""What became of events at subscriptions: each attempt with the first bytes of its answer."""
+"""Deliveries of events to subscriptions: each attempt with the first bytes of its answer."""
 
 from functools import partial
 from typing import Any
@@ -53,7 +53,7 @@ class SubscriptionFilter(admin.SimpleListFilter):
 
 @admin.register(EventDelivery)
 class EventDeliveryPanel(Panel):
-    """What becomes of each event at each subscription."""
+    """Deliveries, one for each event and subscription."""
 
     list_display = ("when", "status_label", "to", "type", "why", "attempts")
     list_display_links = ("when", "status_label")
@@ -92,7 +92,7 @@ class EventDeliveryPanel(Panel):
         url_path="redeliver",
         variant=ActionVariant.PRIMARY,
         dialog=dialog(
-            "Send it again?", "With the same webhook-id: a receiver that has handled it can tell.", "Redeliver"
+            "Send it again?", "With the same webhook-id: a receiver that has handled it recognises it.", "Redeliver"
         ),
     )
     def redeliver_this(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:

@@ -19,7 +19,7 @@ from config.console.parts.service_form import ServiceForm
 from triggers.models import Subscription
 from triggers.outbound.secrets import GRACE
 
-SECRET_OF_RECEIVER = "Enter a secret that the receiver has made: whsec_… Empty: one is made, and shown once."  # noqa: S105
+SECRET_OF_RECEIVER = "Enter the receiver's secret: whsec_… Empty: a secret is generated, and shown once."  # noqa: S105
 AGO = [("1h", "the last hour"), ("1d", "the last day"), ("7d", "the last week"), ("", "ever")]
 AGES = {"1h": timedelta(hours=1), "1d": timedelta(days=1), "7d": timedelta(days=7)}
 
@@ -46,7 +46,7 @@ class SubscriptionForm(ServiceForm):
         required=False,
         initial=True,
         widget=UnfoldBooleanSwitchWidget,
-        help_text="Turn off to send nothing. What waits fails then, and may be redelivered.",
+        help_text="Turn off to send nothing. Waiting deliveries then fail, and may be redelivered.",
     )
     types = Globs(
         label="Event types",

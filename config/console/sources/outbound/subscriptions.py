@@ -101,7 +101,7 @@ class SubscriptionPanel(Panel):
         url_path="test",
         dialog=dialog(
             "Send a test event?",
-            f"An event of type {TYPE} leaves to this subscription alone, signed and repeated like any other. It wakes no agent.",
+            f"An event of type {TYPE} is sent only to this subscription, signed and retried like any other. It wakes no agent.",
             "Send it",
         ),
     )
@@ -142,7 +142,7 @@ class SubscriptionPanel(Panel):
         permissions=["remove"],
         icon="delete",
         url_path="remove",
-        dialog=dialog("Delete this subscription?", "What waits for it fails. What was sent stays.", "Delete it"),
+        dialog=dialog("Delete this subscription?", "Waiting deliveries fail. Sent ones stay.", "Delete it"),
     )
     def delete_this(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
         subscription = get_object_or_404(Subscription, pk=object_id)
@@ -156,8 +156,8 @@ class SubscriptionPanel(Panel):
         url_path="redeliver",
         variant=ActionVariant.PRIMARY,
         dialog=dialog(
-            "Send what failed again?",
-            "With the same ids: a receiver that has handled one before can tell. At most 10,000 at once.",
+            "Send failed deliveries again?",
+            "With the same ids: a receiver that has handled one before recognises it. At most 10,000 at once.",
             "Redeliver",
             RedeliverForm,
         ),
@@ -204,7 +204,7 @@ class SubscriptionPanel(Panel):
         ]
         theirs = EventDelivery.objects.filter(subscription_id=obj.pk).select_related("event").order_by("-id")
         theirs = theirs.defer("event__data", "event__body", "event__headers", "tries")
-        latest = table_of(list(theirs[:SHOWN]), title="Latest deliveries", empty="No event has left to it yet.")
+        latest = table_of(list(theirs[:SHOWN]), title="Latest deliveries", empty="No event has been sent to it yet.")
         failed = table_of(
             list(theirs.filter(status="failed")[:SHOWN]),
             title="Latest failed deliveries",

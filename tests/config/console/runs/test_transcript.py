@@ -48,7 +48,7 @@ def test_the_page_of_a_run_shows_its_conversation(lab: Lab, admin: Client) -> No
     assert "<pre>Where is Ann?</pre>" in said
     assert "<pre>Ann is here</pre>" in said
     assert "<pre>&lt;i&gt;found&lt;/i&gt;</pre>" in said
-    assert "asked by claim 1" in said
+    assert "requested by claim 1" in said
 
 
 def test_thinking_and_long_texts_are_folded(lab: Lab, admin: Client) -> None:
