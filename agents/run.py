@@ -184,7 +184,7 @@ class AgentRun:
     ) -> None:
         """Notify people when the run commits (in a durable run: the step).
 
-        `to`: names of recipients or groups; without it, everyone who gets what names no recipient. An unknown name does
+        `to`: names of recipients or groups; without it, everyone who gets notifications without one. An unknown name does
         not fail the run: the delivery shows it, and an alarm is raised. `topic`: the same text about the same topic is
         sent once a day. `urgency` "high" passes quiet hours and spacing. `link` is an address to go to; without it, the
         run's page.

@@ -21,7 +21,7 @@ class Emission:
 
 @dataclass(frozen=True, kw_only=True)
 class Notice:
-    """A notification to people: to those named in `to`, or to everyone who gets what names no recipient. `is_tainted`: the run
+    """A notification to people: to those named in `to`, or to everyone who gets notifications without recipients. `is_tainted`: the run
     has seen untrusted data."""
 
     text: str

@@ -149,7 +149,7 @@ class RecipientResource(Resource):
 
     @extend_schema(responses={204: None, 409: Refusal})
     def destroy(self, request: Request, pk: str) -> Response:
-        """Delete a recipient. What was sent to it stays; what waits for it is suppressed."""
+        """Delete a recipient. Sent notifications stay; waiting ones are suppressed."""
         remove_recipient(self.get_object().pk, by=str(request.user))
         return Response(status=204)
 

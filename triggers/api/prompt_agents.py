@@ -50,7 +50,7 @@ class DefinitionBody(Body):
         child=serializers.CharField(max_length=200),
         required=False,
         max_length=50,
-        help_text="names of recipients or groups; empty: those who get what names no recipient",
+        help_text="names of recipients or groups; empty: those who get notifications that name no recipient",
     )
     emit = serializers.CharField(
         max_length=200, required=False, allow_blank=True, help_text="type of an event to emit; empty: none"

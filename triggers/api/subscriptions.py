@@ -130,7 +130,7 @@ class SubscriptionResource(BySlugResource):
 
     @extend_schema(request=SubscriptionBody, responses={200: SubscriptionSerializer})
     def partial_update(self, request: Request, slug: str) -> Response:
-        """Change what is given. What waits for one that is disabled fails; enabling it again sends what comes from then on."""
+        """Change the given fields. Disabling a subscription fails its waiting deliveries; after enabling it again, new events are sent."""
         body = SubscriptionBody.read(request)
         with _faults_by_field():
             changed = change_subscription(self.get_object(), body, by=str(request.user))
@@ -138,7 +138,7 @@ class SubscriptionResource(BySlugResource):
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, slug: str) -> Response:
-        """Delete a subscription. What waits for it fails; what became of its events stays."""
+        """Delete a subscription. Waiting deliveries fail; outcomes of earlier ones stay."""
         remove_subscription(self.get_object(), by=str(request.user))
         return Response(status=204)
 

@@ -135,7 +135,7 @@ def _named(commands: Any, command: str, said: str) -> ArgumentParser:
 
 
 def _rules(parser: ArgumentParser) -> None:
-    parser.add_argument("--gets-all", action=BooleanOptionalAction, help="it gets what names no recipient")
+    parser.add_argument("--gets-all", action=BooleanOptionalAction, help="it gets notifications that name no recipient")
     parser.add_argument("--zone", help="time zone of its hours, such as Europe/Vienna")
     parser.add_argument("--quiet", type=_quiet, metavar="HOURS", help="quiet hours, such as 22:00-07:00, or none")
     parser.add_argument("--spacing", type=_duration, help="least time between two messages, such as 30m")

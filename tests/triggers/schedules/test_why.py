@@ -385,7 +385,7 @@ def test_after_its_last_fire_it_has_retired() -> None:
     answer = ask(schedule, "2050-03-09T09:00")
 
     assert answer.verdict == Verdict.RETIRED
-    assert answer.text == "It was to fire 2 times, and had: the last time at Tue 8 Mar 2050, 09:00 (Europe/Vienna)."
+    assert answer.text == "It had fired 2 times, its limit: the last time at Tue 8 Mar 2050, 09:00 (Europe/Vienna)."
 
 
 @pytest.mark.parametrize("hours", ["", "08:30-16:00"])

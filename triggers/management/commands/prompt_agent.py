@@ -160,7 +160,7 @@ class Command(BaseCommand):
         for emission in tried.left.emissions:
             self.stdout.write(f"  would emit {emission.type}: {json.dumps(emission.data, ensure_ascii=False)}")
         if tried.outcome == Outcome.SUCCEEDS and not tried.left.notices and not tried.left.emissions:
-            self.stdout.write("  it has nothing to say")
+            self.stdout.write("  it has nothing to report")
         self.stdout.write(json.dumps(tried.result, ensure_ascii=False, indent=2))
 
     def _say(self, agent: PromptAgent, text: str) -> None:

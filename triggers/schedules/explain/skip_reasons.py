@@ -132,14 +132,15 @@ def _why_retired(question: Question) -> str:
     """A sentence for a schedule that had used up its fires before this time and was not armed again by an edit."""
     schedule, last = question.schedule, question.schedule.last_fire_at
     if last and question.time > last and schedule.rest in (Schedule.Rest.DONE, Schedule.Rest.USED_UP):
-        often = "once" if schedule.rest == Schedule.Rest.DONE else f"{schedule.max_fires} times"
-        return f"It was to fire {often}, and had: the last time at {question.say(last)}."
+        if schedule.rest == Schedule.Rest.DONE:
+            return f"It is a one-shot and had already fired at {question.say(last)}."
+        return f"It had fired {schedule.max_fires} times, its limit: the last time at {question.say(last)}."
     # A one-shot that was armed again: what had been on before it was switched off fired once.
     on = [one for one in question.history if one.definition.enabled and one.since < question.time]
     if on and (plan := on[-1].plan) and plan.once:
         first = next(plan.fires(on[-1].since), None)
         if first and question.time > first:
-            return f"It was to fire once, and had: at {question.say(first)}."
+            return f"It is a one-shot and had already fired at {question.say(first)}."
     return ""
 
 

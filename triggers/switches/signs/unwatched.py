@@ -33,8 +33,7 @@ def problems(rows: Sequence[SwitchTrouble]) -> Iterator[Problem]:
             yield Problem(
                 name=f"switch-keys:{switch.slug}",
                 severity=WARNING,
-                text=f"Switch {switch.slug} has as many keys as it may: it has turned away {switch.turned_away:,} events, whose absence "
-                "or return it does not notice.",
+                text=f"Switch {switch.slug} reached its limit of keys. {switch.turned_away:,} events with new keys are not watched.",
                 remedy="Raise “Most keys” of the source, or use a key with fewer values. This warning ends a day after the last one.",
                 lasted=timedelta(seconds=switch.turned_away_seconds or 0),
             )
