@@ -52,7 +52,7 @@ def test_a_waiting_run_is_approved_with_other_arguments(running: Stack, desk: Pa
     expect(desk.get_by_role("link", name=re.compile("^approval Approvals$"))).to_be_visible()
 
 
-def test_whoever_has_the_link_decides_without_logging_in(running: Stack, page: Page) -> None:
+def test_anyone_who_has_the_link_decides_without_logging_in(running: Stack, page: Page) -> None:
     event = fire(running, "refund", {"invoice": "2026-117"})
     run = run_in(running, event, "waiting")
     [asked] = running.api("GET", "/api/v1/approvals/?status=pending").json()["results"]
@@ -70,7 +70,7 @@ def test_whoever_has_the_link_decides_without_logging_in(running: Stack, page: P
     assert running.api("GET", f"/api/v1/runs/{run['id']}/?wait=30").json()["result"] == {"refunded": 600}
 
 
-def test_an_uncertain_run_is_resolved_with_what_somebody_found_out(running: Stack, desk: Page) -> None:
+def test_an_uncertain_run_is_resolved_with_what_a_person_found_out(running: Stack, desk: Page) -> None:
     event = fire(running, "charge", {})
     run = run_in(running, event, "uncertain")
 

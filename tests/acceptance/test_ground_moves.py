@@ -35,7 +35,7 @@ UNION ALL SELECT 1 FROM runs_run WHERE status IN ('queued', 'running') UNION ALL
 """
 
 
-def test_whatever_moves_is_told_once_while_its_watchers_are_killed(make_stack: StackMaker, tmp_path: Path) -> None:
+def test_whatever_moves_is_reported_once_while_its_watchers_are_killed(make_stack: StackMaker, tmp_path: Path) -> None:
     points = Points(tmp_path / "points")
     grounds = [ground(_folder(tmp_path, ground)) for ground in GROUNDS]
     env = {"WAKEFUL_APPS": "ground", "PYTHONPATH": f"{ROOT / 'tests' / 'userapps'}:{ROOT}", **points.env}

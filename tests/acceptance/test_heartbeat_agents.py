@@ -99,7 +99,7 @@ def test_quiet_ticks_ask_no_model_and_leave_no_run(watch: Watch) -> None:
 
 
 @pytest.mark.chaos
-def test_a_model_is_asked_once_for_each_gate_that_fires(watch: Watch) -> None:
+def test_a_model_is_called_once_for_each_gate_that_fires(watch: Watch) -> None:
     watch.items("[script look each] Are there failed runs?")
     watch.up("dispatcher")
 
@@ -173,7 +173,7 @@ def test_an_item_that_always_fails_leaves_the_others_alone(watch: Watch) -> None
 
 
 @pytest.mark.chaos
-def test_a_gate_that_hangs_is_killed_and_shown_and_the_next_one_is_asked(watch: Watch) -> None:
+def test_a_gate_that_hangs_is_killed_and_shown_and_the_next_one_is_called(watch: Watch) -> None:
     watch.up("dispatcher")
 
     hanging = watch.fire(hangs=True)

@@ -48,7 +48,7 @@ def test_a_dead_dispatcher_is_named_with_what_stands_still_and_how_to_start_one(
     eventually(lambda: running.query("SELECT id FROM runs_run WHERE finished_at IS NOT NULL"))
 
 
-def test_everything_is_paused_from_the_page_and_every_page_says_so(running: Stack, page: Page) -> None:
+def test_everything_is_paused_from_the_page_and_every_page_shows_it(running: Stack, page: Page) -> None:
     log_in(page, running)
     page.get_by_role("link", name=re.compile("Processes$")).click()
     page.get_by_role("link", name="Pause all queues").click()

@@ -42,7 +42,7 @@ def test_postgresql_restarted_under_load_costs_no_rate_and_nothing_that_was_acce
     assert recovery.back_after is not None
 
 
-def test_a_worker_hears_its_broker_within_seconds_of_its_return(shop: Shop) -> None:
+def test_a_worker_reaches_its_broker_within_seconds_of_its_return(shop: Shop) -> None:
     VALKEY_GONE.go(shop.stack.servers)
     event = shop.deliver("1", "effect.wanted")
     time.sleep(13)  # Celery by itself would try again after 2, 6, 12 and 20 s

@@ -182,7 +182,7 @@ def test_a_killed_worker_is_started_again_and_works(running: Up) -> None:
     eventually(lambda: statuses_of(running, event) == ["succeeded"])
 
 
-def test_a_busy_port_is_said_before_anything_starts(running: Up, home: Path, started: list[Up]) -> None:
+def test_a_busy_port_is_shown_before_anything_starts(running: Up, home: Path, started: list[Up]) -> None:
     started.append(second := Up(home, running.port))
 
     assert second.process.wait(PATIENCE) == 1

@@ -43,7 +43,7 @@ def shop(monkeypatch: pytest.MonkeyPatch) -> Shop:
     return Shop(monkeypatch)
 
 
-def test_a_customer_who_has_not_paid_is_called_once_somebody_agrees(shop: Shop) -> None:
+def test_a_customer_who_has_not_paid_is_called_once_a_person_agrees(shop: Shop) -> None:
     done = run_agent(shop.onboarding, data={"id": 7}, waits=CALLED)
 
     assert done.steps == ["welcome", "notify#1"]
@@ -54,11 +54,13 @@ def test_a_customer_who_has_not_paid_is_called_once_somebody_agrees(shop: Shop) 
 @pytest.mark.parametrize(
     "waits", [{"event invoice.paid#1": {"customer": 7}}, {"event invoice.paid#1": None, "approval#1": "expired"}]
 )
-def test_one_who_has_paid_is_not_and_nobody_is_without_a_decision(shop: Shop, waits: dict[str, Any]) -> None:
+def test_a_customer_who_has_paid_is_not_called_and_no_call_is_made_without_a_decision(
+    shop: Shop, waits: dict[str, Any]
+) -> None:
     assert not run_agent(shop.onboarding, data={"id": 7}, waits=waits).notifications
 
 
-def test_after_a_crash_nobody_is_welcomed_twice(shop: Shop) -> None:
+def test_after_a_crash_no_one_is_welcomed_twice(shop: Shop) -> None:
     journal = Journal()
     with pytest.raises(Crashed):
         run_agent(shop.onboarding, data={"id": 7}, journal=journal, crash_after="welcome")

@@ -17,7 +17,7 @@ def test_a_webhook_trigger_without_types_takes_every_delivery_of_its_source() ->
     assert on.webhook("github", "issues.opened").types == ("issues.opened",)
 
 
-def test_a_crontab_has_a_zone_and_says_what_becomes_of_missed_ticks() -> None:
+def test_a_crontab_has_a_zone_and_shows_what_becomes_of_missed_ticks() -> None:
     declared = on.cron("0 9 * * mon-fri", tz="Europe/Vienna", catch_up="all", slug="mornings")
 
     assert (declared.cron, declared.tz, declared.policy, declared.slug) == (

@@ -8,7 +8,7 @@ from agents import AgentRun, Event
 from agents.exceptions import Permanent
 
 
-def test_the_event_is_the_newest_and_events_are_read_once_and_only_when_asked_for() -> None:
+def test_the_event_is_the_newest_and_events_are_read_once_and_only_on_request() -> None:
     reads = []
     older, newer = an_event(1), an_event(2)
 
@@ -142,7 +142,7 @@ def test_a_next_check_that_makes_no_sense_is_refused(delay: Any, reason: Any) ->
 @pytest.mark.parametrize(
     ("delay", "words"), [(-5, "-5 s"), (timedelta(seconds=-5), "-5 s"), (timedelta(days=4000), "4000 d")]
 )
-def test_a_refused_duration_is_told_in_plain_words(delay: Any, words: str) -> None:
+def test_a_refused_duration_is_reported_in_plain_words(delay: Any, words: str) -> None:
     with pytest.raises(ValueError, match=f"^next_check {words}: use a duration from 0 to ten years$"):
         a_run().next_check(delay)
 

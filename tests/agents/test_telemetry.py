@@ -119,7 +119,7 @@ def test_no_secret_leaves_with_a_span(collector: Collector) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_replay_tells_nothing_again(lab: Lab, collector: Collector) -> None:
+def test_a_replay_records_no_span_again(lab: Lab, collector: Collector) -> None:
     switch_on(collector)
     llm = LlmAgent(Turns([("look", {})], "done").model, name="looker")
 
@@ -154,7 +154,7 @@ def test_a_replay_tells_nothing_again(lab: Lab, collector: Collector) -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("keeps_content", [True, False])
-def test_content_is_in_the_spans_where_it_is_asked_for(lab: Lab, collector: Collector, keeps_content: bool) -> None:
+def test_content_is_in_the_spans_where_it_is_requested(lab: Lab, collector: Collector, keeps_content: bool) -> None:
     switch_on(collector, keeps_content=keeps_content)
 
     lab.run(lambda run: run.llm(LlmAgent(Turns("in the garden").model, name="looker"), "Where is Ann?").output)

@@ -37,14 +37,14 @@ def test_what_the_run_would_commit_is_handed_to_the_test() -> None:
     assert run_agent(invoicer).result == {"invoices": 2}
 
 
-def test_the_pace_that_a_heartbeat_asked_for_is_shown() -> None:
+def test_the_pace_that_a_heartbeat_requested_is_shown() -> None:
     watcher = agent("watcher")(lambda run: run.next_check("10m") or run.next_check("2h", "quiet night"))
 
     assert run_agent(watcher).pace == Pace(after=timedelta(hours=2), reason="quiet night")
     assert run_agent(agent("sleeper")(lambda run: None)).pace is None
 
 
-def test_the_test_says_what_woke_the_agent() -> None:
+def test_the_test_gives_what_woke_the_agent() -> None:
     seen: list[AgentRun] = []
     watcher = agent("watcher")(seen.append)
     at, run_id = datetime(2026, 11, 20, tzinfo=UTC), uuid4()
@@ -148,7 +148,7 @@ def test_a_durable_agent_runs_to_its_end_and_shows_its_steps_in_order() -> None:
     assert [notice.text for notice in done.notifications] == ["three days have passed"]
 
 
-def test_what_it_waits_for_is_said_by_the_test() -> None:
+def test_the_test_gives_the_results_of_waits() -> None:
     def body(run: AgentRun) -> Any:
         paid = run.wait_for_event("invoice.paid", match={"customer": 7}, timeout="7d")
         late = run.wait_for_event("invoice.paid", timeout="7d", key="second")

@@ -181,7 +181,7 @@ def answered_at(here: Lab, event: UUID) -> datetime:
 
 
 @pytest.mark.timeout(120 + 120 * TIMES)
-def test_what_the_new_primary_knows_is_done_once_and_what_is_lost_is_said(
+def test_what_the_new_primary_knows_is_done_once_and_what_is_lost_is_reported(
     tmp_path: Path, django_db_blocker: Any
 ) -> None:
     with two_servers(tmp_path / "lab", "hasty_outbox", django_db_blocker) as (here, pair):

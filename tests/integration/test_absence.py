@@ -51,7 +51,7 @@ def episodes(stack: Stack) -> dict[str, list[str]]:
     return found
 
 
-def test_each_absence_is_told_once_while_one_of_two_dispatchers_is_killed_at_every_moment(
+def test_each_absence_is_reported_once_while_one_of_two_dispatchers_is_killed_at_every_moment(
     make_stack: StackMaker, tmp_path: Path
 ) -> None:
     points = Points(tmp_path / "points")

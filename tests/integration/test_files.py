@@ -29,7 +29,9 @@ def watch(stack: Stack, directory: Path, **settings: Any) -> None:
         create_source("in", kind="directory", settings=given, by="test")
 
 
-def test_each_file_is_told_once_and_whole_while_the_watcher_is_killed(make_stack: StackMaker, tmp_path: Path) -> None:
+def test_each_file_is_reported_once_and_whole_while_the_watcher_is_killed(
+    make_stack: StackMaker, tmp_path: Path
+) -> None:
     points = Points(tmp_path / "points")
     place = tmp_path / "in"
     place.mkdir()

@@ -230,7 +230,7 @@ def test_wal_that_is_kept_during_an_outage_is_an_alarm_before_the_disk_is_full(
         eventually(lambda: not alarmed(stack)[-1]["is_open"])
 
 
-def test_a_lost_slot_is_said_and_made_again_by_command_alone(make_stack: StackMaker, small_server: Postgres) -> None:
+def test_a_lost_slot_is_shown_and_made_again_by_command_alone(make_stack: StackMaker, small_server: Postgres) -> None:
     stack = make_stack(env=QUICK)
     with ForeignDatabase(small_server.url) as foreign:
         foreign.run("CREATE TABLE items (id int PRIMARY KEY, version int, filler text)")
@@ -276,7 +276,7 @@ def promotable() -> Iterator[tuple[Postgres, Standby]]:
             yield primary, standby
 
 
-def test_after_a_failover_reading_goes_on_and_changes_that_the_new_primary_lost_are_said(
+def test_after_a_failover_reading_goes_on_and_changes_that_the_new_primary_lost_are_reported(
     promotable: tuple[Postgres, Standby],
 ) -> None:
     primary, standby = promotable

@@ -131,7 +131,7 @@ def test_every_half_hour_of_a_night_in_which_the_clocks_changed_and_no_beat_ran_
 
 
 @pytest.mark.django_db
-def test_night_without_a_beat_in_which_the_zone_was_changed_too_says_what_held_when() -> None:
+def test_night_without_a_beat_in_which_the_zone_was_changed_too_shows_what_held_when() -> None:
     noon = NIGHTS["spring"]
     schedule = make_schedule("30 2 * * *", since=noon)
     Schedule.objects.filter(pk=schedule.pk).update(catch_up="all")

@@ -309,7 +309,7 @@ def test_a_decision_that_commits_after_the_expiry_was_in_time(courier: Courier) 
     assert_decided_once(courier, event, "approved")
 
 
-def test_of_two_decisions_at_once_one_counts_and_the_other_is_told_so(courier: Courier) -> None:
+def test_of_two_decisions_at_once_one_counts_and_the_other_is_refused(courier: Courier) -> None:
     event, approval = asked(courier, "60s")
     hold(courier, "web-1", "before_decide_commit")
     first: list[Answer] = []
@@ -327,7 +327,7 @@ def test_of_two_decisions_at_once_one_counts_and_the_other_is_told_so(courier: C
     assert_decided_once(courier, event, "approved")
 
 
-def test_a_decision_at_the_very_instant_of_the_expiry_counts_if_it_was_told_so(
+def test_a_decision_at_the_very_instant_of_the_expiry_counts_if_it_was_accepted(
     courier: Courier, second_dispatcher: Process
 ) -> None:
     for place in range(ROUNDS):

@@ -34,7 +34,7 @@ def test_skip_leaves_a_decision_that_names_the_live_run() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("filter", ["event.data.nothing > 1", "event.data", "event.data.amount +"])
-def test_a_filter_that_fails_is_a_decision_and_stops_nobody_else(filter: str) -> None:
+def test_a_filter_that_fails_is_a_decision_and_stops_no_one_else(filter: str) -> None:
     make_trigger("broken", filter=filter)
     make_trigger("works")
     event = make_event(data={"amount": 500})

@@ -76,5 +76,5 @@ def test_pause_of_a_queue_that_is_not_there_is_refused() -> None:
     assert run_command("pause", "defualt", "--reason", "x")[2] is False
 
 
-def test_a_pause_that_waits_says_whether_anything_still_runs() -> None:
+def test_a_pause_that_waits_shows_whether_anything_still_runs() -> None:
     assert run_command("pause", "--reason", "deploy", "--wait", "0")[0].endswith("None of its runs is running.\n")

@@ -41,7 +41,7 @@ def test_fork_from_nowhere_is_refused() -> None:
     assert "has no entry 'nowhere'" in err
 
 
-def test_resolve_says_what_happened() -> None:
+def test_resolve_records_what_happened() -> None:
     run = make_run(status=RunStatus.UNCERTAIN)
     make_step(run, "charge", status="started")
 
@@ -111,7 +111,7 @@ def make_some() -> None:
     make_run()
 
 
-def test_a_preview_says_how_many_and_does_nothing() -> None:
+def test_a_preview_shows_how_many_and_does_nothing() -> None:
     make_some()
 
     assert run_command("requeue", "--trigger", "greeter", "--dry-run")[0] == "3 runs would be requeued\n"

@@ -122,7 +122,7 @@ def test_a_wait_whose_look_back_fails_still_gets_later_events(lab: Lab) -> None:
 
 
 @pytest.mark.sampled
-def test_a_broker_that_is_away_says_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_is_away_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """kombu, left to itself, tries for 6 s: dispatch, rescue and every claim would wait for it."""
     monkeypatch.setattr(broker, "breaker", broker.closed_breaker())
     monkeypatch.setattr(broker, "connection", lambda: current_app.connection_for_write("redis://127.0.0.1:1/0"))

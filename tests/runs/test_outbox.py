@@ -94,7 +94,7 @@ def test_a_wake_waits_while_its_trigger_is_being_deleted(monkeypatch: pytest.Mon
         assert left.payload["trigger"] == str(locked.id)
 
 
-def test_a_handler_that_waits_for_locks_all_the_same_stops_at_the_second(
+def test_a_handler_that_waits_for_locks_nevertheless_stops_at_the_second(
     handled: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried = []

@@ -61,7 +61,7 @@ def test_a_timeout_of_another_version_stops_no_claim(done: list[Any], timeout: A
 
 
 @pytest.mark.parametrize("column", ["input", "policy"])
-def test_a_run_that_cannot_be_read_fails_and_says_so(done: list[Any], column: str) -> None:
+def test_a_run_that_cannot_be_read_fails_and_shows_it(done: list[Any], column: str) -> None:
     bad, good = bad_and_good()
     execute(f"UPDATE runs_run SET {column} = %s::jsonb WHERE id = %s::uuid", [TOO_DEEP, bad.pk])  # noqa: S608
 

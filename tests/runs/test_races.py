@@ -202,7 +202,7 @@ def test_a_claim_whose_answer_was_lost_is_released_and_claimed_again(
     assert [attempt.outcome for attempt in Attempt.objects.order_by("epoch")] == ["released", "succeeded"]
 
 
-def test_a_broker_that_is_away_is_asked_once_a_slice_not_once_a_run(
+def test_a_broker_that_is_away_is_tried_once_a_slice_not_once_a_run(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(registry._agents, "greeter", Agent(name="greeter", body=lambda run: None))

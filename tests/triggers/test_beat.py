@@ -388,7 +388,7 @@ def test_ordinary_task_goes_to_the_outbox_instead() -> None:
     }
 
 
-def test_ordinary_task_whose_arguments_are_no_json_says_so_and_goes_on_once_they_are() -> None:
+def test_ordinary_task_whose_arguments_are_no_json_shows_it_and_goes_on_once_they_are() -> None:
     schedule = make_periodic_task(args="[oops")
 
     fire_all(NINE + MINUTE)

@@ -322,7 +322,7 @@ def test_an_instant_that_is_past_is_left_out_and_said() -> None:
 
 
 @pytest.mark.django_db
-def test_a_dry_run_tells_the_same_and_changes_nothing() -> None:
+def test_a_dry_run_shows_the_same_and_changes_nothing() -> None:
     make_triggers()
     exported = content()
     empty_the_system()
@@ -464,7 +464,7 @@ def test_invalid_entries_are_named_and_nothing_is_changed(content: Any, expected
 
 
 @pytest.mark.django_db
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_that_is_wrong_is_shown_at_once() -> None:
     problems = refused(file(triggers=[{**VIP, "filter": "(", "overlap": "both"}, {"slug": "two", "agent": "nobody"}]))
 
     assert len(problems) == 3

@@ -141,7 +141,7 @@ def test_every_class_of_models_that_is_defined_inside_a_run_is_guarded() -> None
             asyncio.run(asked_itself(Later()))
 
 
-def test_embeddings_and_pictures_may_be_asked_for_inside_a_run() -> None:
+def test_embeddings_and_pictures_may_be_requested_inside_a_run() -> None:
     async def ask() -> None:
         assert (await Embedder(TestEmbeddingModel()).embed_query("q")).embeddings
         assert (await ImageGenerator(TestImageGenerationModel()).generate("a cat")).images

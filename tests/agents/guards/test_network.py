@@ -29,7 +29,7 @@ def send_a_datagram() -> None:
     ],
     ids=["connect", "getaddrinfo", "gethostbyname", "urlopen", "sendto"],
 )
-def test_an_atomic_agent_cannot_reach_the_outside_and_is_told_what_to_do(reach_out: Callable[[], Any]) -> None:
+def test_an_atomic_agent_cannot_reach_the_outside_and_the_error_shows_what_to_do(reach_out: Callable[[], Any]) -> None:
     with network_refused("caller"), pytest.raises(NetworkRefused, match=r"'caller' is atomic.*durable=True"):
         reach_out()
 

@@ -127,7 +127,7 @@ def test_without_a_checklist_it_looks_by_its_instructions(watch: Heartbeat) -> N
     assert run_agent(watch.agent, model=verdict(notify=True, text="seen")).notifications[0].text == "seen"
 
 
-def test_the_authors_gate_is_asked_only_for_due_items(checklist: Checklist) -> None:
+def test_the_authors_gate_is_called_only_for_due_items(checklist: Checklist) -> None:
     asked: list[Any] = []
 
     def gate(run: Any) -> Quiet:
@@ -157,7 +157,7 @@ def test_items_that_are_due_together_take_one_turn(watch: Heartbeat, checklist: 
     assert_replays(done)
 
 
-def test_it_notifies_if_the_verdict_says_so(watch: Heartbeat, checklist: Checklist) -> None:
+def test_it_notifies_if_the_verdict_has_notify_set(watch: Heartbeat, checklist: Checklist) -> None:
     items = [{"item": 1, "outcome": "news", "text": "3 failed"}, {"item": 2, "outcome": "ok"}]
     done = run_agent(watch.agent, model=verdict(notify=True, urgency="high", text="3 runs failed", items=items))
 
@@ -165,7 +165,7 @@ def test_it_notifies_if_the_verdict_says_so(watch: Heartbeat, checklist: Checkli
     assert outcomes() == {"failed runs": "news", "backups": "ok"}
 
 
-def test_a_text_alone_notifies_nobody(watch: Heartbeat, checklist: Checklist) -> None:
+def test_a_text_alone_notifies_no_one(watch: Heartbeat, checklist: Checklist) -> None:
     assert not run_agent(watch.agent, model=verdict(notify=False, text="HEARTBEAT_OK")).notifications
 
 
@@ -256,7 +256,7 @@ def test_the_first_word_on_an_item_counts() -> None:
     assert outcomes_of(Verdict(notify=False, items=said), [due(7)]) == [Checked(7, "news", "a")]  # type: ignore[arg-type]
 
 
-def test_a_prompt_numbers_the_items_and_says_how_they_ended_last() -> None:
+def test_a_prompt_numbers_the_items_and_shows_how_they_ended_last() -> None:
     prompt = prompt_of([due(7), due(8, last_outcome="ok"), due(9, failures=3)], datetime(2026, 11, 22, 12, tzinfo=UTC))
 
     assert prompt.splitlines() == [

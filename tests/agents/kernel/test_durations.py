@@ -58,5 +58,5 @@ def test_every_unit_has_the_length_of_a_timedelta(number: int, unit: str) -> Non
         (timedelta(hours=-25), "-1 d 1 h"),
     ],
 )
-def test_a_duration_is_told_by_its_two_largest_units(delta: timedelta, words: str) -> None:
+def test_a_duration_is_shown_by_its_two_largest_units(delta: timedelta, words: str) -> None:
     assert in_words(delta) == words

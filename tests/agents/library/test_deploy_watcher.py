@@ -52,7 +52,7 @@ def test_a_bad_answer_begins_the_row_again(site: Site) -> None:
     assert_replays(done)
 
 
-def test_a_deploy_that_does_not_answer_well_in_time_is_told_urgently(site: Site) -> None:
+def test_a_deploy_that_does_not_answer_well_in_time_is_reported_urgently(site: Site) -> None:
     began = datetime.now(UTC) - timedelta(minutes=16)
 
     done = look(deployed(site, expect="v1.4", began=began.isoformat()))

@@ -50,7 +50,7 @@ def test_labels_that_the_issue_has_are_not_suggested_but_count_for_its_priority(
 
 
 @pytest.mark.django_db
-def test_an_issue_like_an_earlier_one_of_its_repository_is_said_to_be_its_duplicate() -> None:
+def test_an_issue_like_an_earlier_one_of_its_repository_is_marked_as_its_duplicate() -> None:
     triage(number=400, title="Dark theme please")
     triage(number=401, title="Crash on startup when the tide table is empty")
     triage(number=500, title="Crash on startup when the tide table is empty")
@@ -96,7 +96,7 @@ def test_the_rules_say_what_an_issue_is_about_and_how_much_it_matters(
 
 
 @pytest.mark.django_db
-def test_a_model_is_asked_only_where_the_rules_say_nothing() -> None:
+def test_a_model_is_called_only_where_the_rules_say_nothing() -> None:
     model = TestModel(custom_output_args={"labels": ["feature"], "priority": "low"})
 
     by_rules, by_model = triage(model=model), triage(model=model, title="Tides of the Baltic", body="Thanks!")

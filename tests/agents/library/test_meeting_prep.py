@@ -21,7 +21,7 @@ def prepare(data: Any, type: str = "meeting.planned") -> AgentResult:
     return run_agent(meeting_prep, data=data, type=type, model=BRIEF)
 
 
-def test_people_are_told_half_an_hour_ahead_what_to_know() -> None:
+def test_people_are_notified_half_an_hour_before_a_meeting() -> None:
     until_then = BEGINS - timedelta(minutes=30) - datetime.now(UTC)
     done = prepare(MEETING)
 

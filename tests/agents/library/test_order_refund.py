@@ -25,7 +25,7 @@ def refunded() -> str:
     return str(Order.objects.get().refunded)
 
 
-def test_money_is_given_back_once_a_person_has_said_so_and_the_goods_are_here() -> None:
+def test_money_is_given_back_once_a_person_has_approved_and_the_goods_are_here() -> None:
     an_order()
 
     done = refund_order(Answer(decision="approved", arguments={"amount": "42.50"}, by="admin:ada"))
@@ -81,7 +81,7 @@ def test_a_denied_or_expired_refund_is_not_paid(answer: str) -> None:
     assert refunded() == "None"
 
 
-def test_goods_that_do_not_return_are_told_of() -> None:
+def test_goods_that_do_not_return_are_reported() -> None:
     an_order()
 
     done = refund_order("approved", parcel=None)
@@ -90,7 +90,7 @@ def test_goods_that_do_not_return_are_told_of() -> None:
     assert "have not returned within 14 days" in done.notifications[0].text
 
 
-def test_a_refund_that_was_given_is_not_asked_for_again() -> None:
+def test_a_refund_that_was_given_is_not_requested_again() -> None:
     Order.objects.filter(pk=an_order().pk).update(refunded="42.50")
 
     assert run_agent(order_refund, data=ORDER).result == {"order": "A-1", "refunded": "42.50", "new": False}

@@ -27,6 +27,6 @@ def test_it_reminds_of_the_text_or_else_of_its_schedules_name(data: Any, input: 
 
 
 @pytest.mark.parametrize("data", [None, "Call Ada", {}, {"text": ""}])
-def test_a_reminder_of_nothing_says_how_to_give_it_a_text(data: Any) -> None:
+def test_a_reminder_of_nothing_shows_how_to_give_it_a_text(data: Any) -> None:
     with pytest.raises(Permanent, match="input"):
         run_agent(reminder, data=data)

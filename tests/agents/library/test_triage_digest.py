@@ -19,7 +19,7 @@ def test_it_counts_by_label_and_priority_over_all_its_runs() -> None:
     }
 
 
-def test_a_person_is_told_about_urgent_issues_alone() -> None:
+def test_people_are_notified_about_urgent_issues_only() -> None:
     assert not triaged("high", "crash").notifications
 
     [notice] = triaged("urgent", "security").notifications

@@ -79,7 +79,7 @@ def waiting(runs: int, minutes: float, **other: Any) -> Backlog:
     return Backlog(waiting=runs, oldest=timedelta(minutes=minutes), **now)
 
 
-def test_a_backlog_is_told_when_it_begins_when_it_gets_much_worse_and_when_it_is_over(house: House) -> None:
+def test_a_backlog_is_reported_when_it_begins_when_it_gets_much_worse_and_when_it_is_over(house: House) -> None:
     state, told = None, []
     for runs, minutes in [(3, 1), (10, 6), (12, 7), (40, 9), (30, 3), (0, 0), (0, 0)]:
         house.queues = [waiting(runs, minutes)]
@@ -142,7 +142,7 @@ def test_a_question_is_repeated_after_four_hours_then_daily_and_before_its_end(h
     assert reminders_by(question(NINE, NINE + timedelta(hours=72)), NINE + timedelta(hours=hours)) == reminders
 
 
-def test_a_stale_question_is_told_once_with_its_page(house: House) -> None:
+def test_a_stale_question_is_reported_once_with_its_page(house: House) -> None:
     now = datetime.now(UTC)
     house.approvals = [
         question(now - timedelta(hours=1)),
@@ -211,7 +211,7 @@ def test_an_unusual_hour_is_explained_and_told_once(house: House) -> None:
     assert isinstance(ask_gate(anomaly_explainer, last=state), Quiet)
 
 
-def test_without_a_model_the_facts_are_told(house: House, settings: Any) -> None:
+def test_without_a_model_the_facts_are_reported(house: House, settings: Any) -> None:
     an_unusual_hour(house)
     settings.WAKEFUL_MODEL = ""
 

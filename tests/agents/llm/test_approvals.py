@@ -42,7 +42,7 @@ def test_edited_arguments_are_validated_like_the_models_own() -> None:
     assert (done.result, paid) == ("done", [2])  # the model was told, and its next call asked for approval again
 
 
-def test_each_call_is_asked_about_with_its_own_arguments() -> None:
+def test_each_call_needs_approval_with_its_own_arguments() -> None:
     agent, paid = payer([("pay", {"cents": 1})], [("pay", {"cents": 1})], "done")
 
     run_agent(agent, waits={FIRST: "approved", SECOND: "denied"})
@@ -62,7 +62,7 @@ def test_the_same_result_three_times_ends_the_run_across_approvals_and_crashes()
     assert paid == [1, 1, 1]
 
 
-def test_a_call_made_before_the_run_was_tainted_is_not_asked_about_on_a_replay() -> None:
+def test_a_call_made_before_the_run_was_tainted_needs_no_approval_on_a_replay() -> None:
     script, paid = Turns([("pay", {"cents": 1})], "done"), []
     llm = LlmAgent(script.model, name="payer")
 
@@ -176,7 +176,7 @@ def test_a_person_sees_what_a_hook_makes_of_the_arguments(lab: Lab, when: str) -
 
 @pytest.mark.parametrize(("then", "expected"), [("approve", [99999]), ("deny", []), ("edit", [])])
 @pytest.mark.parametrize("when", WHEN)
-def test_a_person_is_asked_again_about_an_edit_that_a_hook_changes(
+def test_an_edit_that_a_hook_changes_needs_approval_again(
     lab: Lab, when: str, then: Choice, expected: list[int]
 ) -> None:
     paid: list[Any] = []

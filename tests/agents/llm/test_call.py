@@ -124,7 +124,7 @@ def test_a_tool_sends_its_idempotency_key_and_leaves_things_with_its_step() -> N
     assert [event.type for event in done.emitted] == ["reminded"]
 
 
-def test_structured_output_is_asked_for_again_until_it_fits() -> None:
+def test_structured_output_is_requested_again_until_it_fits() -> None:
     class Verdict(BaseModel):
         urgent: bool
 

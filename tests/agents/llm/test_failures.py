@@ -84,7 +84,7 @@ def test_a_long_wait_that_the_provider_asks_for_is_waited_without_a_worker(lab: 
 
 @pytest.mark.parametrize("fault", [Status(500), Status(529), Silent(), Cut()])
 @pytest.mark.parametrize("model", FORMATS)
-def test_what_passes_is_asked_again_in_the_worker(lab: Lab, wire: Wire, model: str, fault: Fault) -> None:
+def test_what_passes_is_requested_again_in_the_worker(lab: Lab, wire: Wire, model: str, fault: Fault) -> None:
     wire.script("sums", *after_a_call(fault, fault))
 
     run = run_of(lab, adder(model), wire)
@@ -95,7 +95,7 @@ def test_what_passes_is_asked_again_in_the_worker(lab: Lab, wire: Wire, model: s
 
 @pytest.mark.parametrize("fault", [MALFORMED, WRONG_SCHEMA, Body("upstream has gone away")])
 @pytest.mark.parametrize("model", FORMATS)
-def test_an_answer_that_cannot_be_read_is_asked_for_again(lab: Lab, wire: Wire, model: str, fault: Fault) -> None:
+def test_an_answer_that_cannot_be_read_is_requested_again(lab: Lab, wire: Wire, model: str, fault: Fault) -> None:
     wire.script("sums", *after_a_call(fault))
 
     run = run_of(lab, adder(model), wire, policy={"retries": 1})
@@ -183,7 +183,7 @@ def test_a_provider_that_stays_down_fails_the_run(lab: Lab, wire: Wire, monkeypa
 
 
 @pytest.mark.parametrize(("settings", "requests"), [(None, 1), ({"max_retries": 1}, 2)])
-def test_a_client_repeats_nothing_unless_its_author_says_so(
+def test_a_client_repeats_nothing_unless_its_author_sets_retries(
     lab: Lab, wire: Wire, settings: Any, requests: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client makes two retries if nothing is said: three requests for each try of ours."""
@@ -195,7 +195,7 @@ def test_a_client_repeats_nothing_unless_its_author_says_so(
     assert wire.asked("one") == {0: requests}
 
 
-def test_what_is_asked_once_is_asked_again_where_its_provider_said_no(lab: Lab, wire: Wire) -> None:
+def test_what_is_requested_once_is_requested_again_where_its_provider_refused(lab: Lab, wire: Wire) -> None:
     wire.script("sums", *after_a_call(Status(429, retry_after=1), Status(429, retry_after=60)))
     llm = adder(FORMATS[0])
 
@@ -207,7 +207,9 @@ def test_what_is_asked_once_is_asked_again_where_its_provider_said_no(lab: Lab, 
 
 
 @pytest.mark.parametrize("fault", [Silent(), Cut(), MALFORMED])
-def test_what_is_asked_once_is_not_asked_again_where_the_answer_is_lost(lab: Lab, wire: Wire, fault: Fault) -> None:
+def test_what_is_requested_once_is_not_requested_again_where_the_answer_is_lost(
+    lab: Lab, wire: Wire, fault: Fault
+) -> None:
     wire.script("sums", *after_a_call(fault))
     llm = adder(FORMATS[0])
 

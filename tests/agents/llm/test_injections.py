@@ -214,7 +214,7 @@ def test_what_a_person_decides_is_done_once(lab: Lab, world: World, decision: An
     assert (run.status, Approval.objects.count()) == ("succeeded", 1)
 
 
-def test_an_agent_that_has_seen_nothing_untrusted_is_not_asked_about(lab: Lab, world: World) -> None:
+def test_an_agent_that_has_seen_nothing_untrusted_needs_no_approval(lab: Lab, world: World) -> None:
     lab.declare(lambda run: world.act(run, ORDER), name="first")
     make_trigger("first", types=["come"])
     make_event(type="come")

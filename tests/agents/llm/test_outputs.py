@@ -122,7 +122,7 @@ def test_its_effect_is_that_of_its_declaration(lab: Lab) -> None:
     assert list(Session.objects.values_list("name", flat=True)) == ["booked-2"]  # what was refused left nothing
 
 
-def test_one_outside_of_the_tool_cap_is_refused_before_the_model_is_asked(lab: Lab) -> None:
+def test_one_outside_of_the_tool_cap_is_refused_before_the_model_is_called(lab: Lab) -> None:
     numbers = Numbers(7)
 
     run = lab.run(lambda run: run.llm(numbers.agent(send_invoice), "q").output, policy={"tools": [], "retries": 3})

@@ -76,7 +76,7 @@ def test_writing_to_the_cache_may_be_the_dearest_input() -> None:
     assert prices.of_response(cached, openai("m")) == Decimal("0.9")  # half plain, a tenth written
 
 
-def test_an_answer_under_a_longer_name_is_priced_as_the_model_that_was_asked() -> None:
+def test_an_answer_under_a_longer_name_is_priced_as_the_model_that_was_requested() -> None:
     prices = Prices([set_price("house-model", 1, 2)])
     used = answer("house-model-2026-11", input_tokens=MILLION, output_tokens=MILLION)
 
@@ -210,7 +210,7 @@ def test_a_request_that_was_cut_off_may_be_charged(error: ModelAPIError) -> None
         (ModelConnectionError("m", "reset"), True),
     ],
 )
-def test_an_answer_says_whether_a_model_before_it_may_have_charged(error: ModelAPIError, may_be_more: bool) -> None:
+def test_an_answer_records_whether_a_model_before_it_may_have_charged(error: ModelAPIError, may_be_more: bool) -> None:
     def fail(messages: Any, info: Any) -> ModelResponse:
         raise error
 

@@ -71,7 +71,7 @@ def test_calls_one_after_the_other_ask_through_clients_of_their_own_loop(wire: W
     assert [wire.asked(number) for number in range(3)] == [{0: 2, 1: 2}] * 3
 
 
-def test_a_model_is_made_when_it_is_asked_where_its_agent_defers_that(wire: Wire) -> None:
+def test_a_model_is_made_when_it_is_called_where_its_agent_defers_that(wire: Wire) -> None:
     wire.script("hello", "hello")
     llm = LlmAgent(CHAT, name="greeter", defer_model_check=True)
 
@@ -99,7 +99,7 @@ class Verdict(BaseModel):
 
 
 @pytest.mark.parametrize("model", FORMATS)
-def test_an_output_that_does_not_fit_is_asked_for_again_once(wire: Wire, model: str) -> None:
+def test_an_output_that_does_not_fit_is_requested_again_once(wire: Wire, model: str) -> None:
     wire.script("judge", [Call("final_result", urgent="perhaps")], [Call("final_result", urgent=True)])
     llm = LlmAgent(model, name="judge", output_type=Verdict)
     journal = Journal()
@@ -111,7 +111,7 @@ def test_an_output_that_does_not_fit_is_asked_for_again_once(wire: Wire, model: 
 
 
 @pytest.mark.parametrize("model", FORMATS)
-def test_an_output_validator_that_asks_again_is_asked_again_on_a_replay_and_the_model_is_not(
+def test_on_a_replay_an_output_validator_that_retries_runs_again_and_the_model_is_not_called(
     wire: Wire, model: str
 ) -> None:
     wire.script("judge", "no", "yes")
@@ -153,7 +153,7 @@ def test_an_argument_validator_that_asks_again_is_a_step(wire: Wire) -> None:
     assert wire.asked("one") == {0: 1, 1: 1, 2: 1}
 
 
-def test_the_fallback_models_of_the_settings_are_asked_in_turn(wire: Wire, settings: Settings) -> None:
+def test_the_fallback_models_of_the_settings_are_called_in_turn(wire: Wire, settings: Settings) -> None:
     settings.WAKEFUL_MODEL = CHAT
     settings.WAKEFUL_MODEL_FALLBACKS = ["openai-responses:gpt-4o", "anthropic:claude-sonnet-4-6"]
     wire.script("hello", Turn("hello", faults=[Status(500), Status(429, retry_after=900)]))

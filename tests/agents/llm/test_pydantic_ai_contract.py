@@ -155,7 +155,7 @@ def test_a_capability_of_one_run_is_bound_to_its_agent() -> None:
     assert bound == [llm]
 
 
-def test_an_error_says_how_long_its_provider_asks_to_wait() -> None:
+def test_an_error_shows_how_long_its_provider_asks_to_wait() -> None:
     assert ModelHTTPError(429, "gpt-4o", headers={"retry-after": "7"}).retry_after == 7
 
 

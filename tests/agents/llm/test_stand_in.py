@@ -15,7 +15,7 @@ from tests.support.wire import Wire
 pytestmark = pytest.mark.django_db
 
 
-def test_a_test_asks_no_provider_unless_it_says_so(wire: Wire) -> None:
+def test_a_test_calls_no_provider_unless_it_is_allowed(wire: Wire) -> None:
     wire.script("hello", "hello")
     llm = LlmAgent("openai-chat:gpt-4o", name="greeter")
     agent = Agent(name="asker", body=lambda run: run.llm(llm, wire.prompt("hello", "one")).output, durable=True)

@@ -47,7 +47,7 @@ HELD_BY = {
         ("guards/test_llm_calls.py", "test_a_model_that_is_asked_by_its_own_method_inside_a_run_is_refused"),
     ],
     "`Embedder`, `ImageGenerator`": [
-        ("guards/test_llm_calls.py", "test_embeddings_and_pictures_may_be_asked_for_inside_a_run"),
+        ("guards/test_llm_calls.py", "test_embeddings_and_pictures_may_be_requested_inside_a_run"),
     ],
     "`MCPToolset(sampling_model=…)`": [(DOOR, "test_a_server_that_may_ask_a_model_itself_is_refused_by_name")],
     "`run.llm` in a tool, a tool that calls another tool": [
@@ -99,7 +99,7 @@ HELD_BY = {
     "`event_stream_handler=`, `ProcessEventStream`": [(BUILDERS, "test_events_of_a_call_come_again_on_each_replay")],
     "`ModelFallback`, `SelectModel`": [
         (DOOR, "test_a_capability_that_chooses_the_model_is_refused_by_name"),
-        ("llm/test_provider.py", "test_the_fallback_models_of_the_settings_are_asked_in_turn"),
+        ("llm/test_provider.py", "test_the_fallback_models_of_the_settings_are_called_in_turn"),
         ("../runs/budgets/test_reserve.py", "test_a_model_that_may_have_charged_counts_beside_the_one_that_answers"),
     ],
     "`BatchModelRequests`": [(BUILDERS, "test_requests_in_a_batch_are_refused_by_name")],

@@ -91,7 +91,7 @@ def is_fenced(text: str) -> bool:
     [gives(EVIL), gives([EVIL]), gives(ToolReturn(EVIL)), invalid, raises(ModelRetry(EVIL)), raises(ToolFailed(EVIL))],
     ids=["text", "list", "ToolReturn", "ValidationError", "ModelRetry", "ToolFailed"],
 )
-def test_what_it_says_is_fenced_and_a_dangerous_tool_asks(mail: Callable[[], Any]) -> None:
+def test_its_result_is_fenced_and_a_dangerous_tool_needs_approval(mail: Callable[[], Any]) -> None:
     office = Office(mail)
 
     done = office.work()
@@ -145,7 +145,7 @@ def test_a_replay_says_the_same() -> None:
     assert (is_fenced(after.content), after.content) == (True, before.content)
 
 
-def test_a_run_whose_tool_fails_is_tainted_all_the_same() -> None:
+def test_a_run_whose_tool_fails_is_tainted_as_well() -> None:
     office, journal = Office(raises(RuntimeError(EVIL))), Journal()
 
     with pytest.raises(Exception, match="RuntimeError"):

@@ -234,7 +234,7 @@ def test_a_tick_without_a_due_item_is_quiet_and_an_event_is_not(checklist: Check
 
 
 @pytest.mark.django_db
-def test_the_built_in_model_tells_what_the_tools_say_and_that_it_does_not_judge() -> None:
+def test_the_built_in_model_reports_the_results_of_the_tools_and_that_it_does_not_judge() -> None:
     @tool(effect="read")
     def failed_runs() -> list[str]:
         """The failed runs."""

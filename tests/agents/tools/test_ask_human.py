@@ -33,7 +33,7 @@ ASKED = {"question": "Which region?"}
         (Answer(decision="expired"), "No person has answered in time."),
     ],
 )
-def test_the_model_is_told_the_answer(answer: Answer, told: str) -> None:
+def test_the_model_gets_the_answer(answer: Answer, told: str) -> None:
     assert call("ask_human", ASKED, waits={KEY: answer}).told == [told]
 
 

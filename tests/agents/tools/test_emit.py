@@ -16,7 +16,7 @@ def test_it_emits_with_its_step() -> None:
     assert called.told == ["The event invoice.checked is emitted."]
 
 
-def test_a_reserved_type_is_told_to_the_model_and_emits_nothing() -> None:
+def test_a_reserved_type_is_reported_to_the_model_and_emits_nothing() -> None:
     called = call("emit", {"type": "run.wakeup"})
 
     assert not called.done.emitted

@@ -20,7 +20,7 @@ def fail(lab: Lab, why: str) -> None:
     assert lab.run(body).status == "failed"
 
 
-def test_failed_runs_are_told_by_cause_as_data_of_strangers(lab: Lab) -> None:
+def test_failed_runs_are_shown_by_cause_as_data_of_strangers(lab: Lab) -> None:
     for number in (1, 2):
         fail(lab, f"order 'A-{number}' is not known")
     fail(lab, "no answer")

@@ -22,7 +22,7 @@ def test_the_model_cannot_give_it_a_link() -> None:
     assert "link" not in toolbox.get("notify").function_schema.json_schema["properties"]
 
 
-def test_an_empty_recipient_is_told_to_the_model() -> None:
+def test_an_empty_recipient_is_reported_to_the_model() -> None:
     called = call("notify", {"text": "Hello", "to": [""]})
 
     assert not called.done.notifications

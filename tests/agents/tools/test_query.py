@@ -142,14 +142,14 @@ def test_a_role_that_may_do_more_is_refused(settings: Any) -> None:
     assert ask("SELECT 1 AS one") == {"rows": [{"one": 1}]}
 
 
-def test_without_its_settings_the_model_is_told_so(settings: Any) -> None:
+def test_without_its_settings_the_model_gets_the_fault(settings: Any) -> None:
     settings.WAKEFUL_QUERY_URL = ""
 
     with pytest.raises(ToolFailed, match="not set up"):
         ask("SELECT 1")
 
 
-def test_a_server_that_is_away_is_told_to_the_model(settings: Any) -> None:
+def test_a_server_that_is_away_is_reported_to_the_model(settings: Any) -> None:
     settings.WAKEFUL_QUERY_URL = "postgres://unknown:x@127.0.0.1:1/none"
 
     with pytest.raises(ToolFailed, match="does not answer"):

@@ -43,7 +43,7 @@ def test_remind_me_wakes_at_an_instant() -> None:
 
 
 @pytest.mark.parametrize(("at", "message"), [("2026-01-01T09:00+01:00", "is over"), ("tomorrow", "offset")])
-def test_an_instant_that_is_none_is_told_to_the_model(at: str, message: str) -> None:
+def test_an_instant_that_is_none_is_reported_to_the_model(at: str, message: str) -> None:
     called = call("remind_me", {"at": at, "text": "x"})
 
     assert not called.done.wakes

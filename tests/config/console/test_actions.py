@@ -37,7 +37,7 @@ def audited(action: str) -> AuditEntry:
     return AuditEntry.objects.get(action=action)
 
 
-def test_bulk_requeue_tells_how_many_were_refused_and_why(admin: Client) -> None:
+def test_bulk_requeue_shows_how_many_were_refused_and_why(admin: Client) -> None:
     trigger = make_trigger()
     failed, done = make_failed_run(trigger), make_run(status=RunStatus.SUCCEEDED)
     processed = make_failed_run(trigger)
@@ -139,7 +139,7 @@ def test_erase_takes_away_what_the_event_said_in_the_operators_name(admin: Clien
     assert audited("erase").by == "admin:ada"
 
 
-def test_erase_of_a_subject_tells_what_is_still_needed(admin: Client) -> None:
+def test_erase_of_a_subject_shows_what_is_still_needed(admin: Client) -> None:
     event, other = (old_event(1, subject="ada@example.com") for _ in range(2))
     old_run(other)
 
@@ -172,7 +172,7 @@ def test_runs_that_are_gone_by_then_hold_up_no_others(admin: Client, monkeypatch
     assert told == ["1 cancelled; those that are running stop within seconds.", "2 refused: it is gone"]
 
 
-def test_a_run_that_is_gone_by_then_is_told(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_gone_by_then_is_reported(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_run()
     monkeypatch.setattr("runs.actions.cancel.stop", lambda run, by: not Run.objects.filter(pk=run.pk).delete())
 

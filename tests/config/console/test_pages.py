@@ -153,7 +153,7 @@ def test_body_that_is_no_json_is_shown_with_the_reason(admin: Client) -> None:
         ({}, "no live worker serves queue “default”"),
     ],
 )
-def test_queued_run_says_why_it_does_not_run(admin: Client, state: dict[str, Any], sentence: str) -> None:
+def test_queued_run_gives_the_reason_why_it_does_not_run(admin: Client, state: dict[str, Any], sentence: str) -> None:
     from tests.support.runs import make_run
 
     run = make_run(**state)

@@ -59,7 +59,7 @@ def test_a_ready_run_of_a_paused_queue_waits_for_the_queue(admin: Client, name: 
         assert "is paused: it starts after the queue is resumed" in shown(admin, path)
 
 
-def test_only_workers_are_said_to_have_had_runs(admin: Client) -> None:
+def test_only_workers_are_shown_to_have_had_runs(admin: Client) -> None:
     make_worker("web", stopped_at=timezone.now(), stopped_reason="unseen")
     assert "other workers took over its runs" not in shown(admin, reverse("admin:runs_queue_processes"))
 
@@ -67,7 +67,7 @@ def test_only_workers_are_said_to_have_had_runs(admin: Client) -> None:
     assert "other workers took over its runs" in shown(admin, reverse("admin:runs_queue_processes"))
 
 
-def test_an_event_that_matched_nothing_is_not_said_to_have_started_runs(admin: Client) -> None:
+def test_an_event_that_matched_nothing_is_not_shown_to_have_started_runs(admin: Client) -> None:
     event = old_event(1)
 
     page = shown(admin, page_of("triggers_event", event))
@@ -76,7 +76,7 @@ def test_an_event_that_matched_nothing_is_not_said_to_have_started_runs(admin: C
     assert "every trigger that matched it started a run" not in page
 
 
-def test_an_event_that_ran_after_a_resume_is_not_said_to_have_started_no_run(admin: Client) -> None:
+def test_an_event_that_ran_after_a_resume_is_not_shown_to_have_started_no_run(admin: Client) -> None:
     trigger, event = make_paused_trigger(), make_event()
     dispatch(Rules())
     assert "the trigger is paused: broken" in shown(admin, page_of("triggers_trigger", trigger))
@@ -93,7 +93,7 @@ def test_an_event_that_ran_after_a_resume_is_not_said_to_have_started_no_run(adm
         assert page_of("runs_run", run) in page
 
 
-def test_an_event_whose_trigger_was_deleted_before_dispatch_says_so(admin: Client) -> None:
+def test_an_event_whose_trigger_was_deleted_before_dispatch_shows_it(admin: Client) -> None:
     trigger = make_trigger()
     trigger_id, event = trigger.pk, Event.objects.get(pk=fire(trigger, by="ann"))
     trigger.delete()
@@ -151,7 +151,7 @@ def test_the_latest_failures_are_in_the_order_in_which_they_failed(admin: Client
     assert [str(runs[place].pk) in str(row[0]) for place, row in zip((0, 2, 1), table.rows, strict=True)] == [True] * 3
 
 
-def test_a_count_that_is_capped_says_so(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_count_that_is_capped_shows_it(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("config.console.parts.panel.COUNTED", 2)
     for _ in range(3):
         make_run()
@@ -198,7 +198,7 @@ def test_a_time_without_a_zone_is_read_in_the_zone_the_console_shows(admin: Clie
     assert "05:22 (Europe/Vienna)" in answer
 
 
-def test_the_text_of_an_alarm_says_of_when_it_is(admin: Client) -> None:
+def test_the_text_of_an_alarm_has_its_time(admin: Client) -> None:
     alarm = Alarm.objects.create(name="late", severity="bad", text="The last 4 runs failed.", remedy="Look.")
 
     assert "Text from the beginning of the alarm" in shown(admin, page_of("runs_alarm", alarm))
@@ -410,7 +410,7 @@ def test_the_page_of_a_new_source_does_not_ask_for_a_process_that_is_alive(admin
     assert "takes it over within seconds" in page and "manage.py sources" not in page
 
 
-def test_a_source_that_no_message_has_come_from_is_not_said_to_have_answered(admin: Client) -> None:
+def test_a_source_that_no_message_has_come_from_is_not_shown_to_have_answered(admin: Client) -> None:
     owner = make_worker("sources", seen_at=timezone.now())
     source = Source.objects.create(slug="samples", kind="pushed", settings={})
     Reading.objects.create(source=source, owner_id=owner.pk)

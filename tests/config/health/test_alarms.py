@@ -67,7 +67,7 @@ def texts() -> list[str]:
     return list(Notification.objects.order_by("id").values_list("text", flat=True))
 
 
-def test_a_fault_is_told_once_when_it_begins_and_once_when_it_is_over() -> None:
+def test_a_fault_is_reported_once_when_it_begins_and_once_when_it_is_over() -> None:
     processes("dispatcher", "worker")
 
     update_alarms()
@@ -138,7 +138,7 @@ def refuses(slug: str, count: int) -> None:
         (cannot_be_offered, "offer:{}:held", "offers"),
     ],
 )
-def test_one_more_of_a_kind_than_are_told_of_ends_no_alarm_of_another(
+def test_one_more_of_a_kind_than_are_reported_ends_no_alarm_of_another(
     make_wrong: Callable[[str], None], named: str, more: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (situation, problems):
@@ -324,7 +324,7 @@ def test_an_alarm_is_sent_when_it_begins_and_when_it_is_over(receiver: Receiver)
     assert not OutboxMessage.objects.exists()
 
 
-def test_an_alarm_that_is_not_taken_stays_and_says_why(receiver: Receiver) -> None:
+def test_an_alarm_that_is_not_taken_stays_and_gives_the_reason(receiver: Receiver) -> None:
     receiver.answer = 500
     alarms.begin("no-beat", severity="bad", text="No beat.")
     [message] = OutboxMessage.objects.all()

@@ -66,7 +66,7 @@ def test_waiting_work_is_counted() -> None:
     }
 
 
-def test_a_process_kind_tells_when_it_was_last_seen() -> None:
+def test_a_process_kind_shows_when_it_was_last_seen() -> None:
     long_ago = timezone.now() - timedelta(hours=1)
     Worker.objects.create(kind="beat", host="a", pid=1, version="1", seen_at=long_ago, stopped_at=long_ago)
     Worker.objects.create(kind="worker", host="a", pid=2, version="1")

@@ -46,7 +46,7 @@ def test_a_recipient_that_cannot_be_reached_is_one_alarm_until_something_arrives
     assert Alarm.objects.get(name="unreachable:ops").ended_at is not None
 
 
-def test_a_recipient_that_cannot_be_reached_is_not_said_to_lose_what_others_get() -> None:
+def test_a_recipient_that_cannot_be_reached_is_not_shown_to_lose_what_others_get() -> None:
     make_recipient("gone", failing_since=database_now(), gets_all=False)
     alone = found("unreachable:gone")
 

@@ -13,7 +13,7 @@ from triggers.api.tokens import create_token
 pytestmark = pytest.mark.django_db
 
 
-def test_a_live_process_says_so_without_a_database(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_live_process_answers_without_a_database(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probes, "pending_migrations", unreachable)
 
     assert client.get("/health/live").status_code == 200

@@ -132,7 +132,7 @@ def test_a_sources_process_is_missed_only_where_sources_are_read() -> None:
     assert problems(make_situation(**found(READ_SOURCES, ReadSources(number=0)))) == []
 
 
-def test_one_that_was_never_there_is_told_from_one_that_is_gone() -> None:
+def test_one_that_was_never_there_is_distinguished_from_one_that_is_gone() -> None:
     assert only(make_situation(without="beat", unseen={})).text.startswith("No beat has ever been seen: ")
 
 
@@ -144,7 +144,7 @@ def test_one_that_was_never_there_is_told_from_one_that_is_gone() -> None:
         ({"stopped": 30.0, "stopped_reason": "stopped"}, "shut down (stopped)"),
     ],
 )
-def test_it_is_said_how_the_last_one_went(fields: dict[str, Any], told: str) -> None:
+def test_the_problem_names_how_the_last_process_ended(fields: dict[str, Any], told: str) -> None:
     here = make_situation(without="dispatcher", unseen={"dispatcher": 42.0})
     gone = make_process("dispatcher", alive=False, seen=42.0, **fields)
 
@@ -341,7 +341,7 @@ def test_a_fault_is_an_alarm_once_it_has_lasted(age: float, is_alarm: bool) -> N
     assert only(make_situation(without="beat", unseen={"beat": age})).is_alarm is is_alarm
 
 
-def test_a_backlog_that_shuts_the_doors_says_so(settings: Any) -> None:
+def test_a_backlog_that_shuts_the_doors_shows_it(settings: Any) -> None:
     settings.WAKEFUL_MAX_BACKLOG = 100
 
     assert (

@@ -61,14 +61,14 @@ def test_a_schedule_is_late_from_its_due_time_on_not_from_its_nominal_one() -> N
     assert found()["schedules"].is_alarm
 
 
-def test_without_a_beat_it_says_how_many_schedules_are_late() -> None:
+def test_without_a_beat_it_shows_how_many_schedules_are_late() -> None:
     now = database_now()
     make_schedule(next_fire_at=now - 10 * MINUTE, due_at=now - 10 * MINUTE)
 
     assert "1 schedule is late." in found()["no-beat"].text
 
 
-def test_an_edit_that_beat_does_not_take_up_is_told_of() -> None:
+def test_an_edit_that_beat_does_not_take_up_is_reported() -> None:
     beat_is_alive()
     make_schedule(stale=True, edited_at=database_now() - 3 * MINUTE)
 
@@ -122,7 +122,7 @@ def test_the_first_page_names_missed_fires(admin_client: Client) -> None:
     assert "Fires missed in the last day" in page
 
 
-def test_metrics_tell_fires_skips_and_the_next_due_time() -> None:
+def test_metrics_show_fires_skips_and_the_next_due_time() -> None:
     now = database_now()
     schedule = make_schedule(next_fire_at=now + MINUTE, due_at=now + 2 * MINUTE)
     make_skip(schedule, "missed", now - HOUR, count=3)

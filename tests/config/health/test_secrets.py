@@ -44,7 +44,7 @@ def test_a_valid_secret_that_no_delivery_uses_any_more_is_named_with_its_remedy(
     assert of_secrets() == []
 
 
-def test_a_secret_that_nobody_has_used_yet_is_no_problem_until_another_one_is_used() -> None:
+def test_a_secret_that_no_one_has_used_yet_is_no_problem_until_another_one_is_used() -> None:
     source = make_source()
     aged(source.secrets.get(), created=300 * DAY)
     assert of_secrets() == []
@@ -64,7 +64,7 @@ def test_a_secret_that_nobody_has_used_yet_is_no_problem_until_another_one_is_us
         (timedelta(hours=-1), timedelta(hours=1), None, False),  # it is over: deliveries are refused
     ],
 )
-def test_a_sender_that_still_uses_the_old_secret_is_told_before_it_ends(
+def test_a_sender_that_still_uses_the_old_secret_is_reported_before_it_ends(
     left: timedelta, old_matched: timedelta, new_matched: timedelta | None, is_told: bool
 ) -> None:
     source = make_source()

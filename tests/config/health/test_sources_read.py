@@ -63,7 +63,7 @@ def test_a_source_that_cannot_be_read_and_its_poison_are_problems(source: Source
     assert found["poison:orders"].text.startswith("1 message of source orders")
 
 
-def test_the_page_of_a_source_says_who_reads_it_and_what_could_not_become_an_event(
+def test_the_page_of_a_source_shows_who_reads_it_and_what_could_not_become_an_event(
     admin_client: Client, source: Source
 ) -> None:
     reading = make_reading(source, read_count=1234, lag=56, position="7-0")

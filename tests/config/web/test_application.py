@@ -260,7 +260,7 @@ def test_requests_whose_senders_have_gone_are_not_worked_on(new_web: Stack) -> N
     assert process.output().count("hook.rejected") == PLACES
 
 
-def test_few_requests_wait_for_a_thread_and_the_process_says_that_it_lives(web: Stack) -> None:
+def test_few_requests_wait_for_a_thread_and_the_process_answers_that_it_is_alive(web: Stack) -> None:
     """While the database hangs, all threads wait for it."""
     above = 10
     with (

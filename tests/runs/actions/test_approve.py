@@ -144,7 +144,7 @@ def test_a_decision_that_makes_no_sense_is_no_decision(said: Any) -> None:
     assert Approval.objects.get().status == "pending"
 
 
-def test_arguments_that_were_not_asked_about_cannot_be_edited() -> None:
+def test_arguments_that_were_not_part_of_the_question_cannot_be_edited() -> None:
     asked = make_approval(make_run(status=RunStatus.WAITING), status="open")
 
     with pytest.raises(ValueError, match="no arguments to edit"):

@@ -189,7 +189,7 @@ def test_a_decision_is_good_for_one_fork() -> None:
     assert Approval.objects.get(wait__run=second).status == "closed"
 
 
-def test_a_denial_is_not_asked_again() -> None:
+def test_a_denial_is_not_requested_again() -> None:
     origin = make_refunded()
     Approval.objects.update(decision="deny")
 

@@ -102,7 +102,7 @@ def test_what_takes_too_long_is_left_for_another_call() -> None:
     assert (done.runs, done.left) == (0, True)
 
 
-def test_a_person_closes_an_incident_and_others_are_told() -> None:
+def test_a_person_closes_an_incident_and_others_are_notified() -> None:
     fail(2)
     incident = Incident.objects.get()
 

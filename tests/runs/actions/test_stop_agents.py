@@ -69,7 +69,7 @@ def test_no_request_begins_once_its_agent_is_stopped_and_none_is_repeated_after(
     assert (lab.go_on(run).result, asked) == ("done", [1, 3])
 
 
-def test_a_worker_hears_within_a_renewal_which_of_its_runs_are_stopped(lab: Lab) -> None:
+def test_a_worker_learns_within_a_renewal_which_of_its_runs_are_stopped(lab: Lab) -> None:
     lab.declare(lambda run: None)
     make_run(trigger="durable")
     claim = lab.claim()
@@ -84,7 +84,7 @@ def test_a_worker_hears_within_a_renewal_which_of_its_runs_are_stopped(lab: Lab)
     assert execute(FENCE_STOPPED, [claim.run_id, claim.epoch, claim.id]) == 1
 
 
-def test_nobody_rings_for_runs_that_are_stopped(lab: Lab) -> None:
+def test_no_one_rings_for_runs_that_are_stopped(lab: Lab) -> None:
     Worker.objects.update(queues=["default"], agents=["durable"])
     make_run(trigger="durable")
     assert [line.claimable for line in doorbell.look("default")] == [1]
@@ -93,7 +93,7 @@ def test_nobody_rings_for_runs_that_are_stopped(lab: Lab) -> None:
     assert [line.claimable for line in doorbell.look("default")] == [0]
 
 
-def test_what_is_stopped_is_a_problem_that_says_who_and_why(lab: Lab) -> None:
+def test_what_is_stopped_is_a_problem_that_shows_who_and_why(lab: Lab) -> None:
     lab.declare(lambda run: None)
     stop_agents("durable", reason="odd answers", by="ann")
 
@@ -124,7 +124,7 @@ def test_one_that_is_stopped_by_itself_stays_so_when_all_are_started(lab: Lab) -
     assert lab.go_on(make_run(trigger="durable")).status == "queued"
 
 
-def test_the_command_says_what_it_stops(lab: Lab) -> None:
+def test_the_command_shows_what_it_stops(lab: Lab) -> None:
     lab.declare(lambda run: None)
     make_run(trigger="durable")
     claim = lab.claim()

@@ -174,7 +174,7 @@ def test_a_refused_decision_leaves_no_link_in_the_log(caplog: pytest.LogCaptureF
     assert link.split("/")[-2] not in caplog.text
 
 
-def test_an_expired_link_says_so_even_before_the_run_was_told() -> None:
+def test_an_expired_link_shows_it_even_before_the_run_was_told() -> None:
     asked = make_asking_run()
     Wait.objects.update(due_at=timezone.now() - timedelta(seconds=1))
 
@@ -184,7 +184,7 @@ def test_an_expired_link_says_so_even_before_the_run_was_told() -> None:
     assert Client().post(approval_link(asked), {"decision": "approve"}).status_code == 409
 
 
-def test_the_link_of_a_stopped_run_says_so() -> None:
+def test_the_link_of_a_stopped_run_shows_it() -> None:
     asked = make_asking_run()
     cancel(asked.wait.run_id, by="bob")
 

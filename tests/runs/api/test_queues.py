@@ -41,7 +41,7 @@ def test_a_queue_in_that_state_already_is_409() -> None:
     assert (answer.status, answer.body["status"]) == (409, "paused")
 
 
-def test_an_unknown_queue_is_404_and_says_so() -> None:
+def test_an_unknown_queue_is_404_and_shows_it() -> None:
     answer = Api().post("queues/defualt/pause/")
 
     assert answer.status == 404

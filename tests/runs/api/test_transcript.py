@@ -40,7 +40,7 @@ def test_a_program_reads_the_conversation_of_a_run(lab: Lab) -> None:
     ]
 
 
-def test_a_run_that_asked_no_model_has_no_calls() -> None:
+def test_a_run_that_called_no_model_has_no_calls() -> None:
     assert Api().get(f"runs/{make_run().id}/transcript/").body["calls"] == []
 
 

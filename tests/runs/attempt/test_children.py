@@ -264,7 +264,7 @@ def test_very_many_children_are_stopped_in_portions(parent: Claim) -> None:
     assert Run.objects.filter(parent_id=parent.run_id, status="cancelled").count() == TOGETHER + 1
 
 
-def test_a_run_that_goes_on_before_its_end_was_heard_of_keeps_its_children(parent: Claim) -> None:
+def test_a_run_that_goes_on_before_its_end_was_known_keeps_its_children(parent: Claim) -> None:
     enqueue_children(parent, children(parent, 1))
     end(parent, RunStatus.CANCELLED)
     requeue(parent.run_id, by="ada")

@@ -246,7 +246,9 @@ def test_a_hanging_gate_is_interrupted(lab: Lab, settings: Any) -> None:
         (lambda run: Group.objects.create(name="written"), "a gate only reads (cannot execute INSERT"),
     ],
 )
-def test_a_wrong_answer_fails_the_run_and_says_why(lab: Lab, answer: Callable[[GateRun], Any], fault: str) -> None:
+def test_a_wrong_answer_fails_the_run_and_gives_the_reason(
+    lab: Lab, answer: Callable[[GateRun], Any], fault: str
+) -> None:
     watch(lab, answer)
     wake(lab)
 
@@ -504,7 +506,7 @@ def test_a_query_of_a_gate_that_takes_too_long_counts_as_its_failure(lab: Lab) -
     )
 
 
-def test_a_gate_whose_session_is_ended_is_asked_again(lab: Lab) -> None:
+def test_a_gate_whose_session_is_ended_is_called_again(lab: Lab) -> None:
     asked: list[int] = []
 
     def gate(run: GateRun) -> Quiet:
@@ -521,7 +523,7 @@ def test_a_gate_whose_session_is_ended_is_asked_again(lab: Lab) -> None:
     assert (run.status, run.result, len(asked)) == ("succeeded", {"quiet": "nothing new"}, 2)
 
 
-def test_a_quiet_gate_tells_the_dispatcher_that_its_queue_has_room(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quiet_gate_informs_the_dispatcher_that_its_queue_has_room(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     watch(lab, lambda run: Quiet("no"))
     make_event()
     lab.look()

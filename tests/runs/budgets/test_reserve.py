@@ -305,7 +305,7 @@ def test_a_cap_of_each_run_is_raised_for_one_run(lab: Lab) -> None:
     assert (lab.go_on(first).status, lab.go_on(second).status) == ("succeeded", "waiting")
 
 
-def test_a_run_fails_at_a_cap_that_says_so(lab: Lab) -> None:
+def test_a_run_fails_at_a_cap_that_shows_it(lab: Lab) -> None:
     price()
     cap("0.25", at_cap="fail")
 
@@ -767,7 +767,7 @@ def test_what_a_processor_of_the_history_puts_before_an_earlier_answer_is_reserv
     assert (run.status, model.requests) == ("waiting", 1)
 
 
-def test_what_a_tool_adds_to_a_counted_conversation_is_all_that_is_reserved_anew(lab: Lab) -> None:
+def test_what_a_tool_adds_to_a_counted_conversation_is_all_that_is_reserved_again(lab: Lab) -> None:
     cap("30000", measure="tokens", period="run")
     model = Counting([("look", {}, "call-1")], "done")
     llm = LlmAgent(model.model, name="clerk")

@@ -427,7 +427,7 @@ def test_a_step_within_a_step_or_a_transaction_is_refused(lab: Lab) -> None:
     assert "transaction.atomic()" in lab.run(within).error
 
 
-def test_an_output_that_is_too_large_says_what_to_do(lab: Lab, settings: Any) -> None:
+def test_an_output_that_is_too_large_shows_what_to_do(lab: Lab, settings: Any) -> None:
     settings.WAKEFUL_MAX_OUTPUT = 100
 
     run = lab.run(lambda run: run.step("big", lambda: "x" * 200))
@@ -516,7 +516,7 @@ def test_a_run_is_released_between_two_steps_when_its_worker_stops(lab: Lab) -> 
     assert Attempt.objects.get().outcome == "released"
 
 
-def test_a_cancel_is_heard_between_two_steps(lab: Lab) -> None:
+def test_a_cancel_is_noticed_between_two_steps(lab: Lab) -> None:
     from runs.actions.cancel import cancel
 
     def body(run: AgentRun) -> None:

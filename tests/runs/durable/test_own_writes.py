@@ -34,7 +34,7 @@ def write(run: AgentRun) -> None:
     Group.objects.create(name="an agent's")
 
 
-def test_an_agents_own_write_is_told_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agents_own_write_is_distinguished_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry._agents, "greeter", Agent(name="greeter", body=write))
     make_run(event_id=make_event().id)
     worker = Worker.objects.create(id=uuid4(), kind="worker", host="h", pid=1, version="1", concurrency=1)

@@ -43,7 +43,7 @@ def test_a_run_that_has_seen_untrusted_data_is_tainted_and_stays_so(lab: Lab) ->
         Run.objects.filter(pk=tainted.pk).update(is_tainted=False)
 
 
-def test_the_commit_of_a_step_says_so_before_the_run_ends(lab: Lab) -> None:
+def test_the_commit_of_a_step_shows_it_before_the_run_ends(lab: Lab) -> None:
     def body(run: AgentRun) -> None:
         run.step("before", lambda: None)
         seen.append(Run.objects.get(pk=run.id).is_tainted)

@@ -96,7 +96,7 @@ def test_a_fence_with_another_mark_marks_nothing(lab: Lab) -> None:
     assert turns_of(run)[0].prompt == [Part(kind="user", text=faked)]
 
 
-def test_the_history_that_a_call_is_given_is_told_apart(lab: Lab) -> None:
+def test_the_history_that_a_call_is_given_is_shown_apart(lab: Lab) -> None:
     llm = LlmAgent(Turns("first", "second").model, name="talker")
 
     def body(run: AgentRun) -> Any:
@@ -110,7 +110,7 @@ def test_the_history_that_a_call_is_given_is_told_apart(lab: Lab) -> None:
     assert said == [("user", "one", True), ("answer", "first", True), ("user", "two", False)]
 
 
-def test_an_answer_that_does_not_fit_is_asked_for_again(lab: Lab) -> None:
+def test_an_answer_that_does_not_fit_is_requested_again(lab: Lab) -> None:
     class Verdict(BaseModel):
         urgent: bool
 
@@ -125,7 +125,7 @@ def test_an_answer_that_does_not_fit_is_asked_for_again(lab: Lab) -> None:
     assert [call.status for call in second.tool_calls] == ["output"]
 
 
-def test_a_tool_that_asks_the_model_to_try_again_says_so(lab: Lab) -> None:
+def test_a_tool_that_asks_the_model_to_try_again_shows_it(lab: Lab) -> None:
     llm = LlmAgent(Turns([("find", {"name": "Bob"})], "nobody").model, name="finder")
 
     @llm.tool_plain
@@ -174,7 +174,7 @@ def test_a_call_that_was_denied_has_no_result(lab: Lab) -> None:
     assert [(part.kind, "too much" in part.text) for part in second.prompt] == [("tool-return", True)]
 
 
-def test_a_turn_says_which_claims_were_given_its_recorded_answer(lab: Lab) -> None:
+def test_a_turn_shows_which_claims_were_given_its_recorded_answer(lab: Lab) -> None:
     script = Turns("first")
     llm = LlmAgent(script.model, name="talker")
 
@@ -190,7 +190,7 @@ def test_a_turn_says_which_claims_were_given_its_recorded_answer(lab: Lab) -> No
     assert (turn.claim, turn.replayed_by, script.asked) == (1, [2, 3], 1)
 
 
-def test_a_replay_with_another_prompt_keeps_the_recorded_answer_and_says_so(
+def test_a_replay_with_another_prompt_keeps_the_recorded_answer_and_shows_it(
     lab: Lab, caplog: pytest.LogCaptureFixture
 ) -> None:
     script = Turns("first")
@@ -255,14 +255,14 @@ def test_what_was_spent_is_summed_over_the_run(lab: Lab) -> None:
     assert usage_of(with_usage(Run.objects.all()).get(pk=run.pk)) == usage
 
 
-def test_a_run_that_asked_no_model_used_none(lab: Lab) -> None:
+def test_a_run_that_called_no_model_used_none(lab: Lab) -> None:
     run = lab.run(lambda run: run.step("one", lambda: 1))
 
     assert transcript_of(run).calls == []
     assert usage_of(with_usage(Run.objects.all()).get(pk=run.pk)) is None
 
 
-def test_the_built_in_model_is_told_apart(lab: Lab) -> None:
+def test_the_built_in_model_is_shown_apart(lab: Lab) -> None:
     run = lab.run(lambda run: run.llm(LlmAgent(builtin_model(), name="demo"), "Say something.").output)
 
     usage = transcript_of(run).usage
@@ -287,7 +287,7 @@ def test_a_long_conversation_is_read_by_pages(lab: Lab, monkeypatch: pytest.Monk
     assert (page(1), page(2), page(3), page(None)) == (([1, 2], [0, 1]), ([3, 4], [2, 3]), ([5], []), ([5], []))
 
 
-def test_a_failed_request_says_why_and_how_often(lab: Lab) -> None:
+def test_a_failed_request_gives_the_reason_why_and_how_often(lab: Lab) -> None:
     def fails(*_: Any) -> Any:
         raise Permanent("no provider")
 

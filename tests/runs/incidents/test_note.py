@@ -24,7 +24,7 @@ def test_one_failure_is_only_noticed() -> None:
     assert (the_incident().status, told()) == ("noticed", [])
 
 
-def test_the_second_opens_it_and_tells_people_once() -> None:
+def test_the_second_opens_it_and_notifies_people_once() -> None:
     fail(20)
 
     incident = the_incident()

@@ -95,7 +95,7 @@ def test_a_failover_is_noticed_once_and_hands_on_its_runs(worker: Worker) -> Non
     assert (run.status, run.attempt, run.status_reason) == ("queued", 0, "released: the database failed over")
 
 
-def test_a_server_that_does_not_tell_its_timeline_executes_runs(
+def test_a_server_that_does_not_show_its_timeline_executes_runs(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_sql("ALTER FUNCTION runs_timeline() RENAME TO runs_timeline_before")

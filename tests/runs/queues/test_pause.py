@@ -86,7 +86,7 @@ def test_queues_are_those_that_a_setting_a_worker_or_a_run_names() -> None:
     assert (state_of("served").children, state_of("waited-in").ready) == (2, 2)
 
 
-def test_a_queue_tells_of_runs_that_no_worker_has_code_for() -> None:
+def test_a_queue_shows_runs_that_no_worker_has_code_for() -> None:
     make_worker(queues=["default"], agents=["greeter"])
     make_run(trigger="greeter")
     make_run(trigger="newcomer")

@@ -126,7 +126,7 @@ def test_a_round_that_ran_out_of_time_is_gone_on_with() -> None:
     assert pruned()["runs"] == 3
 
 
-def test_no_time_at_all_takes_nothing_and_says_that_there_is_more() -> None:
+def test_no_time_at_all_takes_nothing_and_shows_that_there_is_more() -> None:
     old_run(old_event(91), days=91)
 
     done = retention.prune(budget=timedelta())

@@ -126,7 +126,7 @@ def test_a_second_sigterm_does_not_prolong_the_grace(watch: Watch) -> None:
     assert watch.kill_at == first
 
 
-def test_a_stop_without_a_database_ends_all_the_same(
+def test_a_stop_without_a_database_ends_nevertheless(
     watch: Watch, pool: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     children = [Child(), Child()]

@@ -136,7 +136,7 @@ def test_a_file_makes_and_edits_one(tmp_path: Path) -> None:
     assert command("restore", "triage") == "restored triage; its triggers are disabled\n"
 
 
-def test_a_fault_is_told(tmp_path: Path) -> None:
+def test_a_fault_is_reported(tmp_path: Path) -> None:
     (tmp_path / "wrong.json").write_text('{"instructions": 7}')
 
     for words in (["create", "triage", "--says", ""], ["show", "gone"], ["create", "x", "--file", str(tmp_path / "no.toml")],

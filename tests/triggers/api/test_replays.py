@@ -130,6 +130,6 @@ def test_a_command_replays_everything_with_all() -> None:
         (["replays", "pause", "x"], "No such replay"),
     ],
 )
-def test_a_command_that_makes_no_sense_says_why(words: list[str], said: str) -> None:
+def test_a_command_that_makes_no_sense_gives_the_reason(words: list[str], said: str) -> None:
     with pytest.raises(CommandError, match=said):
         run_command(*words)

@@ -53,7 +53,7 @@ def test_fire_answers_202_with_the_event() -> None:
         (b"\xff", "UTF-8"),
     ],
 )
-def test_a_body_that_makes_no_sense_is_400_and_says_why(body: bytes, told: str) -> None:
+def test_a_body_that_makes_no_sense_is_400_and_gives_the_reason(body: bytes, told: str) -> None:
     make_trigger()
     api = Api()
 
@@ -138,7 +138,7 @@ def test_an_event_can_be_read_with_its_payload_and_decisions() -> None:
 
 
 @pytest.mark.parametrize("is_deleted", [True, False])
-def test_an_event_says_that_the_trigger_it_is_meant_for_was_deleted_before_dispatch(is_deleted: bool) -> None:
+def test_an_event_shows_that_the_trigger_it_is_meant_for_was_deleted_before_dispatch(is_deleted: bool) -> None:
     trigger = make_trigger()
     event_id = fire(trigger, by="test")
     if is_deleted:

@@ -49,7 +49,7 @@ def test_a_disabled_trigger_is_not_fired() -> None:
     assert not Event.objects.exists()
 
 
-def test_pause_says_why_and_who() -> None:
+def test_pause_gives_the_reason_why_and_who() -> None:
     trigger = pause(make_trigger(), reason="the shop is closed", by="token:ci")
 
     assert trigger.is_paused

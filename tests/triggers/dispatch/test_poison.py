@@ -36,7 +36,7 @@ def dispatch_all() -> None:
     pytest.fail("some events are left")
 
 
-def test_a_key_too_long_for_an_index_is_a_key_all_the_same() -> None:
+def test_a_key_too_long_for_an_index_is_still_a_key() -> None:
     make_trigger(key="event.data.id", overlap="queue")
     first, same, other = (make_event(data={"id": id}) for id in (LONG, LONG, LONG[1:]))
 

@@ -49,7 +49,7 @@ def test_no_edit_is_missed(edit: str) -> None:
     assert not rules.have_changed()
 
 
-def test_without_a_row_for_the_version_the_triggers_are_read_all_the_same() -> None:
+def test_without_a_row_for_the_version_the_triggers_are_read_nevertheless() -> None:
     make_trigger()
     rules = Rules()
     rules.current()

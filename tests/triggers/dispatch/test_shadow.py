@@ -587,7 +587,7 @@ def test_who_asked_is_in_the_audit_log(scene: Scene) -> None:
 # The command
 
 
-def test_the_command_tells_it_in_words_and_as_json(scene: Scene) -> None:
+def test_the_command_shows_it_in_words_and_as_json(scene: Scene) -> None:
     def body(run: AgentRun) -> dict[str, int]:
         print("chatter")
         Group.objects.create(name="a")

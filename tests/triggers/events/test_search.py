@@ -145,7 +145,7 @@ def test_pages_hold_each_event_once_in_order_whichever_way_they_are_read(
         assert found(Search(type=f"{type[:-1]}?", source="cli"), size=2) == wanted
 
 
-def test_a_page_whose_time_is_up_says_how_far_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_whose_time_is_up_shows_how_far_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"PROBE": 1, "FEW": 0, "WALK": 1, "PATIENCE": 0.0}.items():
         monkeypatch.setattr(pages, name, value)
     old = [make_event(type="rare") for _ in range(2)]

@@ -319,7 +319,7 @@ def test_every_event_of_a_batch_is_processed_once_and_a_redelivery_changes_nothi
 
 
 @pytest.mark.django_db
-def test_an_event_of_two_windows_is_said_to_be_in_the_run_of_each() -> None:
+def test_an_event_of_two_windows_is_reported_to_be_in_the_run_of_each() -> None:
     pairs, triples = make_trigger("pairs", policy={"batch": 2}), make_trigger("triples", policy={"batch": 3})
 
     for n in range(3):
@@ -468,7 +468,7 @@ def test_a_debounce_waits_at_most_ten_times_its_length_unless_told_otherwise() -
 
 
 @pytest.mark.django_db
-def test_a_trigger_whose_policy_makes_no_sense_says_so_of_each_event() -> None:
+def test_a_trigger_whose_policy_makes_no_sense_shows_it_of_each_event() -> None:
     Trigger.objects.create(slug="t", agent="a", types=["*"], policy={"rate": "often"})
 
     arrive(0)

@@ -137,7 +137,7 @@ def test_events_of_a_trigger_with_a_key_wait_for_those_before_them(dispatch: Car
         assert outcomes(slow)["keyed"] == "error"
 
 
-def test_an_answer_to_an_expression_that_was_edited_is_asked_for_again(
+def test_an_answer_to_an_expression_that_was_edited_is_requested_again(
     dispatch: Careful[Item], jobs: "queue.SimpleQueue[Job]"
 ) -> None:
     make_trigger("regex", types=["*"], filter=REGEX)

@@ -96,7 +96,7 @@ def test_it_is_silent_without_a_recipient_and_without_an_hour(settings: Any) -> 
     assert tell()
 
 
-def test_what_did_not_reach_people_is_said() -> None:
+def test_what_did_not_reach_people_is_reported() -> None:
     ops = make_recipient()
     spoken()
     notice = Notification.objects.get()

@@ -258,7 +258,7 @@ def test_a_deploy_leaves_its_checklist_triggers_and_budget_alone() -> None:
 
 
 @pytest.mark.django_db
-def test_a_deploy_with_an_agent_of_its_name_goes_on_and_says_so() -> None:
+def test_a_deploy_with_an_agent_of_its_name_goes_on_and_shows_it() -> None:
     from agents import agent, on
     from triggers.declarations.sync import sync
 

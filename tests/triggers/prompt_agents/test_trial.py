@@ -197,7 +197,7 @@ def test_a_trial_that_is_killed_has_spent_what_it_reserved_and_stands_in_the_aud
     assert BudgetWindow.objects.get().spent == 1
 
 
-def test_the_audit_entry_is_written_before_the_model_is_asked(model: Scripted) -> None:
+def test_the_audit_entry_is_written_before_the_model_is_called(model: Scripted) -> None:
     found: list[bool] = []
     model.meanwhile = in_another_thread(lambda: found.append(AuditEntry.objects.filter(action="try").exists()))
 

@@ -280,7 +280,7 @@ def test_events_that_a_paused_trigger_held_are_dropped_with_the_replay() -> None
     assert Decision.objects.get().outcome == "dropped"
 
 
-def test_a_replay_that_fails_is_put_off_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_that_fails_is_put_off_and_gives_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     make_trigger()
     archived()
     replay = start()

@@ -237,7 +237,7 @@ def test_one_event_alone() -> None:
 # How it is told
 
 
-def test_the_api_says_when_it_was_erased_and_refuses_to_requeue() -> None:
+def test_the_api_shows_when_it_was_erased_and_refuses_to_requeue() -> None:
     came, _, _, second = a_story()
     erase_ada()
     api = Api()
@@ -251,7 +251,7 @@ def test_the_api_says_when_it_was_erased_and_refuses_to_requeue() -> None:
     assert "payload" in answer.body["detail"]
 
 
-def test_the_audit_entry_says_who_and_how_much_but_not_whom() -> None:
+def test_the_audit_entry_shows_who_and_how_much_but_not_whom() -> None:
     a_story()
 
     erase_ada()

@@ -171,7 +171,7 @@ def test_it_is_deleted_when_it_is_no_longer_needed() -> None:
     assert not Event.objects.exists()
 
 
-def test_the_events_that_a_live_run_stems_from_stay_to_tell_its_story() -> None:
+def test_the_events_that_a_live_run_stems_from_are_kept() -> None:
     root = old_event(200)
     cause = old_event(150, root_id=root.id, cause_event_id=root.id)
     event = old_event(1, root_id=root.id, cause_event_id=cause.id)

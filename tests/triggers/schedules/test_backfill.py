@@ -430,7 +430,7 @@ def test_while_its_trigger_is_off_nothing_is_fired(fields: dict[str, Any]) -> No
     assert now_of(backfill)[1].obstacle.startswith("trigger greeter is ")
 
 
-def test_a_schedule_that_was_edited_into_nonsense_says_so() -> None:
+def test_a_schedule_that_was_edited_into_nonsense_shows_it() -> None:
     schedule = make_schedule()
     backfill = start_backfill(schedule, start=NINE, end=NINE + HOUR, by="cli:ada")
     CrontabSchedule.objects.update(hour="25")
@@ -657,7 +657,7 @@ def test_a_range_before_the_record_of_fires_is_refused_without_again(settings: A
     assert start_backfill(schedule, start=now - 29 * DAY, end=now - 29 * DAY + 3 * HOUR, by="cli:test").total == 3
 
 
-def test_a_backfill_that_falls_behind_the_record_of_fires_stops_and_says_so(settings: Any) -> None:
+def test_a_backfill_that_falls_behind_the_record_of_fires_stops_and_shows_it(settings: Any) -> None:
     schedule, now = older_than_its_events(settings)
     backfill = start_backfill(schedule, start=now - 29 * DAY, end=now - 29 * DAY + 3 * HOUR, by="cli:test")
 
@@ -775,7 +775,7 @@ def test_the_command_starts_a_backfill_by_the_schedules_name() -> None:
 @pytest.mark.parametrize(
     ("schedule", "end", "told"), [("daily", "2025-03-08", "No such schedule"), ("hourly", "2025-03-06", "ends before")]
 )
-def test_the_command_says_what_is_wrong(schedule: str, end: str, told: str) -> None:
+def test_the_command_shows_what_is_wrong(schedule: str, end: str, told: str) -> None:
     make_schedule()
 
     with pytest.raises(CommandError, match=told):

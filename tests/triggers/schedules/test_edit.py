@@ -55,7 +55,7 @@ def audited() -> list[str]:
 # Pausing, resuming
 
 
-def test_a_pause_says_who_and_why_until_it_is_resumed() -> None:
+def test_a_pause_shows_who_and_why_until_it_is_resumed() -> None:
     schedule = pause_schedule(make(), by="ada", note="the mail server moves")
     assert (schedule.status, schedule.paused_by, schedule.paused_note) == ("paused", "ada", "the mail server moves")
     assert schedule.paused_at
@@ -140,7 +140,7 @@ def test_an_edit_after_which_it_would_never_fire_is_refused_whole() -> None:
 # Run now, delete
 
 
-def test_run_now_wakes_the_agent_by_an_event_that_says_which_schedule_it_was() -> None:
+def test_run_now_wakes_the_agent_by_an_event_that_shows_which_schedule_it_was() -> None:
     schedule = make(data={"text": "hello"})
     due_schedules.settle()
     before = Schedule.objects.values().get()
@@ -204,7 +204,7 @@ def test_a_preview_shows_what_the_schedule_will_do() -> None:
     assert len(preview(NINE, SchedulePolicy(max_fires=2))) == 2
 
 
-def test_a_preview_of_what_would_never_fire_says_what_to_change() -> None:
+def test_a_preview_of_what_would_never_fire_shows_what_to_change() -> None:
     with pytest.raises(RuleError, match="that is past") as refused:
         preview(Clocked.parse("2001-01-01T00:00Z"))
 

@@ -109,7 +109,7 @@ def test_a_pace_keeps_the_definition_before_it() -> None:
 @pytest.mark.parametrize(
     ("asked", "given"), [(timedelta(), 5 * MINUTE), (MINUTE, 5 * MINUTE), (HOUR, HOUR), (timedelta(days=9), 4 * HOUR)]
 )
-def test_its_schedule_keeps_the_pace_within_bounds_and_tells_both(asked: timedelta, given: timedelta) -> None:
+def test_its_schedule_keeps_the_pace_within_bounds_and_shows_both(asked: timedelta, given: timedelta) -> None:
     schedule = a_heartbeat()
 
     assert paced(schedule, asked, at=NINE - HOUR) == NINE - HOUR + given
@@ -198,7 +198,7 @@ def test_an_edit_that_beat_has_not_seen_is_left_to_it_first() -> None:
     assert again(schedule).next_fire_at == NINE + 2 * HOUR + MINUTE  # counted from the end of the run
 
 
-def test_a_time_that_is_due_fires_and_decides_anew() -> None:
+def test_a_time_that_is_due_fires_and_decides_again() -> None:
     schedule = a_heartbeat()
     beat(NINE)
 

@@ -38,7 +38,7 @@ def test_the_outbox_counts_what_is_due() -> None:
     assert situation.look().outbox == 1
 
 
-def test_the_metrics_tell_what_waits_from_what_is_ahead() -> None:
+def test_the_metrics_distinguish_what_waits_from_what_is_ahead() -> None:
     put("event", timedelta(minutes=-1))
 
     metrics = scrape()

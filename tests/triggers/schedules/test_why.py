@@ -113,7 +113,7 @@ def alive(since: datetime, until: datetime) -> None:
 # It fired
 
 
-def test_a_time_that_ran_says_so_and_leads_to_its_run() -> None:
+def test_a_time_that_ran_links_to_its_run() -> None:
     schedule = beat(make_schedule(), NINE)
     event = Event.objects.get()
     run = make_run(status="succeeded", event_id=event.pk, trigger="digest", trigger_id=schedule.trigger_id)
@@ -125,7 +125,7 @@ def test_a_time_that_ran_says_so_and_leads_to_its_run() -> None:
     assert (answer.nominal, answer.event_id, answer.run_id) == (NINE, event.pk, run.pk)
 
 
-def test_a_run_that_waited_for_a_worker_says_how_long() -> None:
+def test_a_run_that_waited_for_a_worker_shows_how_long() -> None:
     schedule = beat(make_schedule(), NINE)
     event = Event.objects.get()
     fields: dict[str, Any] = {
@@ -140,7 +140,7 @@ def test_a_run_that_waited_for_a_worker_says_how_long() -> None:
     assert "and its run failed: no ink (it began 10 min later)." in answer.text
 
 
-def test_a_time_whose_event_started_no_run_says_which_decision_was_taken() -> None:
+def test_a_time_whose_event_started_no_run_shows_which_decision_was_taken() -> None:
     schedule = beat(make_schedule(), NINE)
     Decision.objects.create(
         event=Event.objects.get(),
@@ -157,7 +157,7 @@ def test_a_time_whose_event_started_no_run_says_which_decision_was_taken() -> No
     assert answer.decision and answer.decision.outcome == "overlap"
 
 
-def test_an_event_that_waits_for_the_dispatcher_says_so() -> None:
+def test_an_event_that_waits_for_the_dispatcher_shows_it() -> None:
     answer = ask(beat(make_schedule(), NINE), "2050-03-07T09:00")
 
     assert (answer.verdict, "waits to be dispatched" in answer.text) == (Verdict.FIRED, True)
@@ -223,7 +223,7 @@ def test_a_time_that_was_backfilled_says_by_whom(again: bool) -> None:
 # It was skipped
 
 
-def test_a_missed_time_says_which_policy_and_when_no_beat_was_alive() -> None:
+def test_a_missed_time_shows_which_policy_and_when_no_beat_was_alive() -> None:
     schedule = make_schedule("0 * * * *")
     alive(MONDAY - DAY, NINE - 10 * MINUTE)
     alive(NINE + 150 * MINUTE, NINE + DAY)
@@ -237,7 +237,7 @@ def test_a_missed_time_says_which_policy_and_when_no_beat_was_alive() -> None:
     assert "No Beat was alive from Mon 7 Mar 2050, 08:50 until Mon 7 Mar 2050, 11:30 (Europe/Vienna)" in answer.text
 
 
-def test_a_time_outside_active_hours_says_which_these_are() -> None:
+def test_a_time_outside_active_hours_shows_which_these_are() -> None:
     schedule = make_schedule("0 * * * *")
     edit(schedule, MONDAY, active_hours="10:00-12:00")
 
@@ -249,7 +249,7 @@ def test_a_time_outside_active_hours_says_which_these_are() -> None:
     assert "That is outside its active hours (10:00-12:00)" in ahead.text
 
 
-def test_an_excluded_day_says_which_holiday_it_is() -> None:
+def test_an_excluded_day_shows_which_holiday_it_is() -> None:
     schedule = make_schedule()
     calendar = ExclusionCalendar.objects.create(slug="at", days="2050-03-08 Foundation Day")
     schedule.exclude.add(calendar)
@@ -260,7 +260,7 @@ def test_an_excluded_day_says_which_holiday_it_is() -> None:
     assert "That day is excluded: at: Foundation Day." in ask(schedule, "2050-03-08T09:00").text
 
 
-def test_a_time_in_a_pause_says_who_paused_it_and_when_it_ended() -> None:
+def test_a_time_in_a_pause_shows_who_paused_it_and_when_it_ended() -> None:
     schedule = make_schedule()
     edit(schedule, MONDAY + HOUR, by="admin:ada", enabled=False)
 
@@ -285,7 +285,7 @@ def test_a_pause_by_sql_names_whom_the_database_saw() -> None:
     assert "paused by a session of the database (" in ask(schedule, "2050-03-07T09:00").text
 
 
-def test_what_the_agent_of_a_heartbeat_left_out_says_so_and_names_the_run() -> None:
+def test_what_the_agent_of_a_heartbeat_left_out_shows_it_and_names_the_run() -> None:
     every = IntervalSchedule.objects.create(every=30, period="minutes")
     task = PeriodicTask.objects.create(name="watch", task="t", interval=every, start_time=MONDAY)
     schedule = made(task, MONDAY)
@@ -304,7 +304,7 @@ def test_what_the_agent_of_a_heartbeat_left_out_says_so_and_names_the_run() -> N
     assert between.verdict == Verdict.NOT_NAMED
 
 
-def test_what_another_scheduler_had_fired_is_told() -> None:
+def test_what_another_scheduler_had_fired_is_reported() -> None:
     schedule = make_schedule("0 * * * *")
     PeriodicTask.objects.filter(pk=schedule.task_id).update(last_run_at=NINE + 30 * MINUTE)
     beat(schedule, NINE + HOUR)
@@ -424,7 +424,7 @@ def test_a_one_shot_fires_once_and_nothing_after() -> None:
     assert ask(schedule, NINE + DAY).verdict in (Verdict.NOT_NAMED, Verdict.RETIRED)
 
 
-def test_a_rule_that_cannot_be_carried_out_says_what_is_wrong_with_it() -> None:
+def test_a_rule_that_cannot_be_carried_out_shows_what_is_wrong_with_it() -> None:
     schedule = make_schedule()
     CrontabSchedule.objects.update(hour="25")
     dated(schedule, MONDAY + HOUR)
@@ -526,7 +526,7 @@ def test_a_wildcard_hour_fired_in_both_passes_and_in_no_gap() -> None:
 # Not yet
 
 
-def test_a_time_to_come_says_when_it_fires() -> None:
+def test_a_time_to_come_shows_when_it_fires() -> None:
     schedule = make_schedule()
     edit(schedule, MONDAY, jitter=10 * MINUTE)
     beat(schedule, MONDAY + MINUTE)
@@ -543,7 +543,7 @@ def test_a_paused_trigger_is_told_of_before_it_holds_the_event() -> None:
     assert "its event will be held" in ask(schedule, NINE, now=MONDAY + HOUR).text
 
 
-def test_a_due_time_that_has_not_fired_says_that_no_beat_is_alive() -> None:
+def test_a_due_time_that_has_not_fired_shows_that_no_beat_is_alive() -> None:
     schedule = make_schedule()
     alive(MONDAY - DAY, NINE - HOUR)
 
@@ -560,7 +560,7 @@ def test_a_due_time_that_a_live_beat_has_not_fired_points_to_its_log() -> None:
     assert "although a Beat is alive" in ask(schedule, NINE, now=NINE + 10 * MINUTE).text
 
 
-def test_an_edit_that_is_not_worked_in_yet_is_told_of() -> None:
+def test_an_edit_that_is_not_worked_in_yet_is_reported() -> None:
     schedule = make_schedule()
     alive(MONDAY - DAY, NINE + HOUR)
     edit(schedule, NINE - MINUTE, expires=NINE + DAY)

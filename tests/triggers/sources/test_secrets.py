@@ -76,7 +76,7 @@ def test_a_secret_that_no_key_can_read_is_named_and_left_alone(use_keys: Callabl
     assert bytes(Secret.objects.get(pk=lost.pk).ciphertext) == bytes(lost.ciphertext)
 
 
-def test_the_command_tells_when_old_keys_may_be_dropped(use_keys: Callable[..., None]) -> None:
+def test_the_command_shows_when_old_keys_may_be_dropped(use_keys: Callable[..., None]) -> None:
     use_keys(OLD)
     make_secret("hooks")
     use_keys(NEW, OLD)

@@ -37,7 +37,7 @@ def test_it_opens_once_although_no_event_ever_came_and_closes_when_one_does() ->
     assert timer().state == "waiting"
 
 
-def test_each_event_puts_it_off_and_says_so_when_it_is_absent_at_last() -> None:
+def test_each_event_puts_it_off_and_shows_it_when_it_is_absent_at_last() -> None:
     make_switch(filter="event.data.n > 0")
     later(HOUR * 0.9)
     awaited = make_event(data={"n": 1})
@@ -85,7 +85,7 @@ def test_nothing_opens_before_dispatch_has_passed_its_due_time() -> None:
     assert told() == [] and timer().seen_at is not None
 
 
-def test_an_event_that_says_that_all_is_silent_is_no_sign_of_life() -> None:
+def test_an_absence_event_is_no_sign_of_life() -> None:
     for slug in ("orders", "visits"):
         make_switch(slug, types="*")
     make_switch("second", types="absence.opened", source="orders", within="2h")

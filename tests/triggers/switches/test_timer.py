@@ -57,7 +57,7 @@ def test_an_awaited_event_counts_from_its_arrival_and_never_from_the_future() ->
     assert timer.due_at == at(50)
 
 
-def test_an_episode_closes_when_the_event_returns_and_says_how_late_it_was() -> None:
+def test_an_episode_closes_when_the_event_returns_and_shows_how_late_it_was() -> None:
     orders = switch()
     timer = begun(orders)
     opened = timer.open(at(30), at(31), Reason.ABSENT)

@@ -210,7 +210,7 @@ def test_late_entries_are_listed_from_now_on_and_not_on_a_future_day() -> None:
         ({"enabled": False}, "its trigger is off, so nothing wakes"),
     ],
 )
-def test_an_entry_that_will_wake_no_agent_says_why(changes: dict[str, Any], said: str) -> None:
+def test_an_entry_that_will_wake_no_agent_gives_the_reason(changes: dict[str, Any], said: str) -> None:
     waking("nightly", "12")
     Trigger.objects.update(**changes)
 

@@ -56,7 +56,9 @@ class Place:
 
     @property
     def start(self) -> int:
-        """From where to read: what was sent last is sent again if the server has it still, as proof that it is the same log."""
+        """The place to read from: the server sends its last message again if it still has it, which proves that the log
+        is the same.
+        """
         return self.last.lsn if self.last else self.lsn
 
     @property
@@ -71,8 +73,9 @@ def beginning(now: System, confirmed: int, slot: str, publication: str) -> Place
 
 
 def resume(stored: Place | None, fresh: Place, now: System, history: Mapping[int, int]) -> tuple[Place, Gap | None]:
-    """Where to go on, and what may be missing. The slot's own place, `fresh`, is never beyond the stored one unless the slot is
-    another, or something else has read it."""
+    """The place to continue from, and the changes that may be missing. The slot's own place, `fresh`, is never beyond
+    the stored one unless the slot is another, or something else has read it.
+    """
     if stored is None or stored.slot != fresh.slot:
         return fresh, None
     is_same_timeline = stored.timeline == now.timeline
@@ -96,7 +99,7 @@ def resume(stored: Place | None, fresh: Place, now: System, history: Mapping[int
         )
     if (
         kept.last and fresh.last and kept.last.publication != fresh.last.publication
-    ):  # it may not send what the other one sent
+    ):  # the new publication may not send the same changes
         kept = replace(kept, last=None)
     place = fresh if fresh.lsn > kept.lsn else kept
     said = "; ".join(part for part in (said, _passed_over(kept, fresh.lsn)) if part)
@@ -119,7 +122,7 @@ def _gap(stored: Place, place: Place, said: str) -> Gap:
 
 
 def _is_before_beginning(confirmed: int, last: Last | None) -> bool:
-    """Does the slot stand before the place at which reading began, and nothing has come since?"""
+    """Is the slot before the place at which reading began, and nothing has arrived since?"""
     return last is not None and not last.mark and confirmed < last.lsn
 
 

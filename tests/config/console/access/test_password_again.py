@@ -87,7 +87,7 @@ def test_the_right_password_leads_on_to_the_page_and_counts_for_a_while(admin: C
     assert AuditEntry.objects.filter(action="password given", by="admin:ada").count() == 1
 
 
-def test_a_form_that_is_posted_too_late_does_nothing_and_says_so(admin: Client) -> None:
+def test_a_form_that_is_posted_too_late_does_nothing_and_shows_it(admin: Client) -> None:
     refused = admin.post(TOKENS, TOKEN, follow=True)
 
     assert not ApiToken.objects.exists()

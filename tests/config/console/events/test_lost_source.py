@@ -27,7 +27,7 @@ def make_orphan() -> Event:
     return Event.objects.get(pk=id)
 
 
-def test_the_page_of_an_event_says_that_its_source_is_deleted(admin: Client) -> None:
+def test_the_page_of_an_event_shows_that_its_source_is_deleted(admin: Client) -> None:
     event = make_orphan()
 
     response = admin.get(page_of("triggers_event", event))

@@ -52,7 +52,7 @@ def test_where_the_id_is_signed_equal_bodies_are_the_senders_own(admin: Client) 
     assert FLAG not in shown(admin, receive("b", signs=b'b.{"order": 7}'))
 
 
-def test_it_is_told_by_the_list_of_kinds(admin: Client) -> None:
+def test_the_list_of_kinds_names_it(admin: Client) -> None:
     """Bearer tokens and unverified sources sign nothing, Standard Webhooks sign the id."""
     for slug, kind, headers in (("github", "github", {}), ("bearer", "bearer", {"Authorization": f"Bearer {SECRET}"})):
         make_source(slug, kind, settings={} if kind == "github" else {"id_header": "X-Id"})

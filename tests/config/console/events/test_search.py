@@ -29,7 +29,7 @@ def test_events_are_found_by_the_fields_of_the_search(admin: Client, query: str)
 
 
 @pytest.mark.parametrize(("query", "said"), [("field=x", "use path=value"), ("start=yesterday", "a duration ago")])
-def test_a_wrong_condition_is_said_beside_its_field_and_finds_nothing(admin: Client, query: str, said: str) -> None:
+def test_a_wrong_condition_is_shown_beside_its_field_and_finds_nothing(admin: Client, query: str, said: str) -> None:
     make_event()
 
     found, content = shown(admin, f"?{query}")

@@ -68,7 +68,7 @@ def test_failed_ones_are_sent_again_together_and_unknown_ones_are_not(admin: Cli
     assert (failed.status, unknown.status) == ("sent", "unknown")
 
 
-def test_the_page_of_a_notification_says_what_became_of_it(admin: Client) -> None:
+def test_the_page_of_a_notification_shows_what_became_of_it(admin: Client) -> None:
     one = delivery("failed")
     lost = notify("to no one")
     Delivery.objects.filter(notification=lost).delete()

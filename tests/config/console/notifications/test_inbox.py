@@ -100,7 +100,7 @@ def test_the_link_of_an_approval_leads_to_its_page_and_not_past_the_login(admin:
     assert "/approvals/" not in page
 
 
-def test_without_an_inbox_the_page_says_how_to_begin_and_one_click_does(admin: Client) -> None:
+def test_without_an_inbox_the_page_shows_how_to_begin_and_one_click_does(admin: Client) -> None:
     page = shown(admin)
     assert "No recipient is your inbox yet." in page
     assert "WAKEFUL_NOTIFY_TO=mailto:ops@example.com" in page

@@ -117,7 +117,7 @@ def test_a_silence_is_shown_with_its_end_by_the_recipients_clock(admin: Client) 
     assert "Silenced until" not in text_of(admin, recipient)
 
 
-def test_a_test_says_that_it_arrived_or_why_not(admin: Client) -> None:
+def test_a_test_shows_that_it_arrived_or_why_not(admin: Client) -> None:
     with taking_hooks() as hook:
         recipient = make_recipient(address=hook.url)
         press(admin, "runs_recipient", recipient, "test")
@@ -133,7 +133,7 @@ def test_a_test_says_that_it_arrived_or_why_not(admin: Client) -> None:
         assert "The test has failed: it answered 410." in text_of(admin, recipient)
 
 
-def test_the_page_says_what_was_sent_held_merged_and_why_by_the_recipients_clock(admin: Client) -> None:
+def test_the_page_shows_what_was_sent_held_merged_and_why_by_the_recipients_clock(admin: Client) -> None:
     recipient = make_recipient(zone="Asia/Tokyo", spacing=timedelta(hours=1))
     for text in ("first", "second", "third"):
         notify(text)

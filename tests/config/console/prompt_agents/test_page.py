@@ -121,13 +121,13 @@ def test_operators_see_them_and_only_administrators_make_and_try_them(log_in: Lo
 
 
 @pytest.mark.parametrize("amount", ["10000000000000", "0.00000000001"])
-def test_an_amount_that_is_no_cap_is_said(admin: Client, amount: str) -> None:
+def test_an_amount_that_is_no_cap_is_reported(admin: Client, amount: str) -> None:
     answer = admin.post(NEW, {**GIVEN, "day_usd": amount})
 
     assert "is not an amount from 0 to a trillion" in str(errors_of(answer))
 
 
-def test_that_there_are_too_many_is_said(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_that_there_are_too_many_is_reported(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triggers.prompt_agents.edit.MOST", 0)
 
     assert "Delete one first" in str(errors_of(admin.post(NEW, GIVEN)))

@@ -48,7 +48,7 @@ def test_pending_ones_come_first_and_the_longest_waiting_on_top(admin: Client) -
     assert len(questions(admin, status="all")) == 4
 
 
-def test_the_page_says_what_tainted_the_run(admin: Client) -> None:
+def test_the_page_shows_what_tainted_the_run(admin: Client) -> None:
     event = make_event(is_tainted=True)
     parent, child = make_run(is_tainted=True, status="succeeded"), make_run(is_tainted=True, status="succeeded")
     clean = make_run(status="succeeded")
@@ -160,7 +160,7 @@ def test_only_a_pending_one_has_buttons_and_edit_only_with_arguments(admin: Clie
     }
 
 
-def test_page_says_until_when_and_what_comes_after(admin: Client) -> None:
+def test_page_shows_until_when_and_what_comes_after(admin: Client) -> None:
     approval = asked(question="Call her?", on_expiry="fail")
     approval.wait.due_at = timezone.now() + timedelta(hours=2, minutes=1)
     approval.wait.save()

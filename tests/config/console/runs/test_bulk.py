@@ -34,7 +34,7 @@ def told(answer: Any) -> tuple[str, list[Any]]:
     return notice.text, list(table.rows)
 
 
-def test_preview_says_how_many_by_status_and_agent_and_for_how_many_it_is_possible(admin: Client) -> None:
+def test_preview_shows_how_many_by_status_and_agent_and_for_how_many_it_is_possible(admin: Client) -> None:
     trigger = make_trigger()
     for _ in range(3):
         make_failed_run(trigger)

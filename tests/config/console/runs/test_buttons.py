@@ -60,7 +60,7 @@ def test_what_is_wrong_stands_at_its_field_in_the_dialog_that_stays_open(admin: 
     assert not Run.objects.filter(forked_from_id=run.pk).exists()
 
 
-def test_uncertain_run_goes_on_with_the_result_somebody_found_out(admin: Client) -> None:
+def test_uncertain_run_goes_on_with_the_result_a_person_found_out(admin: Client) -> None:
     run = uncertain()
 
     press(admin, NOUN, run, "resolve_run", outcome="happened", result='{"charge": "ch_7"}')

@@ -54,7 +54,7 @@ def make_steps(run: Run, count: int, **fields: Any) -> None:
 # What it waits for
 
 
-def test_wait_for_an_event_is_told_in_words(admin: Client) -> None:
+def test_wait_for_an_event_is_reported_in_words(admin: Client) -> None:
     run = make_run(status=WAITING)
     until = timezone.now() + timedelta(days=2, hours=3, minutes=1)
     make_wait(run, "event", event_type="invoice.paid", match={"customer": 7}, due_at=until)
@@ -72,7 +72,7 @@ def test_wait_for_a_signal_names_it(admin: Client) -> None:
     assert "Waits for signal <code>go on</code>." in shown(admin, run)
 
 
-def test_sleep_says_until_when(admin: Client) -> None:
+def test_sleep_shows_until_when(admin: Client) -> None:
     run = make_run(status=WAITING)
     make_wait(run, "time", due_at=timezone.now() + timedelta(days=30, minutes=1))
 
@@ -120,7 +120,7 @@ def test_wait_for_a_decision_leads_to_it(admin: Client) -> None:
     assert reverse("admin:runs_approval_change", args=[approval.pk]) in said
 
 
-def test_list_tells_what_each_waits_for_with_one_more_query_for_all(admin: Client) -> None:
+def test_list_shows_what_each_waits_for_with_one_more_query_for_all(admin: Client) -> None:
     path = reverse("admin:runs_run_changelist") + "?status__exact=waiting"
     make_approval(make_run(status=WAITING), status="open", question="Call?")
     queries_of(admin, path)
@@ -237,7 +237,7 @@ def test_uncertain_run_shows_what_was_about_to_be_sent(admin: Client) -> None:
     assert "12900" in said
 
 
-def test_journal_that_does_not_fit_is_told_in_words(admin: Client) -> None:
+def test_journal_that_does_not_fit_is_reported_in_words(admin: Client) -> None:
     run = make_run(status="uncertain", status_reason="expected 'mail', found 'post'")
 
     assert "its journal does not fit today&#x27;s code. expected &#x27;mail&#x27;, found &#x27;post&#x27;" in shown(
@@ -293,7 +293,7 @@ def test_chain_is_followed_down_to_what_it_started_woke_spawned_and_was_forked_t
 
 
 @pytest.mark.django_db
-def test_broad_tree_says_how_many_more_there_are() -> None:
+def test_broad_tree_shows_how_many_more_there_are() -> None:
     run = make_run(status="succeeded")
     for _ in range(BREADTH + 37):
         make_child(run)

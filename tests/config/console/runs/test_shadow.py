@@ -55,7 +55,7 @@ def test_run_leads_there_with_its_own_journal_to_answer(admin: Client) -> None:
     assert answer.context["form"]["run"].value() == str(run.pk)
 
 
-def test_success_tells_rows_statements_and_what_is_left_behind() -> None:
+def test_success_shows_rows_statements_and_what_is_left_behind() -> None:
     said = sections(
         result={"n": 1},
         changes=[TableChange(table="shop_ticket", inserted=1, updated=2, deleted=0)],
@@ -86,7 +86,7 @@ def test_success_tells_rows_statements_and_what_is_left_behind() -> None:
     assert "old" in said["Journal entries"].note
 
 
-def test_call_that_nobody_can_answer_stops_it_with_what_would_have_been_sent() -> None:
+def test_call_that_no_one_can_answer_stops_it_with_what_would_have_been_sent() -> None:
     stop = Stop(kind="call", key="pay", said="nobody knows", effect="at_most_once", arguments=[{"cents": 1}])
 
     said = sections(outcome=Outcome.STOPS, stop=stop)
@@ -99,7 +99,7 @@ def test_call_that_nobody_can_answer_stops_it_with_what_would_have_been_sent() -
     ("outcome", "text"),
     [(Outcome.FAILS, "It would fail: OSError: no"), (Outcome.RETRIES, "It would be retried later: OSError: no")],
 )
-def test_error_is_told_with_its_traceback(outcome: Outcome, text: str) -> None:
+def test_error_is_reported_with_its_traceback(outcome: Outcome, text: str) -> None:
     said = sections(outcome=outcome, error="OSError: no", traceback="Traceback …")
 
     assert said[""].text == text

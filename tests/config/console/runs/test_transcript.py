@@ -105,13 +105,13 @@ def test_a_run_without_a_conversation_has_no_such_section(admin: Client) -> None
 
 
 @pytest.mark.parametrize("page", ["", "1", "99999999999999999999", "x", "-1"])
-def test_any_page_may_be_asked_for(lab: Lab, admin: Client, page: str) -> None:
+def test_any_page_may_be_requested(lab: Lab, admin: Client, page: str) -> None:
     run = talk(lab, "found")
 
     assert "<pre>found</pre>" in shown(admin, run, turns=page)
 
 
-def test_pruned_content_is_said_to_be_gone(lab: Lab, admin: Client) -> None:
+def test_pruned_content_is_reported_to_be_gone(lab: Lab, admin: Client) -> None:
     run = talk(lab, "found Ann")
     with transaction.atomic():
         remove_payloads([run.pk])
@@ -131,7 +131,7 @@ def test_the_built_in_model_is_named_wherever_its_run_is_shown(lab: Lab, admin: 
     assert BUILTIN in admin.get(entry, {"key": request.key}).content.decode()
 
 
-def test_the_list_of_runs_says_what_their_models_used(lab: Lab, admin: Client) -> None:
+def test_the_list_of_runs_shows_what_their_models_used(lab: Lab, admin: Client) -> None:
     run = talk(lab, "found")
     [request] = Step.objects.filter(run=run, kind="model")
     request.usage = {**(request.usage or {}), "input_tokens": 1200, "output_tokens": 34, "cost": "0.00125"}

@@ -47,7 +47,7 @@ def test_the_default_range_is_yesterday(admin: Client) -> None:
     assert form["end"].value() == f"{today}T00:00:00"
 
 
-def test_how_many_fires_it_would_be_is_told_before_it_starts(admin: Client) -> None:
+def test_how_many_fires_it_would_be_is_reported_before_it_starts(admin: Client) -> None:
     schedule = make_schedule("morning")
 
     shown = preview_of(admin, schedule)

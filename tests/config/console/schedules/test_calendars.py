@@ -30,7 +30,7 @@ def test_calendar_is_made_and_shown_with_its_days(admin: Client) -> None:
     assert 'title="Labour Day"' in shown
 
 
-def test_every_wrong_line_is_told_by_its_number(admin: Client) -> None:
+def test_every_wrong_line_is_reported_by_its_number(admin: Client) -> None:
     answer = admin.post(ADD, {"slug": "holidays", "days": "*-12-25 Christmas\nsoon\n2026-13-01"})
 
     assert [error.split(",")[0] for error in errors_of(answer)["days"]] == ["Line 2", "Line 3"]
@@ -80,7 +80,7 @@ def test_list_shows_the_next_day_and_unreadable_calendars(admin: Client) -> None
 # A year at a glance
 
 
-def test_days_of_one_name_are_told_as_one_stretch() -> None:
+def test_days_of_one_name_are_shown_as_one_stretch() -> None:
     days = ExcludedDays.parse("2026-12-24..2027-01-06 Break\n*-05-01 Labour Day")
 
     year = YearView.of("Year", 2026, days.label, date(2026, 11, 21))

@@ -55,7 +55,7 @@ def test_schedule_is_created_from_words(admin: Client, agent: str, when: str, wo
     assert words in answer.content.decode()
 
 
-def test_next_ten_fires_are_told_in_its_zone_and_in_the_readers(admin: Client) -> None:
+def test_next_ten_fires_are_shown_in_its_zone_and_in_the_readers(admin: Client) -> None:
     confirmed = preview_of(admin, when="0 9 1 1 *")
 
     assert confirmed.count("<time ") == 10
@@ -282,7 +282,7 @@ def test_rule_that_has_no_words_stays_while_the_rest_is_edited(admin: Client) ->
     assert (schedule.catch_up, schedule.task.solar) == ("all", sun)
 
 
-def test_skipped_stretch_is_told_with_its_number(admin: Client) -> None:
+def test_skipped_stretch_is_reported_with_its_number(admin: Client) -> None:
     schedule = make_schedule("morning")
     at = datetime(2026, 11, 16, 8, tzinfo=UTC)
     Skip.objects.create(schedule=schedule, reason="paused", first=at, last=at + timedelta(days=4), count=5)

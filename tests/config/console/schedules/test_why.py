@@ -19,7 +19,7 @@ def ask(client: Client, schedule: Schedule, at: str) -> str:
     return client.get(reverse("admin:triggers_schedule_why", args=[schedule.pk]), {"at": at}).content.decode()
 
 
-def test_time_before_it_was_made_is_told_so(admin: Client) -> None:
+def test_time_before_it_was_made_is_reported(admin: Client) -> None:
     schedule = make_schedule("morning")
 
     assert "There was no such schedule yet" in ask(admin, schedule, "2020-01-02T09:00")
@@ -43,7 +43,7 @@ def test_time_of_an_interval_is_read_in_the_zone_of_its_hours(admin: Client) -> 
     assert "Thu 2 Jan 2020, 09:00 (Asia/Kathmandu)" in ask(admin, schedule, "2020-01-02T09:00")
 
 
-def test_fire_is_told_with_its_event(admin: Client) -> None:
+def test_fire_is_reported_with_its_event(admin: Client) -> None:
     schedule = make_schedule("morning")
     due_schedules.settle(timezone.now())
     schedule.refresh_from_db()
@@ -54,7 +54,7 @@ def test_fire_is_told_with_its_event(admin: Client) -> None:
     assert str(event.pk) in ask(admin, schedule, schedule.due_at.isoformat())
 
 
-def test_without_a_time_the_newest_skip_is_asked_about(admin: Client) -> None:
+def test_without_a_time_the_newest_skip_is_explained(admin: Client) -> None:
     schedule = make_schedule("morning")
     at = (timezone.now() - timedelta(days=2)).replace(microsecond=0)
     Skip.objects.create(schedule=schedule, reason="paused", first=at, last=at, count=1)

@@ -37,7 +37,7 @@ def test_the_page_draws_the_series_its_bounds_and_episodes_and_the_runs_they_wok
     assert "1 episode is open." in shown and "<script" not in shown.partition("series-frame")[2].partition("</svg>")[0]
 
 
-def test_a_source_without_samples_says_what_to_do(admin: Client) -> None:
+def test_a_source_without_samples_shows_what_to_do(admin: Client) -> None:
     shown = text_of(admin.get(page_of("triggers_source", make_pushed())))
 
     assert "No detector is armed" in shown and "Try a detector" in shown and "Disarm a detector" not in shown

@@ -51,7 +51,7 @@ def test_the_steps_name_the_real_address(admin: Client, address: str) -> None:
     assert "This address works on this machine only" not in shown
 
 
-def test_an_address_that_only_works_here_is_told(admin: Client, settings: Any) -> None:
+def test_an_address_that_only_works_here_is_reported(admin: Client, settings: Any) -> None:
     settings.WAKEFUL_URL, settings.ALLOWED_HOSTS = "", ["127.0.0.1", "testserver"]
 
     assert "Set WAKEFUL_URL" in text_of(admin.get(page_of("triggers_source", make_source())))
@@ -99,7 +99,7 @@ def test_a_test_event_leads_to_its_event_or_to_the_reason(admin: Client) -> None
     assert "Test event refused (404): the source is disabled." in refused
 
 
-def test_the_health_line_tells_the_last_event_the_rate_what_waits_and_the_last_refusal(admin: Client) -> None:
+def test_the_health_line_shows_the_last_event_the_rate_what_waits_and_the_last_refusal(admin: Client) -> None:
     source = make_source()
     for id_ in ("a", "b", "c"):
         post(b"{}", signed(b"{}", id_=id_))
@@ -134,7 +134,7 @@ def test_a_kind_that_needs_no_secret_is_not_called_unverified(admin: Client) -> 
     assert "Unverified: anyone" in text_of(admin.get(page_of("triggers_source", unverified)))
 
 
-def test_a_watched_table_shows_its_triggers_and_is_swept_when_asked(admin: Client) -> None:
+def test_a_watched_table_shows_its_triggers_and_is_swept_on_request(admin: Client) -> None:
     assert "<option>auth.Group</option>" in text_of(admin.get(ADD, {"choice": "table"}))
     form = {"choice": "table", "slug": "groups", "enabled": "on", "table__table": "auth.Group", "table__inserts": "on"}
     admin.post(ADD, {**form, "table__most": "", "table__sweep_hours": ""})

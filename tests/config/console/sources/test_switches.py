@@ -46,7 +46,7 @@ def test_the_address_of_a_new_dead_mans_switch_is_shown_once_with_its_token(admi
     assert address not in text_of(admin.get(page_of("triggers_source", Source.objects.get(slug="backup"))))
 
 
-def test_a_wrong_setting_is_told_at_its_field(admin: Client) -> None:
+def test_a_wrong_setting_is_reported_at_its_field(admin: Client) -> None:
     form = {"choice": "absence", "slug": "orders", "absence__types": "order.*", "absence__within": "soon"}
 
     assert "is not a duration" in text_of(admin.post(ADD, form))

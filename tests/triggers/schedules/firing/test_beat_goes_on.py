@@ -136,7 +136,7 @@ def test_a_schedule_that_takes_too_long_twice_is_set_to_rest_and_the_others_fire
 
 
 @pytest.mark.django_db
-def test_a_past_that_cannot_be_worked_out_is_a_skip_that_says_why() -> None:
+def test_a_past_that_cannot_be_worked_out_is_a_skip_that_gives_the_reason() -> None:
     schedule = make_schedule("odd", Cron.parse("0 * * * *"))
     crontab = CrontabSchedule.objects.filter(pk=schedule.task.crontab_id)
     crontab.update(minute="99")

@@ -44,7 +44,7 @@ def fresh(schedule: Schedule) -> Schedule:
 # Due times
 
 
-def test_spread_fires_later_and_the_event_tells_all_three_times() -> None:
+def test_spread_fires_later_and_the_event_shows_all_three_times() -> None:
     schedule = make(spread=30 * MINUTE)
     due = schedule.due_at
     assert due and schedule.next_fire_at and schedule.next_fire_at < due < schedule.next_fire_at + 30 * MINUTE
@@ -130,7 +130,7 @@ def test_no_time_is_owed_after_max_fires_was_reached_before_an_edit() -> None:
     assert fresh(schedule).rest == "used_up"
 
 
-def test_end_of_a_schedule_is_said() -> None:
+def test_end_of_a_schedule_is_reported() -> None:
     schedule = make(task={"expires": NINE + 1.5 * HOUR})
 
     fire_all(NINE + HOUR)
@@ -163,7 +163,7 @@ def test_catch_up_window_drops_no_tick_on_time() -> None:
     assert fire_all(NINE + HOUR + timedelta(seconds=20)) == [NINE + HOUR]
 
 
-def test_late_one_shot_outside_its_window_is_skipped_and_says_so() -> None:
+def test_late_one_shot_outside_its_window_is_skipped_and_shows_it() -> None:
     schedule = make(Clocked(at=NINE + HOUR), catch_up_window=HOUR)
 
     assert fire_all(NINE + 5 * HOUR) == []

@@ -37,7 +37,7 @@ def test_enabled_schedule_without_a_next_fire_is_armed_again() -> None:
     assert not due_schedules.look().has_unarmed
 
 
-def test_schedule_that_says_why_it_rests_is_left_alone() -> None:
+def test_a_schedule_that_records_why_it_rests_is_left_alone() -> None:
     make_schedule(every(HOUR), enabled=False)
 
     assert not due_schedules.look().has_unarmed

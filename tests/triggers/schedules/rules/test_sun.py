@@ -91,7 +91,7 @@ def test_what_is_no_event_or_place_is_refused(event: str, latitude: float, said:
 
 
 @pytest.mark.django_db
-def test_without_its_library_a_solar_row_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_library_a_solar_row_shows_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ephem", None)
     row = SolarSchedule.objects.create(event="sunrise", latitude=48, longitude=16)
     PeriodicTask.objects.create(name="dawn", task="shop.tasks.open", solar=row)

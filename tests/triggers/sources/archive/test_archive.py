@@ -138,7 +138,7 @@ def test_imported_events_wake_no_agent_and_are_kept_from_their_import_on() -> No
     assert came_before([id], timezone.now() + timedelta(days=1)) == [id]
 
 
-def test_an_erased_payload_says_so_and_stays_erased() -> None:
+def test_an_erased_payload_shows_it_and_stays_erased() -> None:
     make_event(subject="hopper", data={"secret": 1})
     execute("UPDATE triggers_event SET dispatched_at = now()")
     full = exported()

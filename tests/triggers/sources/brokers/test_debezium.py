@@ -56,7 +56,7 @@ def test_each_operation_is_a_type(op: str, type: str) -> None:
     assert isinstance(event, Received) and event.type == f"db.public.{type}"
 
 
-def test_an_update_says_what_changed_and_which_large_values_it_does_not_have() -> None:
+def test_an_update_shows_what_changed_and_which_large_values_it_does_not_have() -> None:
     hidden = "__debezium_unavailable_value"
     after = {"id": 7, "total": "43.00", "note": hidden}
     alone = change({**CHANGE, "op": "u", "after": after})

@@ -109,7 +109,7 @@ def test_entries_that_another_consumer_left_are_taken_over(stream: Stream, monke
     assert stream.broker.unconfirmed() == 0
 
 
-def test_an_entry_that_was_trimmed_before_it_was_confirmed_is_said_to_be_lost(stream: Stream) -> None:
+def test_an_entry_that_was_trimmed_before_it_was_confirmed_is_reported_to_be_lost(stream: Stream) -> None:
     id = stream.add(body="1")
     stream.reader().read(0.1)
     stream.broker.client.xtrim(stream.broker.stream, maxlen=0, approximate=False)
@@ -123,7 +123,7 @@ def test_an_entry_that_was_trimmed_before_it_was_confirmed_is_said_to_be_lost(st
     assert not reader.read(0.1).messages
 
 
-def test_an_entry_that_another_consumer_left_and_that_was_trimmed_is_said_to_be_lost(
+def test_an_entry_that_another_consumer_left_and_that_was_trimmed_is_reported_to_be_lost(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis_streams, "CLAIM_IDLE", 0.0)

@@ -15,7 +15,7 @@ from triggers.sources.runner import Assignment, Runner, SourceError
         ("redis_streams", {"url": "redis://127.0.0.1:{port}/0", "stream": "orders"}),
     ],
 )
-def test_a_broker_that_refuses_the_connection_is_said_with_a_remedy(kind: str, settings: dict[str, str]) -> None:
+def test_a_broker_that_refuses_the_connection_is_shown_with_a_remedy(kind: str, settings: dict[str, str]) -> None:
     runner = kinds()[kind]
     assert isinstance(runner, Runner)
     given = runner.clean_settings({name: value.format(port=free_port()) for name, value in settings.items()})

@@ -65,7 +65,7 @@ def test_another_user_of_the_database_cannot_say_that_a_run_made_its_change(grou
     assert (event.cause_run_id, event.chain) == (None, [])
 
 
-def test_an_own_change_is_a_decision_that_says_so(groups: Source) -> None:
+def test_an_own_change_is_a_decision_that_shows_it(groups: Source) -> None:
     types = {"types": ["db.auth.group.*"]}
     make_trigger("clerk", **types)
     make_trigger("asked", agent="clerk", policy={"own_changes": True}, **types)

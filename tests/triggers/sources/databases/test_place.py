@@ -42,7 +42,7 @@ def test_a_position_survives_its_storage() -> None:
         (NOTHING_CAME, NOW, {}, 110, 110, 0, "was set back", Reason.RESTORED),
     ],
 )
-def test_reading_goes_on_where_it_stopped_and_a_gap_is_said(
+def test_reading_goes_on_where_it_stopped_and_a_gap_is_reported(
     stored: Place | None,
     now: System,
     ends: dict[int, int],

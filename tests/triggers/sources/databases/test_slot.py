@@ -176,7 +176,7 @@ def test_a_snapshot_reads_each_row_once_also_after_a_crash_and_changes_come_afte
     assert isinstance(updated, Received) and updated.type == "db.public.orders.update"
 
 
-def test_a_snapshot_that_may_not_be_read_says_which_right_is_missing(
+def test_a_snapshot_that_may_not_be_read_shows_which_right_is_missing(
     foreign: ForeignDatabase, reading: Callable[..., Reading]
 ) -> None:
     foreign.run("CREATE TABLE orders (id int PRIMARY KEY)")
@@ -233,7 +233,7 @@ def test_tables_of_wakeful_that_come_to_the_publication_make_no_events(
     assert "Wakeful's own" in str(refused(orders))
 
 
-def test_changes_of_a_time_without_publication_are_said(
+def test_changes_of_a_time_without_publication_are_reported(
     foreign: ForeignDatabase, reading: Callable[..., Reading]
 ) -> None:
     foreign.run("CREATE TABLE orders (id int PRIMARY KEY)")
@@ -253,7 +253,7 @@ def test_changes_of_a_time_without_publication_are_said(
         assert data(inserted)["pk"] == 2
 
 
-def test_a_slot_that_is_missing_or_in_use_or_made_again_is_said(
+def test_a_slot_that_is_missing_or_in_use_or_made_again_is_reported(
     foreign: ForeignDatabase, reading: Callable[..., Reading]
 ) -> None:
     foreign.run("CREATE TABLE orders (id int PRIMARY KEY)")
@@ -282,7 +282,7 @@ def test_a_slot_that_is_missing_or_in_use_or_made_again_is_said(
     assert data(inserted)["pk"] == 3
 
 
-def test_a_wrong_password_a_wrong_role_and_a_wrong_slot_are_said(
+def test_a_wrong_password_a_wrong_role_and_a_wrong_slot_are_reported(
     foreign: ForeignDatabase, reading: Callable[..., Reading]
 ) -> None:
     foreign.run("CREATE TABLE orders (id int PRIMARY KEY)")

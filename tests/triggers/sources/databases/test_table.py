@@ -311,7 +311,7 @@ def test_temporary_objects_of_a_user_do_not_stand_for_those_of_wakeful(ticket: N
     assert not fetch("SELECT proname FROM pg_proc WHERE prosecdef AND %s <> ALL(coalesce(proconfig, '{}'))", [path])
 
 
-def test_a_statement_of_too_many_rows_is_said(ticket: None) -> None:
+def test_a_statement_of_too_many_rows_is_reported(ticket: None) -> None:
     source = watch(most=2)
     execute("INSERT INTO ticket SELECT FROM generate_series(1, 3)")
     assert [data["pk"] for _, data in said()] == [1, 2]
@@ -495,7 +495,7 @@ def test_a_condition_that_fails_on_a_value_stops_no_write(ticket: None, monkeypa
     assert PoisonMessage.objects.get(source=source).reason.endswith("are no events: error 22P02")  # one a minute
 
 
-def test_a_truncate_whose_rows_are_hidden_is_said(ticket: None) -> None:
+def test_a_truncate_whose_rows_are_hidden_is_reported(ticket: None) -> None:
     execute("CREATE ROLE wakeful_test_user")
     execute("GRANT ALL ON SCHEMA public TO wakeful_test_user")
     for kind in ("TABLES", "SEQUENCES"):
@@ -803,7 +803,7 @@ def test_a_column_that_is_computed_when_it_is_read_stops_no_write(settings: dict
     ]
 
 
-def test_triggers_that_were_lost_are_made_again_and_the_gap_is_said(ticket: None) -> None:
+def test_triggers_that_were_lost_are_made_again_and_the_gap_is_reported(ticket: None) -> None:
     source = watch()
     keep_tables()
     assert WatchedTable.objects.get(source=source).gap == ""
@@ -922,7 +922,7 @@ def test_a_digest_has_no_column_that_is_excluded(ticket: None) -> None:
     assert WatchedTable.objects.get(source=source).digested == ["status"]
 
 
-def test_a_busy_table_is_said_and_its_triggers_are_made_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_table_is_shown_and_its_triggers_are_made_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triggers.sources.databases.tables.keep.PATIENCE", timedelta(milliseconds=20))
     parameters = connection.get_connection_params()
     other = psycopg.connect(**{name: parameters[name] for name in ("host", "port", "user", "password", "dbname")})

@@ -51,7 +51,7 @@ def found(*, unread: int = 0, enabled: bool = True, **changed: Any) -> Finding:
         ({"invalidation": "idle_timeout"}, "idle_timeout", True),
     ],
 )
-def test_the_worst_that_is_wrong_is_said(changed: dict[str, Any], said: str, is_bad: bool) -> None:
+def test_the_worst_that_is_wrong_is_reported(changed: dict[str, Any], said: str, is_bad: bool) -> None:
     told = found(**changed)
 
     assert (said in told.problem, bool(told.problem), told.is_bad) == (True, bool(said), is_bad)

@@ -87,7 +87,7 @@ def test_an_episode_worsens_by_steps_and_never_by_samples() -> None:
     ]
 
 
-def test_a_flapping_series_opens_a_few_episodes_in_an_hour_and_says_how_many_it_held_back() -> None:
+def test_a_flapping_series_opens_a_few_episodes_in_an_hour_and_shows_how_many_it_held_back() -> None:
     flapping: list[float | None] = [11.0 if number % 2 else 5.0 for number in range(130)]
 
     found = run("threshold", flapping, above="10")

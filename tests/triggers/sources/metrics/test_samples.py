@@ -128,7 +128,7 @@ def test_detectors_go_on_when_the_clock_is_set_back(monkeypatch: pytest.MonkeyPa
     assert {event.time for event in Event.objects.all()} == {at(4)}
 
 
-def test_series_and_names_are_bounded_and_each_refusal_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_series_and_names_are_bounded_and_each_refusal_gives_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(samples, "MOST_SERIES", 2)
     source = Metered(source_id=make_pushed().pk, slug="load")
     given = [

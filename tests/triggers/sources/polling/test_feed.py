@@ -180,7 +180,7 @@ def test_a_server_that_is_slow_or_never_ends_is_left(site: ListServer, manner: s
     assert time.monotonic() - began < 10
 
 
-def test_the_server_says_when_to_ask_again(site: ListServer) -> None:
+def test_the_server_shows_when_to_ask_again(site: ListServer) -> None:
     site.pages["/feed"] = Page(status=429, headers={"Retry-After": "120"})
 
     with pytest.raises(SourceError) as refused:

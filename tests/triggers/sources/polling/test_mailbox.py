@@ -156,7 +156,9 @@ def test_old_mail_of_a_mailbox_that_was_made_again_is_left_alone(server: ImapSer
         ({"host": "localhost.invalid"}, "cannot be found"),
     ],
 )
-def test_a_mailbox_that_cannot_be_opened_says_why(server: ImapServer, wrong: dict[str, Any], error: str) -> None:
+def test_a_mailbox_that_cannot_be_opened_gives_the_reason(
+    server: ImapServer, wrong: dict[str, Any], error: str
+) -> None:
     with pytest.raises(SourceError, match=error):
         polling(server, **wrong).poll()
 
@@ -197,7 +199,7 @@ def test_a_server_with_an_unknown_certificate_is_refused(settings: Any, tmp_path
     assert not server.commands
 
 
-def test_what_is_said_before_tls_does_not_count(server: ImapServer) -> None:
+def test_answers_before_tls_do_not_count(server: ImapServer) -> None:
     server.behaviour = "talks before TLS"
 
     with pytest.raises(SourceError):

@@ -57,7 +57,7 @@ def test_a_ping_by_any_method_is_recorded_and_answered_with_ok(method: str) -> N
         ("/255", "ping.fail", 255),
     ],
 )
-def test_the_address_says_what_a_ping_means(signal: str, type: str, code: int | None) -> None:
+def test_the_address_shows_what_a_ping_means(signal: str, type: str, code: int | None) -> None:
     make_backup()
 
     assert ping(signal).status_code == 200
@@ -219,7 +219,7 @@ def test_a_test_event_is_a_ping_through_the_real_door(settings: Settings) -> Non
     assert Event.objects.get(pk=trial.event_id).type == "ping.success"
 
 
-def test_a_test_event_of_a_switch_says_that_it_has_opened_and_leaves_it_as_it_is() -> None:
+def test_a_test_event_of_a_switch_shows_that_it_has_opened_and_leaves_it_as_it_is() -> None:
     orders = make_switch()
 
     trial = send_test_event(orders, by="test")

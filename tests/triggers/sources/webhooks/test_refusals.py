@@ -64,7 +64,7 @@ def test_an_address_that_no_source_has_leaves_no_row() -> None:
     assert not RefusedDelivery.objects.exists()
 
 
-def test_a_refusal_that_cannot_be_noted_is_answered_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_that_cannot_be_noted_is_answered_nevertheless(monkeypatch: pytest.MonkeyPatch) -> None:
     make_source()
     monkeypatch.setattr(refusals, "NOTE", "SELECT 1/0 /* %(slug)s %(kinds)s %(reason)s %(status)s %(user_agent)s */")
 

@@ -51,7 +51,7 @@ def test_the_limit_of_addresses_is_not_the_tests_and_the_other_limits_are() -> N
     assert [trial.status for trial in trials] == [202, 503]
 
 
-def test_a_source_that_cannot_accept_anything_says_why() -> None:
+def test_a_source_that_cannot_accept_anything_gives_the_reason() -> None:
     without, disabled = make_source("without", secret=None), make_source("disabled", enabled=False)
     broken = make_source("broken", settings={"algorithm": "md5"})
 

@@ -158,7 +158,7 @@ def test_settings_that_cannot_work_are_refused_by_name(settings: dict[str, objec
     assert field in refusal.value.errors
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_shown_at_once() -> None:
     with pytest.raises(InvalidSettings) as refusal:
         schemes()["hmac"].clean_settings({"algorithm": "md5", "header": "", "colour": "red"})
 

@@ -47,7 +47,7 @@ def test_a_retry_is_the_same_event_and_the_next_message_another() -> None:
     assert len({taken().ce_id, taken(Message_Number="12").ce_id, taken(Channel_ID="another").ce_id}) == 3
 
 
-def test_the_first_message_of_a_channel_says_when_it_ends() -> None:
+def test_the_first_message_of_a_channel_shows_when_it_ends() -> None:
     event = taken(Resource_State="sync", Message_Number="1")
 
     assert (event.type, event.data["expires"]) == ("calendar.sync", "2026-11-27T01:13:52+00:00")

@@ -54,7 +54,7 @@ def test_a_secret_works_as_senders_show_it(secret: str) -> None:
     assert take("standard_webhooks", BODY, signed(), secret).secret
 
 
-def test_during_rotation_either_secret_proves_and_the_one_that_did_is_told() -> None:
+def test_during_rotation_either_secret_proves_and_the_matching_one_is_recorded() -> None:
     by_old = take("standard_webhooks", BODY, signed(secret=OLD_SECRET), SECRET, OLD_SECRET)
     by_new = take("standard_webhooks", BODY, signed(secret=SECRET), SECRET, OLD_SECRET)
 
