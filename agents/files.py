@@ -42,7 +42,7 @@ class FileChanged(Permanent):
 
 
 class Look(NamedTuple):
-    """How a file looks from outside."""
+    """The metadata of a file, which shows whether it has changed."""
 
     size: int
     mtime_ns: int

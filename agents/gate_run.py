@@ -1,4 +1,4 @@
-"""What a gate sees: the events, the agent's state and checklist, and the state that its last success kept."""
+"""The argument of a gate: the events, the agent's state and checklist, and the state that the last success kept."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -16,7 +16,9 @@ from agents.state import State
 
 
 class GateRun:
-    """The argument of a gate. Its methods only read, and PostgreSQL refuses writes of the gate itself."""
+    """A gate's view of the run that it decides about. Its methods only read, and PostgreSQL refuses writes of the gate
+    itself.
+    """
 
     def __init__(
         self,

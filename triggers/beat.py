@@ -124,7 +124,9 @@ class Scheduler(beat.Scheduler):
         del self.suspects[id]
 
     def keep_in_order(self) -> None:
-        """At each safety look, after due schedules: create missing rows, and check schedules that no edit has marked."""
+        """Create missing rows, and check schedules that no edit has marked. Called at each safety look, after due
+        schedules.
+        """
         if time.monotonic() >= self.walks_at:
             self.walks_at = time.monotonic() + settings.WAKEFUL_SAFETY_LOOK.total_seconds()
             self.has_static = self.has_static or install_static(self.app)

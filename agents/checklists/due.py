@@ -31,7 +31,7 @@ def due_together(items: Sequence[Item], now: datetime) -> list[Item]:
 
 
 def ahead(every: timedelta | None) -> timedelta:
-    """How long before its time an item is taken along."""
+    """How long before its time an item counts as due together with others."""
     return min(every / SHARE_AHEAD, MOST_AHEAD) if every else timedelta()
 
 

@@ -12,7 +12,7 @@ KEPT = 500  # revisions of a checklist
 
 
 def definition_of(checklist: Checklist, items: Sequence[ChecklistItem]) -> dict[str, Any]:
-    """What people decide of a checklist; outcomes are left out."""
+    """The definition of a checklist, which people decide; outcomes are left out."""
     return {
         "silenced_until": _time(checklist.silenced_until),
         "items": [

@@ -173,7 +173,7 @@ class RunChecklist:
         return [DueItem.load(item) for item in found]
 
     def is_empty(self) -> bool:
-        """Has it no item at all, due or not?"""
+        """Has the checklist no item at all, due or not?"""
         return not self._value("checklist items", lambda: look(self._agent, self._trigger).items)
 
     def next_in(self) -> timedelta | None:

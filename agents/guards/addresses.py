@@ -47,7 +47,7 @@ def find_address(host: str, port: int, networks: Sequence[Network] = ()) -> str:
 
 
 async def find_address_async(host: str, port: int, networks: Sequence[Network] = ()) -> str:
-    """As `find_address`."""
+    """`find_address`, awaitable."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, ValueError):

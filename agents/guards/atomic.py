@@ -18,7 +18,9 @@ _agent: ContextVar[str] = ContextVar("atomic_body", default="")
 
 @contextmanager
 def atomic_body(agent: str) -> Iterator[None]:
-    """Within, refuse network access and services that take locks: the body of this agent runs in its transaction."""
+    """Inside the block, refuse network access and services that take locks: the body of this agent runs in its
+    transaction.
+    """
     token = _agent.set(agent)
     try:
         with network_refused(agent):

@@ -48,7 +48,9 @@ def within_body() -> Iterator[None]:
 
 @contextmanager
 def admitted() -> Iterator[None]:
-    """Within, one run of an agent is run.llm's own; what that run begins in its turn is not."""
+    """Inside the block, one run of an LLM agent is allowed, because run.llm makes it; runs that it starts itself are
+    not.
+    """
     token = _admission.set([None])
     try:
         yield

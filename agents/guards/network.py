@@ -35,7 +35,9 @@ def _install() -> None:
 
 @contextmanager
 def outside_refused(text: str, *, network: bool = True) -> Iterator[None]:
-    """Within, no thread of this process may start a process, or with `network` connect; `{event}` in the text names the attempt."""
+    """Inside the block, no thread of this process may start a process, or with `network` connect; `{event}` in the text
+    names the attempt.
+    """
     global _everywhere, _everywhere_refused
     _install()
     _everywhere, _everywhere_refused = text, PROCESSES | CALLS if network else PROCESSES
@@ -47,7 +49,9 @@ def outside_refused(text: str, *, network: bool = True) -> Iterator[None]:
 
 @contextmanager
 def network_refused(agent: str, step: str = "") -> Iterator[None]:
-    """Within, a connection attempt from this thread raises NetworkRefused. PostgreSQL still works: libpq is C."""
+    """Inside the block, a connection attempt from this thread raises NetworkRefused. PostgreSQL still works: libpq is
+    C.
+    """
     _install()
     who = f"step {step!r} of agent {agent!r} is transactional" if step else f"agent {agent!r} is atomic"
     fix = (

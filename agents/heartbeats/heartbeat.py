@@ -79,7 +79,7 @@ class Heartbeat(Watch):
 
     @property
     def source(self) -> str:
-        """What decides how it behaves, for the version of the agent."""
+        """The parts that define the heartbeat's behaviour, for the version of the agent."""
         tools = [
             tool if isinstance(tool, str) else getattr(tool, "__qualname__", None) or getattr(tool, "name", "")
             for tool in self.tools

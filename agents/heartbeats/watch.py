@@ -45,7 +45,7 @@ class Watch:
 
     @property
     def expects_items(self) -> bool:
-        """Has its author declared a checklist?"""
+        """Has the agent's author declared a checklist?"""
         return False
 
     @cached_property

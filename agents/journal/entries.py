@@ -108,12 +108,13 @@ class RecordedWait(Protocol):
         """The event or the answer (nothing for a time or children); EXPIRED after a timeout."""
 
     def ends(self) -> list[dict[str, Any]]:
-        """How each child ended, as JSON."""
+        """The outcome of each child, as JSON."""
 
 
 def sought_by(request: WaitRequest) -> tuple[str, ...]:
-    """What a recorded wait must have in common with the code. A decision counts for its question and arguments only; the length
-    of a sleep may change."""
+    """The parts of a recorded wait that must equal the code's. A decision counts for its question and arguments only;
+    the length of a sleep may change.
+    """
     match request:
         case TimeRequest():
             return ("time",)

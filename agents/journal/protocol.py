@@ -149,8 +149,9 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a child run ended: succeeded with its result, or failed or cancelled with its error. `is_tainted`: it had seen
-    untrusted data."""
+    """The outcome of a child run: succeeded with its result, or failed or cancelled with its error. `is_tainted`: the
+    child had seen untrusted data.
+    """
 
     status: str
     result: Any = None

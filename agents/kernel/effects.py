@@ -86,7 +86,9 @@ class Written:
 
 @dataclass(frozen=True, kw_only=True)
 class ItemLook:
-    """How the look at an item of a checklist ended, if it failed or follows a failure; `error` is empty if it did not fail."""
+    """The outcome of checking an item of a checklist, if it failed or follows a failure; `error` is empty if it did not
+    fail.
+    """
 
     item: int
     text: str

@@ -1,4 +1,4 @@
-"""How long the type and the subject of an event may be: each is an entry of an index of PostgreSQL."""
+"""Limits of the type and the subject of an event: each is an entry of an index of PostgreSQL."""
 
 LONGEST_TYPE, LONGEST_SUBJECT = 255, 1024  # characters
 INDEXED = 2_600  # bytes of an entry

@@ -1,4 +1,4 @@
-"""What an agent may ask about the installation that it runs in: facts, each bounded, that change nothing.
+"""Facts about the installation, for agents: read-only, and each of bounded cost.
 
     from agents.kernel.installation import facts
 
@@ -65,7 +65,7 @@ class Trouble:
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """How many runs of an agent that began in some span have finished, and how many of them failed."""
+    """The number of an agent's runs of some span that have finished, and of those that failed."""
 
     agent: str
     runs: int
@@ -76,19 +76,19 @@ class Facts(Protocol):
     """Agents read them in a gate or in a step with effect "read": a replay must see the same."""
 
     def failed_runs(self, within: timedelta, most: int = 20) -> list[FailedRuns]:
-        """By cause, the most frequent first. Of the newest 1,000 failed runs; a requeued one is no longer failed."""
+        """The newest 1,000 failed runs by cause, the most frequent first; a requeued run no longer counts as failed."""
 
     def backlog(self) -> list[Backlog]:
         """Each queue, by name."""
 
     def open_approvals(self, most: int = 100) -> list[OpenApproval]:
-        """Those that have waited longest."""
+        """The open approvals that have waited longest."""
 
     def troubles(self, most: int = 50) -> list[Trouble]:
         """The problems that `manage.py doctor` shows, bad ones first."""
 
     def finished(self, since: datetime, until: datetime) -> list[Finished]:
-        """Of the runs whose event came in this span, by agent; of at most 50,000 runs."""
+        """Finished runs whose event arrived in this span, by agent; at most 50,000 runs are read."""
 
 
 class _Connection:

@@ -151,7 +151,7 @@ def _is_in(text: str, secret: str) -> bool:
 
 
 def _shapes_of(secret: str) -> Iterable[str]:
-    """As it stands in a text, in JSON, also as a text in JSON, in a traceback, and each of that in HTML."""
+    """The forms of a secret: as it is, in JSON, as a text in JSON, in a traceback, and each of these in HTML."""
     for ensure_ascii in (True, False):
         shape = secret
         for _ in range(NESTED + 1):

@@ -17,7 +17,9 @@ PREFIX = "wakeful."  # for future types, so that no sender's type collides with 
 
 
 def is_reserved(type: str) -> bool:
-    """Also one that a person reads as a reserved one: `Run.Signal`, or with a blank behind it."""
+    """Is the type reserved, or does it look like a reserved one to a person: `Run.Signal`, or with a blank at its
+    end?
+    """
     read = type.strip().lower()
     return read in RESERVED or read.startswith(PREFIX)
 

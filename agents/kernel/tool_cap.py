@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 def narrowed(cap: Iterable[str] | None, tools: Iterable[str] | None) -> frozenset[str] | None:
-    """What both allow."""
+    """The tools that both caps allow."""
     if cap is None or tools is None:
         only = tools if cap is None else cap
         return None if only is None else frozenset(only)

@@ -44,7 +44,7 @@ def unusual(run: GateRun) -> Fire | Quiet:
 
 
 def anomalies(last: Iterable[Finished], before: Sequence[Sequence[Finished]]) -> list[dict[str, Any]]:
-    """What differs by more than three standard deviations of a count (its square root), and SLACK."""
+    """The counts that differ by more than three standard deviations (square roots of the count) and SLACK."""
     days = [day for day in before if day]
     if len(days) < KNOWN:
         return []

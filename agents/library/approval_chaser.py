@@ -21,7 +21,7 @@ def stale(run: GateRun) -> Fire | Quiet:
 
 
 def reminders_by(approval: OpenApproval, now: datetime) -> int:
-    """How many reminders of a question there should have been by now."""
+    """The number of reminders of a question that are due by now."""
     waited = now - approval.asked_at
     daily = (waited - FIRST) // AGAIN + 1 if waited >= FIRST else 0
     return daily + is_last_call(approval, now)

@@ -58,7 +58,7 @@ def read(data: Any) -> dict[str, Any]:
 
 
 def look(url: str, expect: str) -> str:
-    """What is wrong with the answer; empty if nothing is. It quotes nothing of the answer, which is a stranger's text."""
+    """The fault of the answer; empty if there is none. It does not quote the answer, which is untrusted text."""
     from agents.guards.addresses import Refused
     from agents.tools.http import allowed_by_settings, answer_of
 

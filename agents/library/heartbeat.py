@@ -25,5 +25,5 @@ def heartbeat(run: AgentRun) -> dict[str, Any]:
 
 
 def missed_beats(due: datetime, beat_at: datetime) -> int:
-    """How many whole minutes a beat came after it was due; none if it came early."""
+    """The whole minutes by which a beat was late; zero if it was early."""
     return max((beat_at - due) // FASTEST, 0)

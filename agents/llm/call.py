@@ -74,7 +74,7 @@ class LlmOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class LlmContext:
-    """What a call needs to know of its run."""
+    """The values of its run that a call needs."""
 
     run_id: UUID
     agent: str

@@ -54,7 +54,7 @@ def passes(error: BaseException) -> bool:
 
 
 def is_uncharged(error: BaseException) -> bool:
-    """Is it sure that the provider charges nothing: did it refuse the request, or was it never reached?"""
+    """Did the provider certainly charge nothing, because it refused the request or was never reached?"""
     if isinstance(error, FallbackExceptionGroup):
         return all(is_uncharged(one) for one in error.exceptions)
     if isinstance(error, ModelHTTPError):
@@ -87,12 +87,12 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def most_tries(error: BaseException) -> int:
-    """How often a request that fails like this is made."""
+    """The most tries of a request that fails like this."""
     return TRIES if passes(error) else FEW_TRIES
 
 
 def seconds_until_next(error: BaseException, tries: int) -> float:
-    """How long to wait after so many tries: twice as long each time, or longer if the provider asks for it (Retry-After)."""
+    """The pause after this many tries: twice as long each time, or longer if the provider asks for it (Retry-After)."""
     return min(max(backoff(FIRST, LONGEST, tries), _asked(error) or 0), LONGEST)
 
 

@@ -42,8 +42,9 @@ class Prompts:
     def next(
         self, messages: Sequence[ModelMessage], settings: Mapping[str, Any] | None, parameters: ModelRequestParameters
     ) -> dict[str, Any]:
-        """What is new in this request: the parts of its messages; instructions, tools and settings where they changed.
-        `fingerprint` stands for the whole prompt up to here."""
+        """The new content of this request: the parts of its messages; instructions, tools and settings where they
+        changed. `fingerprint` stands for the whole prompt up to here.
+        """
         begins = self._messages + 1 if 0 < self._messages < len(messages) else 0  # behind the last answer
         if self._messages and not begins:
             begins = len(messages) - 1  # a processor of the history made it shorter

@@ -22,7 +22,9 @@ SAID = {"description", "title", "default", "examples", "enum", "const"}  # keywo
 
 
 def learn(model: Model) -> None:
-    """Before a call of run.llm, in the main thread: the keys that the model's clients were given, and the secrets of sources."""
+    """Learn the keys of the model's clients and the secrets of sources. Call it in the main thread, before a call of
+    run.llm.
+    """
     know(*_keys(model))
     refresh()
 

@@ -1,4 +1,4 @@
-"""In a test: the model that stands in for those of all LLM agents, and whether a provider may be asked."""
+"""Settings of tests: the model that replaces those of all LLM agents, and whether requests to providers are allowed."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -82,9 +82,10 @@ class ToolSteps:
     async def call(
         self, tool: str, call: str, policy: ToolPolicy, arguments: Any, body: Callable[[], Awaitable[Any]]
     ) -> Any:
-        """What the tool gives, or raises of what pydantic-ai passes on to a model; recorded, both. A call that did not do what it was
-        asked for leaves nothing behind: its writes are rolled back, its effects are dropped. One that asks for approval is not
-        recorded, so that it can be made once it is approved."""
+        """Call the tool, and record its result, or its error if pydantic-ai passes that on to the model. A call that
+        failed leaves nothing behind: its writes are rolled back, its effects are dropped. A call that needs approval is
+        not recorded, so that it can be made after it is approved.
+        """
         key = self.take(tool, call)
         self._journaled.add((tool, call))
         [given] = shown([to_jsonable_python(arguments, bytes_mode="base64", fallback=repr)])

@@ -1,4 +1,4 @@
-"""What the metadata of a tool declares.
+"""The options of a tool, declared in its metadata.
 
     @agent.tool(metadata={"effect": "at_most_once", "dangerous": True, "trusted": True})
     def refund(ctx: RunContext, invoice: int, cents: int) -> str: ...
@@ -68,5 +68,5 @@ class ToolPolicy:
 
 
 def of_mcp(metadata: Mapping[str, Any] | None) -> bool:
-    """Is it a tool of an MCP server, which has written its description as well?"""
+    """Is this a tool of an MCP server, which also wrote its description?"""
     return (metadata or {}).keys() >= OF_MCP

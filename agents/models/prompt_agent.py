@@ -31,7 +31,9 @@ class PromptAgent(models.Model):
 
 
 class PromptAgentVersion(models.Model):
-    """What a prompt agent does, as one edit left it. It never changes, because runs that began with it end with it."""
+    """A version of a prompt agent's definition, written by one edit. It never changes, because runs that began with it
+    end with it.
+    """
 
     agent = models.ForeignKey(PromptAgent, models.PROTECT, related_name="versions", db_index=False)
     number = models.PositiveIntegerField()

@@ -1,4 +1,5 @@
-"""What a run of a prompt agent does: the look of any watching agent, with the tools of the toolbox and an answer that people chose.
+"""The body of prompt agents: one turn like that of a heartbeat, with tools of the toolbox and an answer that people
+chose.
 
 A tick of a schedule looks at the items that are due. Any other event, a manual fire or a trial looks at all of them, and the event
 is data of strangers for the model.
@@ -98,7 +99,7 @@ def _is_of_clock(event: Event) -> bool:
 
 
 def _has_data(event: Event) -> bool:
-    """Has it data from outside? A wake has that of the event before it."""
+    """Has the event data from outside? A wake carries the data of the event before it."""
     if event.type == WAKEUP and isinstance(event.data, dict):
         return not event.data.keys() <= OF_TICK
     return event.type != TICK and event.data is not None

@@ -18,9 +18,10 @@ PREFIX = "prompt:"  # of the version of a prompt agent, which is no fingerprint 
 
 @dataclass(frozen=True, kw_only=True)
 class Definition:
-    """What a prompt agent does. `model` "": WAKEFUL_MODEL. `tools` are names of the toolbox. If its verdict has something to say, it
-    notifies people (`notify_to`; none: those who get what names no recipient) and emits an event of the type `emit`, with
-    `ask_first` only after a person has approved that."""
+    """The definition of a prompt agent. `model` "": WAKEFUL_MODEL. `tools` are names of the toolbox. If its verdict has
+    something to report, it notifies people (`notify_to`; none: those who get notifications without recipients) and
+    emits an event of the type `emit`, with `ask_first` only after a person has approved that.
+    """
 
     instructions: str
     model: str = ""

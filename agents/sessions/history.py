@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """What a run is given of the turns before its own."""
+    """The earlier turns of a session that a run gets."""
 
     summary: str
     is_summary_tainted: bool

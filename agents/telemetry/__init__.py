@@ -39,7 +39,7 @@ class Span:
 
 
 def switch_on(*, service: str, endpoint: str, headers: str, keeps_content: bool) -> None:
-    """From now on this process sends its spans and metrics to an OTLP endpoint."""
+    """Make this process send its spans and metrics to an OTLP endpoint from now on."""
     global _sdk
     from agents.telemetry.sdk import Sdk
 

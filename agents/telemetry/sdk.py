@@ -44,7 +44,7 @@ _next: ContextVar["Span | None"] = ContextVar("span", default=None)
 
 
 class Ids(RandomIdGenerator):
-    """Those of the span that is being recorded; random ones for what is done live."""
+    """The ids of the span that is being recorded; random ids for live spans."""
 
     def generate_span_id(self) -> int:
         span = _next.get()
@@ -206,7 +206,9 @@ class Sdk:
             self._metrics.shutdown()
 
     def _context(self, span: "Span") -> Context:
-        """As the parent of others. It is sampled if the root of its trace is, which every process decides alike."""
+        """The span as the parent of others. It is sampled if the root of its trace is, which every process decides in
+        the same way.
+        """
         decision = self._traces.sampler.should_sample(None, span.trace.int, NAME).decision
         flags = TraceFlags(TraceFlags.SAMPLED if decision is Decision.RECORD_AND_SAMPLE else TraceFlags.DEFAULT)
         context = SpanContext(span.trace.int, span.id, is_remote=True, trace_flags=flags)

@@ -96,7 +96,7 @@ def allowed_by_settings() -> Limits:
 
 
 async def call(limits: Limits, url: str, method: str = "GET", body: str = "") -> dict[str, Any]:
-    """As a tool answers. ModelRetry: the address is refused."""
+    """Make the request and return the tool's answer. ModelRetry: the address is refused."""
     try:
         return await answer_of(limits, url, method, body)
     except Refused as refused:
@@ -189,5 +189,5 @@ async def _read(limits: Limits, response: httpx.Response) -> dict[str, Any]:
 
 
 def _storable(told: dict[str, Any]) -> dict[str, Any]:
-    """Without the characters that PostgreSQL cannot store."""
+    """The text without characters that PostgreSQL cannot store."""
     return {name: storable_text(said) if isinstance(said, str) else said for name, said in told.items()}

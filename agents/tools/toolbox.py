@@ -105,7 +105,7 @@ def all_tools() -> list["Tool[Any]"]:
 
 
 def names() -> frozenset[str]:
-    """Of every tool, without importing the built-in ones: each file has the tool that it is named after."""
+    """The names of all tools, without importing the built-in ones: each file has the tool that it is named after."""
     return _files() | _tools.keys()
 
 
@@ -144,7 +144,7 @@ def _files() -> frozenset[str]:
 
 
 def _is_again(known: "Tool[Any]", tool: "Tool[Any]") -> bool:
-    """Is it the same function, of a module that was imported again?"""
+    """Is this the same function of a module that was imported again?"""
     before, now = known.function, tool.function
     is_of_module = "<locals>" not in now.__qualname__
     return known is tool or (

@@ -18,7 +18,7 @@ OF_THE_REQUEST = {
 
 
 class Filter(SafeExceptionReporterFilter):
-    """Also hides settings with URLs, which may contain passwords and keys."""
+    """A filter of error pages that also hides settings with URLs, which may contain passwords and keys."""
 
     hidden_settings = re.compile(
         SafeExceptionReporterFilter.hidden_settings.pattern + "|_URL|DSN|CREDENTIAL", re.IGNORECASE

@@ -105,7 +105,7 @@ class ById(NewestFirst):
 
 
 class ChecklistResource(Resource):
-    """What agents look at, item by item."""
+    """Checklists of agents, with their items."""
 
     required_permissions = {
         "list": "agents.view_checklist",

@@ -57,4 +57,4 @@ class EachCommand(BaseCommand):
 
     @abstractmethod
     def describe(self, done: Mapping[str, Any]) -> str:
-        """One line of output."""
+        """The line of output for one object."""

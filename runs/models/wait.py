@@ -139,7 +139,7 @@ class Approval(models.Model):
 
     @property
     def is_question(self) -> bool:
-        """Does it ask for an answer in words? That is an edit of its argument `answer`."""
+        """Does the approval request a text as its answer? The answer is an edit of its argument `answer`."""
         key = self.wait.key
         is_of_tool = key.startswith(self.OF_TOOLS) and re.search(self.QUESTIONS, key) is not None
         return is_of_tool and isinstance(self.arguments, dict) and self.ANSWER in self.arguments

@@ -171,7 +171,7 @@ class ReplayResource(ListModelMixin, RetrieveModelMixin, Resource):
     @extend_schema(request=ReplayPreviewBody, responses=ReplayPreviewSerializer)
     @action(detail=False, methods=["post"])
     def preview(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """What a replay would do. Changes nothing; a shadow run is rolled back."""
+        """A preview of a replay. Changes nothing; a shadow run is rolled back."""
         given = ReplayPreviewBody.read(request)
         with naming("search"):
             search = within(ReplaySearchBody.search(given))

@@ -1,4 +1,4 @@
-"""What a trigger matches as JSON, and the trial of it."""
+"""The match rule of a trigger as JSON, and its trial."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -98,8 +98,9 @@ def seq_after(start: datetime | None, end: datetime) -> int | None:
 
 
 def in_parts(events: QuerySet[Event]) -> tuple[QuerySet[Event], QuerySet[Event]]:
-    """Those that wait and those that are dispatched: each have an index by `seq`. Read in this order, one that is dispatched meanwhile
-    is found twice, not missed."""
+    """The undispatched events, then the dispatched ones: each part has an index by `seq`. In this order, an event that
+    is dispatched meanwhile is found twice, not missed.
+    """
     return events.filter(dispatched_at=None), events.filter(dispatched_at__isnull=False)
 
 

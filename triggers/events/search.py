@@ -136,13 +136,13 @@ class Search:
         return events
 
     def in_order(self, events: QuerySet[Event]) -> QuerySet[Event]:
-        """Those of them that an index has in the order of their `seq`, and the search must look through."""
+        """The events among these that an index has in the order of `seq`, and that the search must read."""
         if self.type and GLOB.isdisjoint(self.type):
             return events.filter(type=self.type)
         return events.filter(source_id=self._source_id) if self.source else events
 
     def within(self, events: QuerySet[Event]) -> QuerySet[Event]:
-        """Those of them that have a `seq` of the range."""
+        """The events among these whose `seq` is in the range."""
         events = events.filter(seq__gt=self.above) if self.above else events
         return events.filter(seq__lte=self.upto) if self.upto is not None else events
 

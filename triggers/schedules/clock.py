@@ -135,7 +135,7 @@ def before_second_pass(instant: datetime, zone: ZoneInfo) -> datetime:
 
 
 def _put_back(local: datetime) -> timedelta:
-    """By how much the clock is put back where it shows a local time twice; negative in a gap, else zero."""
+    """The time by which the clock is put back where it shows a local time twice; negative in a gap, else zero."""
     before, after = (local.replace(fold=fold).utcoffset() or NONE for fold in (0, 1))
     return before - after
 

@@ -93,5 +93,5 @@ def refuse_never(rule: Rule, policy: SchedulePolicy) -> None:
 
 
 def is_past(rule: Rule) -> bool:
-    """Is its only instant past?"""
+    """Is the only instant of the rule past?"""
     return isinstance(rule, Clocked) and rule.at <= database_now()

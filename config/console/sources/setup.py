@@ -1,4 +1,4 @@
-"""How to set up a source: the choice of its kind, and the steps at its provider."""
+"""Set-up of a source: the choice of its kind, and the steps at its provider."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""One event as a line: a CloudEvent, with what only Wakeful knows in extension attributes that begin with `wakeful`.
+"""An event as a line: a CloudEvent, with Wakeful's own columns in extension attributes that begin with `wakeful`.
 
 Where a text of ours is no valid value of its attribute, it is percent-encoded, and `wakefulencoded` names the attribute.
 """

@@ -29,7 +29,7 @@ M = TypeVar("M", bound="EverySettings")
 
 @dataclass(frozen=True, kw_only=True)
 class MetricSettings(EverySettings):
-    """How often the number is read."""
+    """Settings of all metrics: how often the number is read."""
 
     every: str = setting(
         "1m", "Every", "Time between two samples, such as 30s, 1m or 1h; from 10s to 7d.", check=interval

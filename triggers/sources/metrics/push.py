@@ -11,7 +11,7 @@ from triggers.sources.settings import setting
 
 @dataclass(frozen=True, kw_only=True)
 class PushedSettings(MetricSettings):
-    """How often to look for missing samples."""
+    """Settings of pushed metrics: how often to look for missing samples."""
 
     every: str = setting(
         "30s",

@@ -89,7 +89,7 @@ def looks_ahead(headers: Mapping[str, str]) -> bool:
 
 
 def beginning_of(request: HttpRequest) -> bytes:
-    """At most KEPT bytes of the body; none if its length is unknown or absurd."""
+    """The beginning of the body, at most KEPT bytes; empty if its length is unknown or absurd."""
     length = request.META.get("CONTENT_LENGTH") or ""
     if not (length.isascii() and length.isdigit()) or len(length) > 12 or int(length) > settings.WAKEFUL_MAX_BODY:
         return b""
