@@ -18,7 +18,7 @@ JOIN triggers_source source ON source.id = event.source_id AND source.slug = 'ru
 WHERE event.id >= %(first)s::uuid AND event.cause_run_id IS NOT NULL AND runs_run.status <> 'succeeded'
   AND NOT EXISTS (SELECT FROM runs_step step WHERE step.run_id = runs_run.id AND step.status = 'done' AND step.effect <> 'value');
 
---- each event that a run took along says so
+--- each event that joined a run is one of its events
 SELECT decision.event_id AS event, decision.trigger_id AS trigger, decision.outcome, decision.run_id AS run
 FROM triggers_decision decision LEFT JOIN runs_run ON runs_run.id = decision.run_id
 WHERE decision.event_id >= %(first)s::uuid AND decision.outcome IN ('joined', 'collected')
@@ -57,7 +57,7 @@ SELECT runs_run.id AS run, runs_run.epoch, attempt.outcome FROM runs_run
 JOIN runs_attempt attempt ON attempt.run_id = runs_run.id AND attempt.epoch = runs_run.epoch
 WHERE runs_run.id >= %(first)s::uuid AND runs_run.status = 'running';
 
--- With progress a durable run's attempts count anew, and a step that is tried again gives its run's attempt back.
+-- With progress a durable run's attempts restart, and a step that is tried again gives its run's attempt back.
 
 --- every claim ended in one attempt, and counts as one
 WITH numbered AS (
@@ -168,7 +168,7 @@ WHERE step.run_id >= %(first)s::uuid AND step.status = 'started' AND runs_run.st
 SELECT run_id AS run, key, status, attempts FROM runs_step
 WHERE run_id >= %(first)s::uuid AND effect = 'at_most_once' AND attempts > 1;
 
---- an uncertain run says why
+--- an uncertain run has a reason
 SELECT id AS run, agent FROM runs_run WHERE id >= %(first)s::uuid AND status = 'uncertain' AND status_reason = '';
 
 --- a waiting run waits for one thing, and no other run for anything
@@ -237,7 +237,7 @@ WHERE fork.id >= %(first)s::uuid AND (fork.event_ids <> origin.event_ids OR fork
 
 -- These hold once everything that was accepted has been worked off.
 
---- an absence that is over was told of when it began, and one that lasts as well
+--- each absence has an event of its beginning, also while it lasts
 SELECT closed.id AS event FROM triggers_event closed
 JOIN triggers_source source ON source.id = closed.source_id AND source.kind IN ('absence', 'ping')
 WHERE closed.id >= %(first)s::uuid AND closed.type = 'absence.closed' AND closed.data->>'opened' >= (%(first)s::uuid)::text

@@ -25,7 +25,7 @@ def carry_out(
     legal: Q | None = None,
     otherwise: str = "",
 ) -> None:
-    """Call `act(object, by=…)` on each chosen object that `legal` allows; tell the user how many were refused and why."""
+    """Call `act(object, by=…)` on each chosen object that `legal` allows; show the user how many were refused and why."""
     by = acting(request)
     allowed = chosen if legal is None else chosen.filter(legal)
     refused: Counter[str] = Counter()

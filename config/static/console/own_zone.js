@@ -1,4 +1,4 @@
-// A new schedule begins with the zone of whoever makes it.
+// A new schedule begins with the zone of the person who creates it.
 document.querySelectorAll("select[data-own-zone]").forEach((select) => {
   const mine = Intl.DateTimeFormat().resolvedOptions().timeZone;
   if ([...select.options].some((option) => option.value === mine)) select.value = mine;
