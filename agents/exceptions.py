@@ -25,7 +25,7 @@ class AgentError(Exception):
 class Retry(AgentError):
     """Try this run again, after `after` (a timedelta or seconds; default: the policy's backoff)."""
 
-    def __init__(self, reason: str = "the agent asked for a retry", *, after: timedelta | float | None = None) -> None:
+    def __init__(self, reason: str = "the agent requested a retry", *, after: timedelta | float | None = None) -> None:
         super().__init__(reason)
         self.after = timedelta(seconds=after) if isinstance(after, (int, float)) else after
 

@@ -12,7 +12,7 @@ FIELD = "reminder"  # key in the event's data
 
 @dataclass(frozen=True, kw_only=True)
 class Reminder:
-    """A text that an earlier run left; `is_tainted`: that run had seen untrusted data, which may have asked for it."""
+    """A text that an earlier run left; `is_tainted`: that run had seen untrusted data, which may have caused it."""
 
     text: str
     is_tainted: bool

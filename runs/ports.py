@@ -93,7 +93,7 @@ class RecordSignal(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a gate is asked about: the events of a run of this trigger, in this replay."""
+    """The subject of a gate: the events of a run of this trigger, in this replay."""
 
     run_id: UUID
     trigger_id: UUID

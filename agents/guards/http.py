@@ -14,7 +14,7 @@ PIECE = 65_536  # bytes
 
 
 class Unreadable(Exception):
-    """The body of an answer cannot be unpacked; the message says why."""
+    """The body of an answer cannot be unpacked; the message gives the reason."""
 
 
 def checked_client(networks: Sequence[Network], seconds: float) -> httpx.AsyncClient:

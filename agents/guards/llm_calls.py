@@ -76,7 +76,7 @@ def _require_admission(agent: Any) -> None:
     elif _bodies:
         raise Permanent(
             f"LLM agent {getattr(agent, 'name', None) or agent!r} is run by itself inside a run: nothing would be recorded, metered or "
-            "asked about. In the body call run.llm(agent, …); to give an agent to another as a tool, use "
+            "approved. In the body call run.llm(agent, …); to give an agent to another as a tool, use "
             "agents.llm.delegates.Delegate(agent, …) in its toolsets"
         )
 

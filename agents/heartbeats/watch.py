@@ -61,7 +61,7 @@ class Watch:
         if seen.silenced_until:
             return Quiet(f"its checklist is silenced until {seen.silenced_until:%Y-%m-%d %H:%M} UTC")
         if reminders_of(run.events):
-            return Fire("it asked to be woken")
+            return Fire("it requested this wake")
         if seen.held and not seen.due:
             return Quiet("another run looks at the items that are due")
         if seen.items and not seen.due:
@@ -117,7 +117,7 @@ class Watch:
         wanted = min((after for after in (asked, due) if after is not None), default=None)
         if wanted is not None:
             run.next_check(
-                min(wanted, LONGEST_PACE), "its verdict asked for it" if wanted == asked else "an item is due then"
+                min(wanted, LONGEST_PACE), "its verdict requested it" if wanted == asked else "an item is due then"
             )
 
 

@@ -27,7 +27,9 @@ class Waiting(Interrupted):
 
 
 class Parked(Interrupted):
-    """The run waits for a person to resolve it; the message says why. `unproved`: the key of a step with an unknown outcome."""
+    """The run waits for a person to resolve it; the message gives the reason. `unproved`: the key of a step with an
+    unknown outcome.
+    """
 
     def __init__(self, reason: str, entries: Sequence[StepEntry] = (), *, unproved: str = "") -> None:
         super().__init__(reason, entries)
@@ -55,7 +57,7 @@ class TriedAgain(Interrupted):
 
 
 class Released(Interrupted):
-    """The store asked the run to stop between two steps."""
+    """The store requested that the run stops between two steps."""
 
 
 class Lost(Interrupted):

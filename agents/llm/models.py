@@ -24,7 +24,9 @@ EXTRAS = {
 
 
 def model_for(agent: Agent[Any, Any]) -> Model:
-    """The agent's own model, else WAKEFUL_MODEL with WAKEFUL_MODEL_FALLBACKS behind it. Permanent says what is missing."""
+    """The agent's own model, else WAKEFUL_MODEL with WAKEFUL_MODEL_FALLBACKS behind it. The message of Permanent names
+    what is missing.
+    """
     model = _model_for(agent)
     for each in models_of(model):
         client: Any = getattr(each, "client", None)

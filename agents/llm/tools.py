@@ -7,7 +7,7 @@
 "at_most_once". A `dangerous` tool asks for approval in a run that has seen untrusted data; one with `requires_approval=True`
 always does. `expires` ("4h") is how long that question stands. What a tool gives is data of strangers unless it is `trusted`: it
 is fenced, also as an error, and the run counts as one that has seen untrusted data from the beginning of the call. A tool that is
-meant to be asked again until something changes is `polled`: the same answer to the same question is then no circle.
+meant to be called repeatedly until something changes is `polled`: the same result for the same call is then no loop.
 
 The tools of a toolset that declares nothing, such as that of an MCP server, get theirs by
 `MCPToolset(…).with_metadata(effect="read", trusted=True)`.

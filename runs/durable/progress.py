@@ -21,10 +21,10 @@ from runs.transitions.leave import NOTED, ON_ITS_TIMELINE, SENT, are_due_soon, e
 from runs.transitions.lock import lock_run
 from runs.transitions.outcome import back_in_line, ticket_of
 
-# The first progress of a claim sets the attempts to 0, the first entry of a run sets `has_journal`, and one of them says that it
-# has seen untrusted data; otherwise the fence only locks the row. A leftover thread of the body still has the run's
-# epoch when the run waits or has finished, so the fence checks the status as well, in a form that keeps the planner
-# from the small partial index.
+# The first progress of a claim sets the attempts to 0, the first entry of a run sets `has_journal`, and one of them
+# marks that it has seen untrusted data; otherwise the fence only locks the row. A leftover thread of the body still has
+# the run's epoch when the run waits or has finished, so the fence checks the status as well, in a form that keeps the
+# planner from the small partial index.
 FIRST = """
 WITH fenced AS (
   UPDATE runs_run SET attempt = CASE WHEN %(is_progress)s::boolean THEN 0 ELSE attempt END, has_journal = true,

@@ -20,7 +20,7 @@ SELECT EXISTS (SELECT FROM promoted) FROM gone
 
 def withdraw(ticket: Ticket) -> bool:
     """Delete the run, as the last statement of the caller's transaction. False: this claim no longer owns it, a person forked it
-    or asked to cancel it; nothing was changed."""
+    or requested its cancellation; nothing was changed."""
     if ticket.key:
         keys.lock(ticket.key)
     gone = fetch(

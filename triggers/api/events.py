@@ -50,8 +50,9 @@ class EventResource(EventIntake, ListModelMixin, RetrieveModelMixin, Resource):
 
     @extend_schema(parameters=[EventQuery], responses=EventSerializer)
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Events that meet all conditions, newest first. A page takes a bounded time: it may hold fewer events than asked for,
-        even none, and still have a `next` one."""
+        """Events that meet all conditions, newest first. A page takes a bounded time: it may hold fewer events than
+        requested, even none, and still have a `next` one.
+        """
         page = self.paginate_queryset(self.get_queryset())
         return self.get_paginated_response(EventSerializer(page, many=True).data)
 

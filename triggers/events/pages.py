@@ -5,7 +5,8 @@ rare the found events are, which PostgreSQL can only guess, so three are tried i
 
 1. Read the next PROBE events in order: a page of frequent ones is full by then.
 2. Read up to FEW found events by any index, in no order: all rare ones, wherever they are.
-3. Read on in order, WALK events at a time, for PATIENCE. The page then says how far it has come, and the next one goes on.
+3. Read on in order, WALK events at a time, for PATIENCE. The page then contains how far it has come, and the next one
+  continues there.
 
 Events of one type or one source are in order in an index of their own, which 1 and 3 read.
 """

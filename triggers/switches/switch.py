@@ -24,7 +24,7 @@ SHAPE = ("types", "source", "filter", "of_types", "of_source", "of_filter", "key
 # Why a timer is open, in words.
 REASONS = {
     "absent": "it did not come in time",
-    "failed": "a ping said that the job failed",
+    "failed": "a ping reported that the job failed",
     "overran": "a /start had no end within the grace",
 }
 

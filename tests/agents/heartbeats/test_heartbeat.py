@@ -215,7 +215,7 @@ def test_the_sooner_of_verdict_and_item_sets_the_pace(watch: Heartbeat, checklis
     late = run_agent(watch.agent, model=verdict(next_check=200)).pace
 
     assert soon is not None
-    assert (soon.after, soon.reason) == (timedelta(minutes=20), "its verdict asked for it")
+    assert (soon.after, soon.reason) == (timedelta(minutes=20), "its verdict requested it")
     assert late is not None
     assert late.after <= HOUR
     assert late.reason == "an item is due then"

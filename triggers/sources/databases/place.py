@@ -15,7 +15,7 @@ class Last:
 
     publication: str  # which decides what is sent
     lsn: int
-    mark: str = ""  # tells it from all others; empty: the slot has sent nothing since `lsn`
+    mark: str = ""  # identifies the message; empty: the slot has sent nothing since `lsn`
 
     @classmethod
     def load(cls, stored: Any) -> Self | None:

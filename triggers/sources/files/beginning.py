@@ -2,7 +2,7 @@
 
 The first complete scan is the beginning: what it does not find, and what comes after it, is never passed over, whatever the clocks.
 Of what it finds, only that is passed over which is more than a tick older than the source, by the clock of the file system, which may
-be far from every other one: the reader provides the time there, and how long ago that was is asked of the database.
+be far from every other one: the reader provides the time there, and the database provides how long ago that was.
 Where that time cannot be known, the reader says one that has passed there: then a file that is a little older than the
 source may count as new, and none that is younger is lost.
 
@@ -25,7 +25,7 @@ from triggers.sources.files.selection import Selection
 from triggers.sources.polling.poller import ALL
 from triggers.sources.runner import Assignment
 
-# The kernel stamps files by a coarse clock, which may be a tick behind the one that says what time it is.
+# The kernel stamps files by a coarse clock, which may be a tick behind the clock that gives the current time.
 TICK = timedelta(seconds=1)
 MOST_FORMER = 20  # selections before one scan is complete; with more, the oldest counts as wanting everything
 
