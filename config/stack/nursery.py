@@ -25,6 +25,7 @@ from config.stack import children
 
 ROOT = Path(__file__).resolve().parents[2]
 CAN_FORK = sys.platform == "linux"  # elsewhere, what libraries of the system keep does not survive a fork
+PATIENCE = 30.0  # seconds for one answer of the prepared process: while it loads modules, or if it hangs
 _ROOM = " " * 2000  # for the command lines of programs, which are longer than that of the process that forks them
 
 
@@ -72,7 +73,8 @@ Child = subprocess.Popen[bytes] | Forked
 
 
 class Nursery:
-    """One prepared process, which loads its modules with `env`. Without one, or where it fails, programs are started by themselves."""
+    """One prepared process, which loads its modules with `env`. Without one, or where it fails or hangs, programs are started by
+    themselves."""
 
     _adopting = threading.Lock()  # a process adopts orphans or does not
 
@@ -90,6 +92,7 @@ class Nursery:
         if not can_fork:
             return
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.settimeout(PATIENCE)
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "config.stack.prepared", str(theirs.fileno()), _ROOM],
@@ -140,20 +143,27 @@ class Nursery:
             "folder": str(self._folder),
             "parent": os.getpid(),
         }
-        with self._adopting, suppress(OSError):
-            socket.send_fds(self._socket, [json.dumps(request).encode()], [output, errors])
-            is_loaded = bool(self._socket.recv(16))  # nothing: it has ended
-            children.adopt(is_loaded)
+        with self._adopting:
+            pid = self._ask(json.dumps(request).encode(), [output, errors])
+        if not pid:
+            self._say("The process that forks programs does not answer: they are started by themselves.")
+            self.close()
+        return pid
+
+    def _ask(self, request: bytes, descriptors: Sequence[int]) -> int:
+        with suppress(OSError):
+            socket.send_fds(self._socket, [request], descriptors)
+            if not self._socket.recv(16):  # nothing: it has ended
+                return 0
+            children.adopt(True)
             try:
                 self._socket.send(b"1")
-                if answer := self._socket.recv(16):
-                    return int(answer)
+                with suppress(TimeoutError):
+                    return int(self._socket.recv(16) or 0)
+                self._socket.shutdown(socket.SHUT_RD)  # a child that comes only now cannot say its pid, and ends
+                return int(self._socket.recv(16) or 0)
             finally:
                 children.adopt(False)
-        self._say(
-            f"The process that forks programs has ended with {self._process.wait()}: they are started by themselves."
-        )
-        self.close()
         return 0
 
     def close(self) -> None:

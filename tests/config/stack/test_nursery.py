@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
+from config.stack import children
 from config.stack.children import command_of
 from config.stack.nursery import CAN_FORK, Child, Forked, Nursery
 from tests.support.servers import SETTINGS, surroundings
@@ -153,6 +154,33 @@ def test_without_a_prepared_process_a_program_is_started_by_itself(script: Path,
     nursery = Nursery(env | {"WAKEFUL_PORT": "none"})  # a setting that nothing can start with
     with nursery:
         assert not look(nursery, script, env)["forked"]
+
+
+@pytest.mark.parametrize("hangs", ["while it loads", "when it forks"])
+def test_a_prepared_process_that_hangs_holds_up_no_program(
+    script: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch, hangs: str
+) -> None:
+    said: list[str] = []
+    with Nursery(env, say=said.append) as nursery:
+        assert look(nursery, script, env)["forked"]
+        assert nursery._process
+        pid = nursery._process.pid
+        if hangs == "when it forks":
+            monkeypatch.setattr(children, "adopt", lambda is_adopting: is_adopting and os.kill(pid, signal.SIGSTOP))
+        else:
+            os.kill(pid, signal.SIGSTOP)
+        nursery._socket.settimeout(2)
+
+        assert not look(nursery, script, env)["forked"]
+
+        assert not command_of(pid)
+        assert len(said) == 1 and "does not answer" in said[0]
+
+
+def test_an_environment_that_is_too_large_for_one_message_is_no_fork(script: Path, env: dict[str, str]) -> None:
+    large = {f"WAKEFUL_LARGE_{number}": "x" * 100_000 for number in range(5)}
+    with Nursery(env) as nursery:
+        assert not look(nursery, script, env | large)["forked"]
 
 
 def test_a_fork_ends_as_a_program_does(nursery: Nursery, env: dict[str, str], script: Path, tmp_path: Path) -> None:
