@@ -27,7 +27,8 @@ def update_alarms() -> None:
         if name.partition(":")[0] not in unknown:
             alarms.end(name)
     for problem in wrong.values():
-        if problem.is_alarm and problem.name not in now.alarms:
+        # That no dispatcher is alive is no news of this one: after an outage of the database it may not have renewed its row yet.
+        if problem.is_alarm and problem.name not in {*now.alarms, NO_DISPATCHER}:
             alarms.begin(problem.name, severity=problem.severity, text=problem.text, remedy=problem.remedy)
 
 

@@ -292,6 +292,15 @@ def test_that_no_dispatcher_is_alive_is_recorded_without_one_and_ended_by_the_ne
     assert ("no-dispatcher", "ended") in [(sent["alarm"], sent["state"]) for sent in receiver.heard]
 
 
+def test_a_dispatcher_that_looks_before_its_row_is_renewed_begins_no_alarm_that_none_is_alive() -> None:
+    processes("dispatcher", "worker", "beat")
+    Worker.objects.filter(kind="dispatcher").update(seen_at=LONG_AGO)  # such as after an outage of the database
+
+    update_alarms()
+
+    assert not Alarm.objects.exists()
+
+
 def test_a_dispatcher_that_is_gone_for_a_moment_is_no_alarm_of_the_web_process_yet() -> None:
     processes("worker", "web")
     Worker.objects.create(kind="dispatcher", host="here", pid=1, version="1", stopped_at=timezone.now())
