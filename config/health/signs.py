@@ -47,7 +47,8 @@ def read(wanted: Sequence[Sign[Any]]) -> tuple[Rows, Errors]:
 
     In a transaction an error ends the transaction, so it is raised there, as it is if the connection is lost or no sign can be read.
     """
-    left = {sign: slow[sign] for sign in wanted if sign in slow}
+    known = slow.copy()  # other threads read, too
+    left = {sign: known[sign] for sign in wanted if sign in known}
     quick = [sign for sign in wanted if sign not in left]
     again = [sign for sign, (until, _) in left.items() if until <= time.monotonic() and not connection.in_atomic_block]
     errors = {sign: error for sign, (_, error) in left.items() if sign not in again}
@@ -80,10 +81,10 @@ def _one_by_one(wanted: Sequence[Sign[Any]]) -> tuple[dict[Sign[Any], list[dict[
     rows: dict[Sign[Any], list[dict[str, Any]]] = {}
     errors: dict[Sign[Any], str] = {}
     for sign in wanted:
-        slow.pop(sign, None)
         try:
             with statements_take(ALONE):
                 rows.update(_joined([sign]))
+            slow.pop(sign, None)  # only now: meanwhile, others do not wait for it together with the quick ones
         except DatabaseError as error:
             if not connection.connection or connection.connection.closed:
                 raise
@@ -91,4 +92,6 @@ def _one_by_one(wanted: Sequence[Sign[Any]]) -> tuple[dict[Sign[Any], list[dict[
             errors[sign] = str(error).partition("\n")[0]
             if isinstance(error.__cause__, QueryCanceled) and sign in signs():  # nothing is known without the others
                 slow[sign] = time.monotonic() + SLOW_FOR, errors[sign]
+            else:
+                slow.pop(sign, None)
     return rows, errors

@@ -93,6 +93,25 @@ def test_a_sign_that_takes_too_long_is_left_alone_for_a_while(
 
 
 @pytest.mark.django_db(transaction=True)
+def test_while_a_slow_sign_is_read_again_no_other_thread_reads_it_with_the_quick_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reading, "slow", {POISON: (0.0, "too long")})
+    read_joined, left_alone = reading._joined, []
+
+    def joined(wanted: Any) -> Any:
+        if list(wanted) == [POISON]:
+            left_alone.append(POISON in reading.slow)
+        return read_joined(wanted)
+
+    monkeypatch.setattr(reading, "_joined", joined)
+    look()
+
+    assert left_alone == [True]
+    assert not reading.slow
+
+
+@pytest.mark.django_db(transaction=True)
 def test_the_alarms_of_a_sign_that_cannot_be_read_do_not_end(trouble: None) -> None:
     update_alarms()
     assert set(raised()) == {"poison:orders", "source:invoices"}
