@@ -2,12 +2,14 @@
 run ends with the version that it began with."""
 
 import re
+import time
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Page, expect
 from pytest_django import Settings
 
+from agents.prompt_agents.catalog import LOOKS_APART
 from tests.acceptance.test_operators_day import log_in
 from tests.support.post_office import MailServer, taking_mail
 from tests.support.stack import SHOP, Stack, StackMaker, eventually
@@ -134,6 +136,7 @@ def test_workers_learn_of_agents_while_they_run_and_a_run_keeps_its_version(make
     [approval] = stack.api("GET", "/api/v1/approvals/").json()["results"]
     stack.api("POST", f"/api/v1/approvals/{approval['id']}/decide/", {"decision": "approve"})
     eventually(lambda: [run for run in stack.query(RUNS, "triage") if run["status"] == "succeeded"])
+    time.sleep(LOOKS_APART)  # what a worker has looked for within this time, it does not look for again
     fire(stack, "triage", "[script second two]")
     eventually(lambda: [run["status"] for run in stack.query(RUNS, "triage")] == ["succeeded"] * 2)
 

@@ -166,7 +166,12 @@ def test_a_prepared_process_that_hangs_holds_up_no_program(
         assert nursery._process
         pid = nursery._process.pid
         if hangs == "when it forks":
-            monkeypatch.setattr(children, "adopt", lambda is_adopting: is_adopting and os.kill(pid, signal.SIGSTOP))
+
+            def freeze(is_adopting: bool) -> None:
+                if is_adopting:
+                    os.kill(pid, signal.SIGSTOP)
+
+            monkeypatch.setattr(children, "adopt", freeze)
         else:
             os.kill(pid, signal.SIGSTOP)
         nursery._socket.settimeout(2)
