@@ -639,7 +639,7 @@ def admin_doors() -> set[str]:
         names = [*(panel.actions or ()), *(getattr(panel, "actions_detail", None) or ())]
         doors |= {f"{label} {name}" for name in names}
         if isinstance(panel, Panel):
-            doors |= {f"{label} {verb}" for verb in ("add",) if "new" in vars(type(panel))}
+            doors |= {f"{label} add"} if type(panel).new is not Panel.new else set()
         else:
             doors |= {f"{label} {verb}" for verb in ("add", "change", "delete")}
         doors |= {f"{label} {name.removesuffix('_view')}" for name in vars(type(panel)) if name in QUEUE_VIEWS}
