@@ -13,12 +13,14 @@ PAGE = 1000  # rows
 COLUMNS = "folder, name, size, mtime_ns, ctime_ns, inode, fingerprint, is_reported"
 # A ledger grows by thousands of rows before PostgreSQL has statistics of it, and a plan for a small one would read all of it for
 # each page, or for each row. So each row is looked up by itself (LATERAL), and statements use the indexes
-# whatever the statistics say; a range in the order of an index leaves no other one.
+# whatever the statistics say; a range in the order of an index leaves no other one, also a range of one row.
 BY_INDEX = "SELECT set_config('enable_sort', 'off', true), set_config('enable_seqscan', 'off', true)"
 AT = f"""
 SELECT file.* FROM unnest(%s::bytea[], %s::bytea[]) AS wanted(folder, name), LATERAL (
   SELECT {COLUMNS} FROM triggers_watchedfile file
-  WHERE file.source_id = %s::uuid AND file.folder = wanted.folder AND file.name = wanted.name LIMIT 1) file
+  WHERE file.source_id = %s::uuid AND (file.folder, file.name) >= (wanted.folder, wanted.name)
+    AND (file.folder, file.name) <= (wanted.folder, wanted.name)
+  ORDER BY file.folder, file.name LIMIT 1) file
 """  # noqa: S608  (our own parts)
 WITH_INODES = f"""
 SELECT file.* FROM unnest(%s::bigint[]) AS wanted(inode), LATERAL (
@@ -40,7 +42,9 @@ DROP = """
 DELETE FROM triggers_watchedfile WHERE id = ANY(ARRAY(
   SELECT file.id FROM unnest(%s::bytea[], %s::bytea[]) AS gone(folder, name), LATERAL (
     SELECT id FROM triggers_watchedfile file
-    WHERE file.source_id = %s::uuid AND file.folder = gone.folder AND file.name = gone.name LIMIT 1) file))
+    WHERE file.source_id = %s::uuid AND (file.folder, file.name) >= (gone.folder, gone.name)
+      AND (file.folder, file.name) <= (gone.folder, gone.name)
+    ORDER BY file.folder, file.name LIMIT 1) file))
 """
 
 

@@ -25,9 +25,19 @@ STATISTICS = [(0, -1), (0, 0), (30, 0), (1, 50)]
 SET_STATISTICS = "UPDATE pg_class SET relpages = %s, reltuples = %s WHERE relname = 'triggers_watchedfile'"
 
 
+# A session keeps the height of an index, by which the planner prefers a lower one.
+FORGET_HEIGHTS = "UPDATE pg_class SET reltuples = reltuples WHERE relname LIKE 'watched\\_file\\_%%'"
+
+
 @pytest.fixture
 def ledger(db: None, request: pytest.FixtureRequest) -> Ledger:
-    """Of many files; its statements were planned while it was empty."""
+    """Of many files; its statements were planned while it was empty. The index of paths is the larger one, as of long names that are
+    gone."""
+    other = Source.objects.create(slug="other", kind="directory", settings={"directory": "/data"})
+    execute(FILL, [other.pk, 20 * PAGE])
+    execute("UPDATE triggers_watchedfile SET name = name || convert_to(repeat('x', 400), 'UTF8')")
+    execute("DELETE FROM triggers_watchedfile")
+    execute(FORGET_HEIGHTS)
     execute(SET_STATISTICS, getattr(request, "param", STATISTICS[0]))
     source = Source.objects.create(slug="in", kind="directory", settings={"directory": "/data"})
     ledger = Ledger(source.pk)
