@@ -1,5 +1,8 @@
 """The engine of durable bodies: it records each step in a store, and gives the recorded outputs to a replay of the body.
 
+It stands in layers, a file each: `commits` ← `replay` (order of entries, recorded outputs, waits) ← `spending` (room in budgets) ←
+`steps` (begin, perform, complete, fail) ← this file, which holds sessions.
+
 A transactional step and its entry are one commit. Another step is called first and recorded afterwards; an at_most_once step
 has its intent committed before the call. An Interrupted stops the body before its end; after that this journal answers
 nothing more.

@@ -14,7 +14,8 @@ from runs.models import OutboxMessage
 from tests.support.triggers import make_trigger
 from triggers.models import Event, Revision, Schedule, Skip, Trigger
 from triggers.schedules import rows
-from triggers.schedules.firing import decide, due_schedules, settle
+from triggers.schedules.firing import catch_up as decide
+from triggers.schedules.firing import due_schedules, settle
 from triggers.schedules.periodic_tasks import send_periodic_task
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.interval import Interval

@@ -1,4 +1,5 @@
-"""Decide whether an event that matched a trigger becomes a run now, later, or not at all, with a reason.
+"""Decide whether an event that matched a trigger becomes a run now, later, or not at all, with a reason: overlap policies, rates,
+windows. `runs.transitions.stop` cancels the live run for `cancel_previous`.
 
 The dispatcher calls this while it holds the advisory locks of the concurrency keys. Only the dispatcher reads and writes
 rates and windows.

@@ -22,7 +22,7 @@ from triggers.schedules.backfill.advance import advance, progress
 from triggers.schedules.backfill.start import start_backfill
 from triggers.schedules.definition import Definition
 from triggers.schedules.explain.why import why
-from triggers.schedules.firing import decide, owed_fires
+from triggers.schedules.firing import catch_up, owed_fires
 from triggers.schedules.firing import due_schedules as due
 from triggers.schedules.plan import Plan
 from triggers.schedules.preview import upcoming
@@ -43,7 +43,7 @@ def test_jitter_longer_than_an_outage_costs_no_more_than_a_short_one(monkeypatch
     now = NINE + 300 * DAY
     looked_at = count_calls(monkeypatch, Plan, "due")
 
-    fires = decide._on_time(plan, NINE + MINUTE, now, now)
+    fires = catch_up._on_time(plan, NINE + MINUTE, now, now)
 
     assert fires and fires[-1] == now and len(fires) <= 3
     assert looked_at() < 10

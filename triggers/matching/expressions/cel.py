@@ -1,5 +1,5 @@
 """CEL expressions over one event: limits before parsing, static analysis, and evaluation. Pure and without Django, because the
-evaluator process imports it."""
+evaluator process imports it. `evaluator` limits time, `runs.processes.isolation` memory."""
 
 import json
 import re

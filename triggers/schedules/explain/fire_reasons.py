@@ -9,7 +9,7 @@ from runs.states import RunStatus
 from triggers.schedules.explain.evidence import silence_at
 from triggers.schedules.explain.trail import Trail, event_between, trail_of
 from triggers.schedules.explain.verdicts import Answer, Question, Verdict
-from triggers.schedules.firing.decide import GRACE
+from triggers.schedules.firing.catch_up import GRACE
 
 ENDED = {
     RunStatus.SUCCEEDED: "succeeded",

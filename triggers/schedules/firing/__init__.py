@@ -15,5 +15,5 @@ its schedule advanced and its task counted in one transaction, so every nominal 
    is not owed.
 7. Only the database's clock decides what is due. The instant is an argument so that tests can choose it.
 
-In reading order: `due_schedules` (Beat's calls), `claim`, `settle` (edits), `decide` (catch-up), `owed_fires`, `record`, `reconcile`.
+In reading order: `due_schedules` (Beat's calls), `claim`, `settle` (edits), `catch_up`, `owed_fires`, `record`, `reconcile`.
 """

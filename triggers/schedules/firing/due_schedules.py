@@ -11,8 +11,8 @@ from django.db import DataError, IntegrityError, transaction
 
 from runs.db.sql import database_now, execute, fetch_as
 from runs.failpoints import failpoint
+from triggers.schedules.firing.catch_up import TICKS, decide, log_missed, newest_due
 from triggers.schedules.firing.claim import DUE, STALE, THIS, Claimed, claim_ids, load_claimed
-from triggers.schedules.firing.decide import TICKS, decide, log_missed, newest_due
 from triggers.schedules.firing.owed_fires import Budget, Owed, Rest, as_many, leave_to_the_other, used_up
 from triggers.schedules.firing.record import record_ticks
 from triggers.schedules.firing.settle import settle_claimed

@@ -12,8 +12,8 @@ from runs.failpoints import failpoint
 from triggers.exceptions import RuleError
 from triggers.schedules.clock import just_before
 from triggers.schedules.definition import Definition
+from triggers.schedules.firing.catch_up import TICKS, decide
 from triggers.schedules.firing.claim import Claimed
-from triggers.schedules.firing.decide import TICKS, decide
 from triggers.schedules.firing.owed_fires import (
     Budget,
     Owed,

@@ -19,8 +19,9 @@ from tests.triggers.test_beat import (
     skipped,
 )
 from triggers.models import Event, Revision, Schedule
-from triggers.schedules.firing import decide, settle
+from triggers.schedules.firing import catch_up as decide
 from triggers.schedules.firing import due_schedules as due
+from triggers.schedules.firing import settle
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.once import Clocked
 
