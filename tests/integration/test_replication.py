@@ -16,6 +16,7 @@ import pytest
 from config.stack.embedded import Postgres
 from config.stack.embedded.server import HOST
 from tests.support.foreign import PASSWORD, ForeignDatabase, Reading
+from tests.support.migrated import copy_folder
 from tests.support.points import Points
 from tests.support.servers import TestServers, reachable_folder
 from tests.support.stack import Stack, StackMaker, dead, eventually
@@ -376,7 +377,7 @@ def test_a_server_that_was_restored_and_has_grown_is_a_gap_and_each_of_its_chang
 
         fill(foreign, 1, 10)
         eventually(lambda: count(stack) == 10)
-        pause(lambda: shutil.copytree(server.data, copy))
+        pause(lambda: copy_folder(server.data, copy))
         fill(foreign, 11, 20)
         reader.restart()
         eventually(lambda: count(stack) == 20)

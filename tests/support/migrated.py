@@ -26,7 +26,7 @@ def take(shared: Path, home: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not kept.exists():
             _make(kept)
-    _copy(kept, home / "postgres")
+    copy_folder(kept, home / "postgres")
 
 
 def _make(kept: Path) -> None:
@@ -37,7 +37,7 @@ def _make(kept: Path) -> None:
                 connection.execute(f"CREATE DATABASE {DATABASE}")
             _migrate({"WAKEFUL_HOME": str(home), "DATABASE_URL": running.postgres.url_of(DATABASE)})
         making = kept.with_name("new")
-        _copy(home / "postgres", making)
+        copy_folder(home / "postgres", making)
         (making / "port").unlink()  # each copy has one of its own
         making.rename(kept)
 
@@ -48,5 +48,5 @@ def _migrate(own: Mapping[str, str]) -> None:
     subprocess.run(command, env={**ours, **SETTINGS, "WAKEFUL_DEMO": "1", **own}, cwd=ROOT, check=True)
 
 
-def _copy(folder: Path, to: Path) -> None:
+def copy_folder(folder: Path, to: Path) -> None:
     subprocess.run(["cp", "-a", folder, to], check=True)  # with the owner of the files, who is another one for root

@@ -11,6 +11,7 @@ import pytest
 
 from config.stack.embedded import Postgres
 from tests.support.foreign import ForeignDatabase, Reading
+from tests.support.migrated import copy_folder
 from tests.support.servers import reachable_folder
 from triggers.sources.continuity import Gap, Reason
 from triggers.sources.databases import slot as slots
@@ -37,7 +38,7 @@ class Restorable:
 
     def save(self) -> None:
         self.stop()
-        shutil.copytree(self.server.data, self.copy)
+        copy_folder(self.server.data, self.copy)
         self.start()
 
     def restore(self) -> None:
