@@ -13,7 +13,7 @@ def own_stack(env: Mapping[str, str], *, durable: bool = True) -> Iterator[Stack
     """Migrated, its agents synced, in a temporary home; `durable`: with fsync, as in production. None of its processes
     run yet, and all of it is gone afterwards."""
     with ExitStack() as at_end:
-        home = at_end.enter_context(reachable_folder())
+        home = at_end.enter_context(reachable_folder(on_disk=True))
         servers = at_end.enter_context(embedded.servers(home, durable=durable, say=lambda line: None))
         assert servers.postgres
         assert servers.valkey

@@ -19,6 +19,7 @@ from django.test import TransactionTestCase
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+from whitenoise.middleware import WhiteNoiseMiddleware
 
 from tests.support import migrated, pristine
 from tests.support.browser import ARGUMENTS, find_chromium, how_to_install, is_required
@@ -45,7 +46,9 @@ django.setup()
 if _servers and _shared:
     connection.settings_dict["TEST"]["TEMPLATE"] = migrated.DATABASE
 import_module("config.urls")  # the console's pages, which a process without URLs does without
-gc.freeze()  # the modules stay: looking through them for garbage took an eighth of the CPU
+# The modules stay, and the tests too once they are collected: looking through them for garbage took an eighth of the CPU.
+gc.freeze()
+gc.set_threshold(50_000, 20, 50)
 # A login in a test need not be slow to guess.
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 # A busy machine is no failure: how long a test may take is pytest-timeout's business.
@@ -72,6 +75,11 @@ from triggers.matching import pending  # noqa: E402
 def pytest_unconfigure() -> None:
     nurseries.close()
     _lifetime.close()
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -107,6 +115,23 @@ def no_prompt_agents(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "_kept", {})
     monkeypatch.setattr(catalog, "_looked_at", float("-inf"))
     monkeypatch.setattr(catalog, "LOOKS_APART", float("inf"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def files_found_once() -> Iterator[None]:
+    """Each client of a test loads the middlewares, one of which looks through all static files."""
+    found: dict[str, Any] = {}
+    look = WhiteNoiseMiddleware.add_files_from_finders
+
+    def add_files_from_finders(middleware: WhiteNoiseMiddleware) -> None:
+        if not found:
+            look(middleware)
+            found.update(middleware.files)
+        middleware.files.update(found)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WhiteNoiseMiddleware, "add_files_from_finders", add_files_from_finders)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ still has or makes is passed over. A server that crashed is none."""
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import psycopg
@@ -75,14 +76,26 @@ class Restorable:
         return found
 
 
+@pytest.fixture(scope="module")
+def empty_server() -> Iterator[Path]:
+    """The folder of a server without a table, which does not run: a copy starts faster than `initdb` makes one."""
+    with reachable_folder() as home:
+        with Postgres(home, durable=False) as server:
+            pass
+        (server.place / "port").unlink()  # each copy has one of its own
+        yield server.place
+
+
 @pytest.fixture
-def restorable() -> Iterator[Restorable]:
-    with reachable_folder() as home, Postgres(home, durable=False) as server:
-        made = Restorable(server)
-        yield made
-        made.foreign.session.close()
-        if made.orders.reader:
-            made.orders.reader.close()
+def restorable(empty_server: Path) -> Iterator[Restorable]:
+    with reachable_folder() as home:
+        copy_folder(empty_server, home / "postgres")
+        with Postgres(home, durable=False) as server:
+            made = Restorable(server)
+            yield made
+            made.foreign.session.close()
+            if made.orders.reader:
+                made.orders.reader.close()
 
 
 def keys(found: list[Any]) -> list[Any]:
