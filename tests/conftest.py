@@ -48,7 +48,7 @@ if _servers and _shared:
 import_module("config.urls")  # the console's pages, which a process without URLs does without
 # The modules stay, and the tests too once they are collected: looking through them for garbage took an eighth of the CPU.
 gc.freeze()
-gc.set_threshold(50_000, 20, 50)
+gc.set_threshold(20_000, 10, 10)
 # A login in a test need not be slow to guess.
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 # A busy machine is no failure: how long a test may take is pytest-timeout's business.
