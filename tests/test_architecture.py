@@ -4,7 +4,8 @@ import ast
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -17,6 +18,7 @@ FILES = sorted(
     path.relative_to(ROOT) for room in ROOMS for path in (ROOT / room).rglob("*.py") if "migrations" not in path.parts
 )
 FOLDERS = sorted({file.parent for file in FILES})
+FRONT_DOORS = ROOT / "tests/front_doors.txt"
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "base_service"}
 # What agents need at import: themselves, the standard library, and a logger.
 LEAN = "import agents, sys; sys.exit('django.conf' in sys.modules and 'importing agents imports Django')"
@@ -163,19 +165,67 @@ def entries_imported(file: Path, room: str) -> set[str]:
     return found & set(" ".join(FLOORS[room]).split())
 
 
-def imports_of(file: Path) -> Iterator[str]:
-    """Every module the file imports anywhere in it, by its full name, but for what only the types need."""
+@cache
+def imports_of(file: Path) -> frozenset[str]:
+    """What the file imports anywhere in it, each with the full name of its module, but for what only the types need."""
     for_types = {id(child) for node in nodes_of(file) if is_for_types_alone(node) for child in ast.walk(node)}
-    for node in nodes_of(file):
-        if id(node) in for_types:
-            continue
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            package = file.parts[: len(file.parts) - node.level] if node.level else ()
-            module = ".".join([*package, *([node.module] if node.module else [])])
-            yield module
-            yield from (f"{module}.{alias.name}" for alias in node.names)
+    return frozenset(
+        name for node in nodes_of(file) if id(node) not in for_types for name in names_imported(file, node)
+    )
+
+
+def names_imported(file: Path, node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        package = file.parts[: len(file.parts) - node.level] if node.level else ()
+        module = ".".join([*package, *([node.module] if node.module else [])])
+        yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+@cache
+def modules() -> dict[str, Path]:
+    return {module_of(file): file for file in FILES}
+
+
+@cache
+def modules_imported(file: Path) -> set[str]:
+    """The modules of the rooms that the file imports: of each name the longest part that is one."""
+    found = set()
+    for name in imports_of(file):
+        while name and name not in modules():
+            name = name.rpartition(".")[0]
+        found.add(name)
+    return found - {"", module_of(file)}
+
+
+def folder_entered(file: Path, module: str) -> str:
+    """The widest folder that has the module in it and not the file; the module itself where they are neighbours."""
+    parts = module.split(".")
+    shared = len(os.path.commonprefix([parts, list(file.parent.parts)]))
+    return ".".join(parts[: shared + 1])
+
+
+def front_doors() -> dict[str, tuple[str, str]]:
+    """Of each module that is one: the widest folder whose front door it is, and the reason."""
+    doors, folder = {}, ""
+    for line in FRONT_DOORS.read_text().splitlines():
+        module, _, reason = line.partition("  # ")
+        if line.startswith("["):
+            folder = line.strip("[]")
+        elif line and not line.startswith("#"):
+            doors[module] = folder, reason
+    return doors
+
+
+def write_front_doors(doors: Iterable[tuple[str, str]]) -> None:
+    """Keep the lines at the top, and the reasons."""
+    text, reasons = FRONT_DOORS.read_text().partition("\n\n")[0], front_doors()
+    under: dict[str, list[str]] = defaultdict(list)
+    for folder, module in sorted(doors):
+        reason = reasons.get(module, ("", ""))[1]
+        under[folder].append(f"{module}  # {reason}" if reason else module)
+    FRONT_DOORS.write_text("".join([text, *("\n\n" + "\n".join([f"[{f}]", *under[f]]) for f in under), "\n"]))
 
 
 def texts_in(file: Path) -> Iterator[str]:
@@ -244,12 +294,39 @@ def test_no_entries_of_a_folder_import_each_other_in_a_circle(folder: Path) -> N
 
 
 def test_no_module_belongs_to_an_import_cycle() -> None:
-    modules = {module_of(file): file for file in FILES}
-    graph = {
-        module: {name for name in imports_of(file) if name in modules} - {module} for module, file in modules.items()
-    }
+    graph = {module: modules_imported(file) for module, file in modules().items()}
 
     TopologicalSorter(graph).prepare()  # CycleError names the modules
+
+
+def test_code_outside_of_a_folder_imports_its_front_doors_alone() -> None:
+    entered = {
+        (file, module): folder_entered(file, module)
+        for file in FILES
+        for module in modules_imported(file)
+        if folder_entered(file, module) != module
+    }
+    widest: dict[str, str] = {}
+    for (_, module), folder in entered.items():
+        widest[module] = min(folder, widest.get(module, folder), key=len)
+    if os.environ.get("WRITE"):
+        write_front_doors((folder, module) for module, folder in widest.items())
+    doors = front_doors()
+
+    beside = [
+        f"{file} imports {module}, which is no front door of {folder}: import one that tests/front_doors.txt lists, "
+        "or list this one there with a reason"
+        for (file, module), folder in entered.items()
+        if module not in doors or len(doors[module][0]) > len(folder)
+    ]
+    unused = [
+        f"{module}: nothing outside of {folder} imports it: delete its line in tests/front_doors.txt, "
+        "or move it below a narrower folder"
+        for module, (folder, _) in doors.items()
+        if widest.get(module) != folder
+    ]
+
+    assert not beside + unused, "\n".join(beside + unused)
 
 
 def test_no_room_of_the_project_imports_its_tests() -> None:
@@ -282,7 +359,7 @@ def test_every_file_is_named_after_what_it_does() -> None:
 )
 def test_one_file_alone_writes_new_rows_of_what_others_rely_on(model: str, table: str, writers: set[str]) -> None:
     # An agent's view of an event has the same name as the row.
-    rows = [file for file in FILES if "agents.Event" not in set(imports_of(file)) and file.parts[0] != "agents"]
+    rows = [file for file in FILES if "agents.Event" not in imports_of(file) and file.parts[0] != "agents"]
 
     found = {str(file) for file in rows if writes(file, model) or inserts_into(file, table)}
 
