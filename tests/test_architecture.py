@@ -106,7 +106,7 @@ FLOORS = {
         "failing_triggers gates promise rates run_failures spans waiting_runs windows",
         "admission leadership listeners offers order_of_keys",
         "decisions hold rules",
-        "overtaking replay_pieces shadow",
+        "overtaking replay_pieces shadow unexplained",
         "batch",
         "close_windows",
         "failures",

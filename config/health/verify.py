@@ -19,18 +19,14 @@ from uuid import UUID
 from django.db import connection, transaction
 
 from agents.journal.canonical import digest_of
-from agents.kernel.ids import first_id_at, run_id
-from runs.db.sql import execute, fetch, fetch_as
+from agents.kernel.ids import first_id_at
+from runs.db.sql import execute, fetch
 from runs.models import Approval
-from triggers.dispatch.rules import rule_of
-from triggers.matching.index import Index
-from triggers.matching.match import match_items
-from triggers.matching.pending import NIL_REPLAY, Item
-from triggers.models import Trigger
+from triggers.dispatch.unexplained import unexplained
 
 OURS = Path(__file__).with_suffix(".sql")
 SHOWN = 20  # violations shown per invariant
-EVENTS = 500  # per batch
+APPROVALS = 500  # per batch
 READ_ONLY = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 Row = dict[str, Any]
@@ -90,28 +86,6 @@ SELECT (SELECT count(*) FROM triggers_event WHERE id >= %(first)s::uuid) AS even
           SELECT kind, count(*) AS waits FROM runs_wait WHERE run_id >= %(first)s::uuid GROUP BY kind) by_kind) AS waits
 """
 
-# Only events that were dispatched under today's triggers: after a trigger was created or last changed.
-EVENTS_AFTER = """
-SELECT event.id AS event_id, source.slug AS source, event.type, event.subject, coalesce(event.time, event.received_at) AS time,
-       event.target_id, event.root_id, event.depth, event.dispatched_at
-FROM triggers_event event JOIN triggers_source source ON source.id = event.source_id
-WHERE event.id > %s::uuid AND event.dispatched_at IS NOT NULL AND event.payload_removed_at IS NULL
-ORDER BY event.id LIMIT %s::int
-"""
-CHANGED = """
-SELECT trigger.id, greatest(trigger.created_at, max(entry.at)) FROM triggers_trigger trigger
-LEFT JOIN runs_auditentry entry ON entry.kind = 'trigger' AND entry.object_id = trigger.id::text
-GROUP BY trigger.id
-"""
-UNEXPLAINED = """
-SELECT wanted.event_id, wanted.trigger_id
-FROM unnest(%s::uuid[], %s::uuid[], %s::uuid[], %s::text[]) AS wanted(event_id, trigger_id, run_id, consumer)
-WHERE NOT EXISTS (SELECT FROM runs_run run WHERE run.id = wanted.run_id)
-  AND NOT EXISTS (SELECT FROM triggers_decision decision
-                  WHERE decision.event_id = wanted.event_id AND decision.trigger_id = wanted.trigger_id)
-  AND NOT EXISTS (SELECT FROM runs_processedevent ledger
-                  WHERE ledger.event_id = wanted.event_id AND ledger.consumer = wanted.consumer)
-"""
 ASKED = """
 SELECT approval.id, wait.run_id, question, arguments, digest, decision, decided_arguments, decided_digest
 FROM runs_approval approval JOIN runs_wait wait ON wait.id = approval.wait_id JOIN runs_run run ON run.id = wait.run_id
@@ -135,7 +109,7 @@ def verify(
     invariants = [*invariants_in(OURS.read_text()), *own]
     with snapshot():
         findings = [find(invariant, parameters) for invariant in invariants if drained or not invariant.when_drained]
-        findings.append(Finding(name="every event is explained", violations=unexplained(parameters["first"])))
+        findings.append(Finding(name="every event is explained", violations=unexplained(parameters["first"], SHOWN)))
         findings.append(Finding(name="a decision matches its question", violations=misjudged(parameters["first"])))
         findings.append(Finding(name="no accepted event is lost", violations=lost(accepted)))
         [counts] = read(COUNTS, parameters)
@@ -171,53 +145,11 @@ def read(statement: str, parameters: Row | None) -> list[Row]:
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchmany(SHOWN)]
 
 
-def unexplained(first: UUID) -> list[Row]:
-    """Events that a trigger matched, but that have neither a run nor a decision."""
-    triggers = list(Trigger.objects.all())
-    index = Index(rule_of(trigger) for trigger in triggers)
-    slugs = {trigger.id: trigger.slug for trigger in triggers}
-    changed = dict(fetch(CHANGED))
-    found: list[Row] = []
-    for batch in _dispatched(first):
-        wanted = [
-            (item.event_id, trigger)
-            for item, triggers_of_it in ((one.item, _wanting(one)) for one in match_items(list(batch), index))
-            for trigger in triggers_of_it
-            if batch[item] > changed.get(trigger, batch[item])
-        ]
-        columns = [
-            [event for event, _ in wanted],
-            [trigger for _, trigger in wanted],
-            [run_id(trigger, event, NIL_REPLAY) for event, trigger in wanted],
-            [slugs[trigger] for _, trigger in wanted],
-        ]
-        found += [{"event": event, "trigger": slugs[trigger]} for event, trigger in fetch(UNEXPLAINED, columns)]
-        if len(found) >= SHOWN:
-            break
-    return found[:SHOWN]
-
-
-def _wanting(matched: Any) -> list[UUID]:
-    return [match.rule.id for match in matched.matches] + [refusal.trigger_id for refusal in matched.refusals]
-
-
-def _dispatched(first: UUID) -> Iterator[dict[Item, datetime]]:
-    """Batches of events with the time of dispatch of each."""
-    after = UUID(int=max(first.int - 1, 0))
-    while found := fetch_as(_dispatched_item, EVENTS_AFTER, [after, EVENTS]):
-        yield dict(found)
-        after = found[-1][0].event_id
-
-
-def _dispatched_item(*, dispatched_at: datetime, **columns: Any) -> tuple[Item, datetime]:
-    return Item(**columns), dispatched_at
-
-
 def misjudged(first: UUID) -> list[Row]:
     """Approvals whose digest, or the digest of their decision, does not match."""
     found: list[Row] = []
     after = UUID(int=0)
-    while len(found) < SHOWN and (rows := fetch(ASKED, [after, first, EVENTS])):
+    while len(found) < SHOWN and (rows := fetch(ASKED, [after, first, APPROVALS])):
         found += [{"approval": id, "run": run, "decision": asked[4]} for id, run, *asked in rows if not _fits(*asked)]
         after = rows[-1][0]
     return found[:SHOWN]

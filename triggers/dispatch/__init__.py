@@ -5,7 +5,8 @@
 - `batch`: one transaction: `admission` (`rates`, `windows`), runs, `decisions`; `waiting_runs` finds runs that wait for its events
 - `failures`, `order_of_keys`, `overtaking`: events that fail, the events behind them, and those that pass
 - `close_windows`, `replay_pieces`: what falls due without an event; `offers`: decisions that are dispatched again
-- `hold`, `run_failures`, `gates`, `shadow`, `failing_triggers`, `spans`: pause and resume, and what others ask of dispatch
+- `hold`, `run_failures`, `gates`, `shadow`, `failing_triggers`, `spans`: pause and resume, and what others ask of dispatch;
+  `unexplained` is for `verify`
 
 `triggers.matching` finds the triggers of an event; `triggers.outbound` and `triggers.switches` take part in each batch.
 """

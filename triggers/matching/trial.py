@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
+from uuid import uuid4
 
 from agents.kernel.redaction import MARK, SECRET_FIELD, shown
 from triggers.matching.expressions.cel import Question, compile_each, in_short
@@ -18,7 +19,7 @@ from triggers.matching.match import case_of, decide, subject_of
 from triggers.matching.matches import Match, Refusal
 from triggers.matching.payload import NOTHING, Payload, read_payloads
 from triggers.matching.pending import item_of
-from triggers.matching.recent import recent_events
+from triggers.matching.recent import LOOKED_AT, recent_events
 from triggers.models import Event
 
 SECONDS = 10.0  # for all events of a trial
@@ -60,14 +61,30 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """`types`: the types of the newest events of its source, how many there are of each, and whether the rule listens to it."""
+    """`types`: the types of the newest events of its source, how many there are of each, and whether the rule listens to it.
+    `looked_at`: the number of the newest events that are searched for such types, at most."""
 
     verdicts: Sequence[Verdict]
     types: Sequence[tuple[str, int, bool]]
+    looked_at: int = LOOKED_AT
 
     @property
     def matching(self) -> int:
         return sum(verdict.result == "yes" for verdict in self.verdicts)
+
+
+def rule_from(values: Mapping[str, Any]) -> Rule:
+    """A rule for matching only, from the match settings of a form or a trigger."""
+    return Rule(
+        id=uuid4(),
+        slug="trial",
+        agent="",
+        source=values["source"] or "",
+        types=tuple(values["types"]),
+        filter=values["filter"],
+        key=values["key"],
+        input=values["input"] or {},
+    )
 
 
 def try_rule(rule: Rule, most: int = SHOWN) -> Trial:

@@ -3,14 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
-from uuid import uuid4
 
 from config.console.parts.links import event_link
 from config.console.parts.moments import moment
 from config.console.parts.sections import Section, Table
-from triggers.matching.index import Rule
-from triggers.matching.recent import LOOKED_AT
-from triggers.matching.trial import Line, Trial, try_rule
+from triggers.matching.trial import Line, Trial, rule_from, try_rule
 
 LEVELS = {"yes": "good", "no": "neutral", "error": "bad", "not tried": "warning"}
 
@@ -40,20 +37,6 @@ class TrialSection:
     empty: str
 
 
-def rule_from(values: Mapping[str, Any]) -> Rule:
-    """A rule for matching only, from the match settings of a form or a trigger."""
-    return Rule(
-        id=uuid4(),
-        slug="trial",
-        agent="",
-        source=values["source"] or "",
-        types=tuple(values["types"]),
-        filter=values["filter"],
-        key=values["key"],
-        input=values["input"] or {},
-    )
-
-
 def try_on_recent(values: Mapping[str, Any]) -> Section:
     rule = rule_from(values)
     if not rule.types:
@@ -63,7 +46,7 @@ def try_on_recent(values: Mapping[str, Any]) -> Section:
         title=f"Recent events: {trial.matching} of {len(trial.verdicts)} match",
         rows=_rows(trial),
         others=[(type, count) for type, count, is_heard in trial.types if not is_heard],
-        empty=f"No event of its types and source among the newest {LOOKED_AT:,} events.",
+        empty=f"No event of its types and source among the newest {trial.looked_at:,} events.",
     )
 
 

@@ -9,8 +9,8 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from config.console.parts.sections import Section
-from config.console.triggers.filter_trial import rule_from
 from triggers.matching.field_samples import Seen, SeenField, seen_fields
+from triggers.matching.trial import rule_from
 
 TYPES = 50  # that are shown
 
