@@ -10,8 +10,7 @@ from agents.kernel.ids import first_id_at
 from agents.kernel.installation import Backlog, FailedRuns, Finished, OpenApproval, Trouble
 from runs.db.sql import fetch, fetch_as
 from runs.incidents.cause import cause_of
-from runs.models import Approval, Wait
-from runs.models.run import UNPARSED
+from runs.models import UNPARSED, Approval, Wait
 from runs.network.site import site
 from runs.queues.pause import EVERY
 from runs.queues.state import all_queues

@@ -73,7 +73,7 @@ FLOORS = {
         "beat declarations overnight upcoming",
         "prompt_agents",
         "api transfer",
-        "management apps",
+        "management apps wiring",
     ],
     "triggers/matching": [
         "expressions flow_control",

@@ -7,6 +7,6 @@
 - `schedules`: when triggers fire by the clock; `beat` is Celery Beat's scheduler
 - `upcoming`: what wakes next; `overnight`: what woke; `events`: recorded events, for runs and agents
 - `declarations`: triggers that the code declares; `transfer`: triggers as a file
-- `retention`, `api`, `tasks`, `management`: for operators and API clients
+- `retention`, `api`, `tasks`, `management`: for operators and API clients; `wiring`: what runs need of this room
 - `models`, `exceptions`, `dispatch_lock`: used by all of them
 """

@@ -17,9 +17,8 @@ from runs import keys
 from runs.claim import Claim
 from runs.db.sql import fetch, fetch_column
 from runs.enqueue import NewRun, enqueue
-from runs.models import NIL, Run
+from runs.models import NIL, UNPARSED, Run
 from runs.models.policy import Policy
-from runs.models.run import UNPARSED
 from runs.outbox import LOCKED_AGAIN, say_again
 from runs.states import FINISHED, LIVE_SQL, RunStatus
 from runs.transitions.stop import stop

@@ -11,7 +11,7 @@ from .primary import Primary
 from .processed_event import ProcessedEvent
 from .queue import Queue
 from .recipient import Recipient, RecipientGroup
-from .run import NIL, Attempt, Run
+from .run import NIL, UNPARSED, Attempt, Run
 from .step import Step
 from .sweep import Sweep
 from .wait import Approval, Wait
@@ -19,6 +19,7 @@ from .worker import Worker
 
 __all__ = [
     "NIL",
+    "UNPARSED",
     "AgentStop",
     "Alarm",
     "Approval",

@@ -3,7 +3,7 @@ from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Coalesce, Now
 
-from runs.db.sequence import next_value
+from runs.db.column_defaults import next_value
 from runs.states import FINISHED, LIVE, LIVE_SQL, RunStatus
 
 from .worker import Worker

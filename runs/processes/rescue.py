@@ -13,9 +13,8 @@ from django.db import DatabaseError, OperationalError
 from runs.db.patience import is_locked, session_waits
 from runs.db.sql import execute, fetch, fetch_column
 from runs.failpoints import failpoint
-from runs.models import Attempt, Run, Step
+from runs.models import UNPARSED, Attempt, Run, Step
 from runs.models.policy import Policy
-from runs.models.run import UNPARSED
 from runs.processes.lease import ALLOWED, patience
 from runs.processes.timeline import FAILED_OVER
 from runs.states import RunStatus

@@ -6,8 +6,7 @@ from uuid import UUID
 from django.db.models.functions import Now
 
 from runs.db.sql import fetch
-from runs.models import Run
-from runs.models.run import UNPARSED
+from runs.models import UNPARSED, Run
 from runs.states import FINISHED, LIVE_SQL, RunStatus
 from runs.transitions.leave import take_away, take_blocked_away
 from runs.transitions.outcome import Outcome, ticket_of

@@ -28,8 +28,7 @@ from runs.db.ready_runs import IS_STOPPED
 from runs.db.schema_check import wait_for_migrations
 from runs.db.sql import execute
 from runs.failpoints import failpoint
-from runs.models import Attempt, Run, Worker
-from runs.models.run import UNPARSED
+from runs.models import UNPARSED, Attempt, Run, Worker
 from runs.processes import lease, timeline
 from runs.processes.lease import Running
 from runs.processes.rescue import lost, terminate_session

@@ -14,8 +14,7 @@ from django.db.models.functions import Now
 from agents.kernel.backoff import backoff
 from runs import keys
 from runs.db.sql import database_now, execute
-from runs.models import Run
-from runs.models.run import UNPARSED
+from runs.models import UNPARSED, Run
 from runs.states import RunStatus
 from runs.transitions.stop import stop
 from triggers.dispatch.rules import Rules

@@ -5,8 +5,7 @@ from django.db.models.functions import Now
 from django.utils.functional import cached_property
 
 from agents.kernel.redaction import shown
-from runs.db.clock import time_of_row
-from runs.db.sequence import next_value
+from runs.db.column_defaults import next_value, time_of_row
 
 from .source import Source
 from .trigger import Trigger
