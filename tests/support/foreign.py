@@ -10,7 +10,8 @@ from uuid import uuid4
 import psycopg
 
 from triggers.sources.continuity import Marks, compare
-from triggers.sources.databases.slot import ReplicationSlot, SlotReader
+from triggers.sources.databases.slot import ReplicationSlot
+from triggers.sources.databases.slot_reader import SlotReader
 from triggers.sources.runner import Assignment, Batch, Poison, Received, SourceError
 
 PATIENCE = 30.0

@@ -12,7 +12,7 @@ from triggers.exceptions import Invalid
 from triggers.models import Source
 from triggers.sources.databases.connection import conninfo, in_words
 from triggers.sources.databases.server import PLUGIN, Look, Server
-from triggers.sources.databases.slot import ReplicationSlot, SlotSettings
+from triggers.sources.databases.slot_settings import KIND, SlotSettings
 from triggers.sources.kind import kinds
 from triggers.sources.secrets import newest_secret
 
@@ -110,8 +110,8 @@ def look_at(source: Source) -> Look:
 
 def settings_of(source: Source) -> SlotSettings:
     """Invalid, also if it is a source of another kind."""
-    if source.kind != ReplicationSlot.name:
-        raise Invalid([f"{source.slug} is no source of kind {ReplicationSlot.name!r}"])
+    if source.kind != KIND:
+        raise Invalid([f"{source.slug} is no source of kind {KIND!r}"])
     settings: SlotSettings = kinds()[source.kind].clean_settings(source.settings)
     return settings
 

@@ -17,7 +17,7 @@ from triggers.exceptions import Invalid
 from triggers.models import Source, WatchedSlot
 from triggers.sources.databases.publish import look_at, settings_of
 from triggers.sources.databases.server import Look
-from triggers.sources.databases.slot import ReplicationSlot, SlotSettings
+from triggers.sources.databases.slot_settings import KIND, SlotSettings
 
 LOOK_EVERY = timedelta(seconds=30)
 UNREAD = timedelta(minutes=10)  # from which on a slot that nothing reads is a problem, however little it keeps
@@ -62,7 +62,7 @@ class Watcher(Courier):
 
     def errand(self) -> float:
         """Look at the slot that was not looked at for longest."""
-        if found := fetch_column(CLAIM, {"kind": ReplicationSlot.name, "every": LOOK_EVERY}):
+        if found := fetch_column(CLAIM, {"kind": KIND, "every": LOOK_EVERY}):
             look_after(found[0])
             return 0.0
         connection.close()  # rarely needed

@@ -15,7 +15,7 @@ from tests.support.foreign import ForeignDatabase, Reading
 from tests.support.migrated import copy_folder
 from tests.support.servers import reachable_folder
 from triggers.sources.continuity import Gap, Reason
-from triggers.sources.databases import slot as slots
+from triggers.sources.databases import slot_reader as slots
 from triggers.sources.databases.slot import ReplicationSlot
 from triggers.sources.runner import Received
 

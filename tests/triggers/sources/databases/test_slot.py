@@ -10,7 +10,7 @@ from tests.support.foreign import PASSWORD, ForeignDatabase, Reading
 from tests.support.servers import TestServers
 from tests.support.stack import eventually
 from triggers.sources.continuity import Gap
-from triggers.sources.databases import slot as slots
+from triggers.sources.databases import slot_reader as slots
 from triggers.sources.databases import snapshot
 from triggers.sources.databases.wire import Wire
 from triggers.sources.runner import Poison, Received, SourceError

@@ -6,7 +6,8 @@ import pytest
 from psycopg import postgres
 
 from triggers.sources.databases.server import Look
-from triggers.sources.databases.slot import ReplicationSlot, refusal
+from triggers.sources.databases.slot import ReplicationSlot
+from triggers.sources.databases.slot_refusal import refusal
 from triggers.sources.databases.values import value_of
 from triggers.sources.settings import InvalidSettings
 
