@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.support.brokers import KafkaTopic, Message
-from triggers.sources.brokers import kafka, kafka_topics
+from triggers.sources.brokers import kafka_client, kafka_reader, kafka_topics
 from triggers.sources.brokers.kafka import Kafka
 from triggers.sources.brokers.kafka_topics import TopicId
 from triggers.sources.continuity import Marks, Reason, compare, dump, load
@@ -289,11 +289,13 @@ def test_a_topic_of_another_id_is_read_from_its_beginning_also_while_it_is_read(
     reading: Reading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mock cluster deletes no topics: only its id is another one."""
-    monkeypatch.setattr(kafka, "PARTITIONS_EVERY", 0.0)
+    monkeypatch.setattr(kafka_reader, "PARTITIONS_EVERY", 0.0)
     monkeypatch.setattr(
-        kafka.KafkaReader, "_ids", lambda self, topic: kafka_topics.ids_of(self.client, Described(), [topic], timeout=1)
+        kafka_client.KafkaClient,
+        "_ids",
+        lambda self, topic: kafka_topics.ids_of(self.library, Described(), [topic], timeout=1),
     )
-    monkeypatch.setattr(kafka.KafkaReader, "_has_controller", lambda self, metadata: True)
+    monkeypatch.setattr(kafka_client.KafkaClient, "_has_controller", lambda self, metadata: True)
     Described.ids = {reading.topic.broker.topic: "first"}
     reading.topic.broker.send(numbered(*range(5)))
     reading.connect()
