@@ -81,7 +81,8 @@ FLOORS = {
         "backfill_terms matches recent",
         "field_samples pending",
         "match",
-        "slow_lane trial",
+        "lanes trial",
+        "slow_lane",
     ],
     "triggers/matching/expressions": [
         "message_patterns tokens",

@@ -14,9 +14,9 @@ from tests.support.triggers import HOURS, make_event, make_trigger
 from triggers.dispatch import failures
 from triggers.dispatch.failures import Careful
 from triggers.dispatch.rules import Rules
-from triggers.matching import slow_lane as module
+from triggers.matching.lanes import Job, Lane
 from triggers.matching.pending import Item, read_items
-from triggers.matching.slow_lane import Costly, Job
+from triggers.matching.slow_lane import Costly
 from triggers.models import Decision, Event, Trigger
 
 pytestmark = pytest.mark.django_db
@@ -27,7 +27,7 @@ REGEX = 'event.data.text.matches("a+")'
 def jobs(monkeypatch: pytest.MonkeyPatch) -> "queue.SimpleQueue[Job]":
     """The lanes do nothing: what is costly is never answered."""
     taken: queue.SimpleQueue[Job] = queue.SimpleQueue()
-    monkeypatch.setattr(module.Lane, "put", lambda lane, job: taken.put(job))
+    monkeypatch.setattr(Lane, "put", lambda lane, job: taken.put(job))
     return taken
 
 
@@ -90,8 +90,8 @@ def test_answers_come_later_and_nothing_is_done_twice(dispatch: Careful[Item]) -
 def test_a_quick_answer_that_comes_late_waits_for_no_slow_one(
     dispatch: Careful[Item], costly: Costly, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(costly.slow, "put", lambda job: None)  # it is busy with other events
-    monkeypatch.setattr(costly, "_wait", lambda asked, seconds: None)
+    monkeypatch.setattr(costly.lanes.slow, "put", lambda job: None)  # it is busy with other events
+    monkeypatch.setattr(costly.lanes, "wait", lambda asked, seconds: None)
     make_trigger("hostile", types=["*"], filter=HOURS)
     make_trigger("regex", types=["*"], filter=REGEX)
     make_trigger("keyed", types=["*"], filter=REGEX, key="'k'", overlap="queue")

@@ -13,7 +13,7 @@ from triggers.dispatch import failures
 from triggers.dispatch.failures import Careful
 from triggers.dispatch.listeners import cases_of_others
 from triggers.dispatch.rules import Rules
-from triggers.matching import slow_lane as module
+from triggers.matching.lanes import Lane
 from triggers.matching.pending import Item
 from triggers.matching.slow_lane import Costly
 from triggers.models import Decision, Event
@@ -32,7 +32,7 @@ def dispatch(settings: Any) -> Iterator[Careful[Item]]:
 def test_what_is_not_answered_holds_up_no_run_and_no_other_subscription(
     dispatch: Careful[Item], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module.Lane, "put", lambda lane, job: None)  # the lanes do nothing
+    monkeypatch.setattr(Lane, "put", lambda lane, job: None)  # the lanes do nothing
     make_trigger("plain", types=["*"])
     subscribe_unchecked(slug="hostile", filter=HOURS)
     subscribe(slug="plain")
