@@ -6,6 +6,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from agents.kernel.instants import instant_with_offset
 from triggers.exceptions import RuleError
 
+EARLIEST = datetime.min.replace(tzinfo=UTC)
+EVER = datetime.max.replace(tzinfo=UTC)
+
 
 def meant(at: datetime, zone: ZoneInfo) -> datetime:
     """The instant that a time without an offset means in a zone: the end of the gap where it did not exist, the first time

@@ -28,11 +28,12 @@ from runs.models.audit import record, record_about
 from triggers.dispatch.admission import loop_rate
 from triggers.exceptions import RuleError
 from triggers.models import Revision, Schedule, Skip
-from triggers.schedules.clock import just_before
+from triggers.schedules.accounting import account, together
+from triggers.schedules.clock import EVER, just_before
 from triggers.schedules.definition import ROWS, STATE
 from triggers.schedules.firing.claim import THIS, claim_ids
 from triggers.schedules.firing.record import record_skips
-from triggers.schedules.plan import CLOSED_IN_A_ROW, EVER, Plan
+from triggers.schedules.plan import CLOSED_IN_A_ROW, Plan
 from triggers.schedules.plans import plan_of
 from triggers.schedules.rules.interval import Interval
 
@@ -188,9 +189,9 @@ def _open_from(plan: Plan, instant: datetime) -> datetime:
 def _account(schedule: Schedule, old: Plan, asked: Asked, begun: datetime, now: datetime, wanted: datetime) -> None:
     """Skip the old interval's fires before `wanted`, with reason PACED."""
     steps = repeat(True, STEPS)
-    past, reached = old.account(begun, now, [], [(EVER, Skip.Reason.PACED)], partial(next, steps, False))
+    past, reached = account(old, begun, now, [], [(EVER, Skip.Reason.PACED)], partial(next, steps, False))
     # The grid moves now: where the past is long, the rest of it has one reason.
-    ahead = old.together(max(begun, reached), just_before(wanted), Skip.Reason.PACED)
+    ahead = together(old, max(begun, reached), just_before(wanted), Skip.Reason.PACED)
     told = (replace(one, detail=asked.words) if one.reason == Skip.Reason.PACED else one for one in (*past, *ahead))
     record_skips((schedule.pk, one) for one in told)
 

@@ -6,46 +6,24 @@ another each time. Both are drawn from a hash, so every Beat and every preview c
 are scaled to stay below the gap to the following fire, so that fires keep their order.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time, timedelta
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
 from hashlib import sha256
 from itertools import islice
 from zoneinfo import ZoneInfo
 
 from triggers.exceptions import RuleError
-from triggers.schedules.clock import change_of_clock, instant_of, just_before
+from triggers.schedules.clock import just_before
 from triggers.schedules.excluded_days import ExcludedDays
 from triggers.schedules.rules.rule import Rule, count_fires, fire_after, latest_fire, next_fires
 from triggers.schedules.terms.active_hours import ActiveHours
+from triggers.schedules.terms.open_times import Closure, OpenTimes
 
 NONE = timedelta(0)
-EARLIEST = datetime.min.replace(tzinfo=UTC)
-EVER = datetime.max.replace(tzinfo=UTC)
 CLOSED_IN_A_ROW = 1000  # stretches without an open nominal time after which there is taken to be none
 MOST_STEPS = 20_000  # stretches of open or closed time that are looked at to find what is owed
-MOST_COUNTED = 2**31 - 1  # an integer of PostgreSQL
-
-
-@dataclass(frozen=True, kw_only=True)
-class Closure:
-    """Why a nominal time does not fire: outside active hours, or on an excluded day; `until` is when that ends."""
-
-    reason: str
-    detail: str
-    until: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stretch:
-    """Nominal times one after the other that did not fire, for one reason; `count` is None where they are too many."""
-
-    reason: str
-    first: datetime
-    last: datetime
-    count: int | None
-    detail: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +41,9 @@ class Plan:
     seed: str = ""
     once: bool = False
 
-    @property
-    def is_limited(self) -> bool:
-        return bool(self.hours or self.days)
+    @cached_property
+    def open_times(self) -> OpenTimes:
+        return OpenTimes(zone=self.zone, hours=self.hours, days=self.days)
 
     def raw(self, after: datetime) -> Iterator[datetime]:
         """Every nominal time after an instant, from the start (inclusive) to the end (exclusive), open or closed."""
@@ -88,18 +66,11 @@ class Plan:
 
     def closed(self, instant: datetime) -> Closure | None:
         """Why nothing fires at an instant; None: it may."""
-        local = instant.astimezone(self.zone)
-        for name, days in self.days:
-            if (label := days.label(local.date())) is not None:
-                detail = f"{name}: {label}" if label else name
-                return Closure(reason="excluded", detail=detail, until=self._midnight_after(local.date()))
-        if self.hours:
-            is_open, until = self._period(instant, self.hours)
-            if not is_open:
-                # On an excluded day the reason is another one.
-                until = min(until, self._midnight_after(local.date())) if self.days else until
-                return Closure(reason="inactive", detail=self.hours.text, until=until)
-        return None
+        return self.open_times.closed(instant)
+
+    def last_before(self, first: datetime, before: datetime) -> datetime:
+        """The last nominal time before an instant, open or closed; `first` is one."""
+        return latest_fire(self.rule, first, just_before(before), end=self.end)
 
     def newest(self, first: datetime, until: datetime) -> datetime:
         """The newest open nominal time up to `until`; `first` is known to be one. Found from the end backwards.
@@ -119,48 +90,8 @@ class Plan:
         """The number of open nominal times from `first`, which is one, up to `until`. RuleError as `newest`."""
         return sum(count_fires(self.rule, begin, last) for begin, last in self._open_stretches_back(first, until))
 
-    def account(
-        self,
-        after: datetime,
-        until: datetime,
-        fired: Sequence[datetime],
-        missed: Sequence[tuple[datetime, str]],
-        go_on: Callable[[], bool] = lambda: True,
-    ) -> tuple[list[Stretch], datetime]:
-        """What the nominal times after an instant and up to another that did not fire have in common, and the instant up
-        to which they are accounted for: `until`, or an earlier one where `go_on`, which is called after each step,
-        returned false. `fired` ascends. `missed` gives the reasons for open times, each up to an instant, the last one
-        without end.
-        """
-        stretches: list[Stretch] = []
-        while (first := next(self.raw(after), None)) is not None and first <= until:
-            later = bisect_right(fired, first)
-            after = first
-            if closure := self.closed(first):
-                reason, detail, stop = closure.reason, closure.detail, closure.until
-            elif later and fired[later - 1] == first:
-                continue
-            else:
-                before, reason = next((before, reason) for before, reason in missed if first < before)
-                detail, stop = "", min(before, self._closes(first), *fired[later : later + 1])
-            after = self._last_before(first, min(stop, until + timedelta(microseconds=1)))
-            self._append(stretches, Stretch(reason=reason, first=first, last=after, count=None, detail=detail))
-            if not go_on():
-                break
-        else:
-            after = max(after, until)
-        return [self._counted(stretch) for stretch in stretches], after
-
-    def together(self, after: datetime, until: datetime, reason: str, detail: str = "") -> list[Stretch]:
-        """All nominal times after an instant and up to another as one stretch, open or closed."""
-        first = next(self.raw(after), None)
-        if first is None or first > until:
-            return []
-        last = self._last_before(first, until + timedelta(microseconds=1))
-        return [self._counted(Stretch(reason=reason, first=first, last=last, count=None, detail=detail))]
-
     def _open(self, after: datetime) -> Iterator[datetime]:
-        if not self.is_limited:
+        if not self.open_times.is_limited:
             yield from self.raw(after)
             return
         closed = 0
@@ -181,7 +112,7 @@ class Plan:
             if at < first:
                 return
             last = latest_fire(self.rule, first, at, end=self.end)
-            began = max(first, self._began(last))
+            began = max(first, self.open_times.began(last))
             if self.closed(last) is None:
                 yield next(self.raw(just_before(began))), last
             at = just_before(began)
@@ -190,65 +121,6 @@ class Plan:
             " windows, or set a shorter catch_up_window",
             field="active_hours",
         )
-
-    def _began(self, instant: datetime) -> datetime:
-        """Since when, at the least, it has been open, or closed, without a break, as it is at an instant."""
-        local = instant.astimezone(self.zone)
-        clock = local.replace(tzinfo=None, fold=0)
-        edge = datetime.min
-        if self.days:
-            edge = datetime.combine(clock.date(), time())
-        if self.hours:
-            edge = max(edge, self.hours.began(clock))
-        if edge == datetime.min:
-            return EARLIEST
-        began = instant - (clock - edge)
-        if began.astimezone(self.zone).utcoffset() != local.utcoffset():
-            # The clock changed since: what it shows before that is looked at again.
-            began = change_of_clock(began, instant, self.zone)
-        return began
-
-    def _closes(self, instant: datetime) -> datetime:
-        """When the stretch of open time around an instant ends, at the latest."""
-        ends = [EVER]
-        if self.days:
-            ends.append(self._midnight_after(instant.astimezone(self.zone).date()))
-        if self.hours:
-            ends.append(self._period(instant, self.hours)[1])
-        return min(ends)
-
-    def _period(self, instant: datetime, hours: ActiveHours) -> tuple[bool, datetime]:
-        local = instant.astimezone(self.zone)
-        is_open, change = hours.period(local.replace(tzinfo=None))
-        if change == datetime.max:
-            return is_open, EVER
-        end = instant_of(change, self.zone)
-        if end <= instant:
-            # In an hour that the clock shows twice: it is the second showing that ends.
-            end = change.replace(tzinfo=self.zone, fold=1).astimezone(UTC)
-        end = max(end, instant + timedelta(seconds=1))
-        if end.astimezone(self.zone).utcoffset() != local.utcoffset():
-            # What the clock shows again may be open again: the period is looked at again where the clock changes.
-            end = change_of_clock(instant, end, self.zone)
-        return is_open, end
-
-    def _midnight_after(self, day: date) -> datetime:
-        return instant_of(datetime.combine(day + timedelta(days=1), time()), self.zone)
-
-    def _last_before(self, first: datetime, before: datetime) -> datetime:
-        return latest_fire(self.rule, first, just_before(before), end=self.end)
-
-    def _append(self, stretches: list[Stretch], stretch: Stretch) -> None:
-        last = stretches[-1] if stretches else None
-        is_one = last and (last.reason, last.detail) == (stretch.reason, stretch.detail)
-        if last and is_one and next(self.raw(last.last)) == stretch.first:
-            stretches[-1] = replace(last, last=stretch.last)
-        else:
-            stretches.append(stretch)
-
-    def _counted(self, stretch: Stretch) -> Stretch:
-        count = count_fires(self.rule, stretch.first, stretch.last)
-        return replace(stretch, count=count if count <= MOST_COUNTED else None)
 
 
 def _share(*of: object) -> float:

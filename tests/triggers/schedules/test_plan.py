@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from triggers.schedules.accounting import Stretch, account, together
+from triggers.schedules.clock import EVER
 from triggers.schedules.excluded_days import ExcludedDays
-from triggers.schedules.plan import EVER, Plan, Stretch
+from triggers.schedules.plan import Plan
 from triggers.schedules.rules.crontab import Cron
 from triggers.schedules.rules.interval import Interval
 from triggers.schedules.rules.once import Clocked
@@ -128,7 +130,7 @@ def test_jitter_is_another_every_time_and_the_same_to_everybody() -> None:
 def accounted(
     some: Plan, after: datetime, until: datetime, fired: Sequence[datetime], missed: Sequence[tuple[datetime, str]]
 ) -> list[Stretch]:
-    stretches, reached = some.account(after, until, fired, missed)
+    stretches, reached = account(some, after, until, fired, missed)
     assert reached == until
     return stretches
 
@@ -173,7 +175,7 @@ def test_a_year_of_minutes_is_counted_and_what_postgresql_cannot_hold_is_not() -
     assert (minutes.count, minutes.last) == (365 * 1440, MONDAY + 365 * DAY)
 
     tenths = plan(Interval(every=timedelta(milliseconds=100), anchor=MONDAY))
-    [many] = tenths.together(MONDAY, MONDAY + 3000 * DAY, "paused")
+    [many] = together(tenths, MONDAY, MONDAY + 3000 * DAY, "paused")
     assert many.count is None
 
 
@@ -260,10 +262,10 @@ def test_what_is_long_is_accounted_for_in_pieces() -> None:
     after, until = MONDAY, MONDAY + 3 * DAY
     while after < until:
         steps = repeat(True, 9)
-        piece, after = busy.account(after, until, [], MISSED, partial(next, steps, False))
+        piece, after = account(busy, after, until, [], MISSED, partial(next, steps, False))
         assert len(piece) <= 10
         pieces += piece
-    whole, reached = busy.account(MONDAY, until, [], MISSED)
+    whole, reached = account(busy, MONDAY, until, [], MISSED)
     assert (reached, after) == (until, until)
     assert pieces == whole
     assert sum(one.count or 0 for one in whole) == 3 * 288

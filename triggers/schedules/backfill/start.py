@@ -12,7 +12,7 @@ from runs.models.audit import record
 from triggers.exceptions import RuleError, TriggerDisabled
 from triggers.models import Backfill, Schedule, Trigger
 from triggers.schedules.backfill.ticks import in_utc, nominal_times, plan_from
-from triggers.schedules.plan import EARLIEST
+from triggers.schedules.clock import EARLIEST
 
 NOTIFY = "SELECT pg_notify('wakeful_beat', '')"
 MOST = 100_000  # nominal times of one backfill

@@ -6,10 +6,11 @@ from itertools import islice, takewhile
 
 import structlog
 
-from triggers.schedules.clock import just_before
+from triggers.schedules.accounting import account
+from triggers.schedules.clock import EVER, just_before
 from triggers.schedules.definition import Definition
 from triggers.schedules.firing.owed_fires import Budget, CatchUp, Owed, Reason
-from triggers.schedules.plan import EVER, Plan
+from triggers.schedules.plan import Plan
 
 log = structlog.get_logger(__name__)
 TICKS = 500  # of one transaction, shared among its schedules: a long outage is worked off batch by batch
@@ -60,10 +61,10 @@ def decide(
         fires = fires[:left]
         newest = fires[-1] if fires else newest  # nothing is owed after the last one
     until = fires[-1] if fires and definition.catch_up == CatchUp.ALL else newest
-    if fires != [newest] or first != newest or plan.is_limited:
+    if fires != [newest] or first != newest or plan.open_times.is_limited:
         # Of an instant whose row came late, what there is to account for lies before that row.
         begun = min(owed.accounted, just_before(first)) if plan.once else owed.accounted
-        skips, until = plan.account(begun, until, fires, [*missed, (EVER, Reason.MISSED)], budget.go_on)
+        skips, until = account(plan, begun, until, fires, [*missed, (EVER, Reason.MISSED)], budget.go_on)
         owed.skips += skips
         fires = [nominal for nominal in fires if nominal <= until]
     owed.fires += [(nominal, plan.due(nominal)) for nominal in fires]

@@ -9,8 +9,9 @@ import structlog
 
 from triggers.exceptions import RuleError
 from triggers.models import Schedule, Skip
+from triggers.schedules.accounting import Stretch, together
 from triggers.schedules.firing.claim import Claimed
-from triggers.schedules.plan import Plan, Stretch
+from triggers.schedules.plan import Plan
 from triggers.schedules.rules.interval import Interval
 
 log = structlog.get_logger(__name__)
@@ -112,7 +113,7 @@ def leave_to_the_other(owed: Owed, plan: Plan) -> Plan:
     at = owed.claimed.ran_elsewhere
     if at is None or at <= owed.accounted:
         return plan
-    owed.skips += plan.together(owed.accounted, at, Reason.ELSEWHERE)
+    owed.skips += together(plan, owed.accounted, at, Reason.ELSEWHERE)
     owed.accounted = at
     if isinstance(plan.rule, Interval):
         owed.anchor = at

@@ -14,9 +14,9 @@ from runs.models import OutboxMessage
 from triggers.accept import Incoming, accept_own, builtin_source
 from triggers.exceptions import RuleError
 from triggers.models import Skip
+from triggers.schedules.accounting import Stretch
 from triggers.schedules.firing.owed_fires import Owed, refused_stretch
 from triggers.schedules.periodic_tasks import message_of
-from triggers.schedules.plan import Stretch
 
 log = structlog.get_logger(__name__)
 EVENT_TYPE = "schedule.fired"

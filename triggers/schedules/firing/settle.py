@@ -10,7 +10,8 @@ import structlog
 from runs.db.sql import fetch
 from runs.failpoints import failpoint
 from triggers.exceptions import RuleError
-from triggers.schedules.clock import just_before
+from triggers.schedules.accounting import account, together
+from triggers.schedules.clock import EVER, just_before
 from triggers.schedules.definition import Definition
 from triggers.schedules.firing.catch_up import TICKS, decide
 from triggers.schedules.firing.claim import Claimed
@@ -25,7 +26,6 @@ from triggers.schedules.firing.owed_fires import (
     used_up,
 )
 from triggers.schedules.firing.record import record_ticks
-from triggers.schedules.plan import EVER
 from triggers.schedules.plans import Grid, is_done_elsewhere
 from triggers.schedules.rules.once import Clocked
 
@@ -78,7 +78,7 @@ def _account_for_past(
         owed.is_done &= not _follow(owed, definition, owed.accounted, was_off)
         plan = leave_to_the_other(owed, definition.plan(owed.anchor))
         if not definition.enabled:
-            owed.skips += plan.together(owed.accounted, until, Reason.PAUSED)
+            owed.skips += together(plan, owed.accounted, until, Reason.PAUSED)
         elif owed.is_done or used_up(owed):
             pass
         elif (first := next(plan.fires(owed.accounted), None)) and first <= until:
@@ -87,7 +87,7 @@ def _account_for_past(
             owed.unsettled = owed.accounted < newest and not used_up(owed)
         owed.is_done |= plan.once and owed.count > before
         if definition.enabled and not (owed.is_done or owed.unsettled or used_up(owed)):
-            skips, owed.accounted = plan.account(owed.accounted, until, [], [(EVER, Reason.MISSED)], budget.go_on)
+            skips, owed.accounted = account(plan, owed.accounted, until, [], [(EVER, Reason.MISSED)], budget.go_on)
             owed.skips += skips
             owed.unsettled = owed.accounted < until
     except Exception as error:

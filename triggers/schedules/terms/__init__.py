@@ -1,1 +1,2 @@
-"""The terms of a schedule: `active_hours`, and the `policy` (catch-up, jitter, limits)."""
+"""The terms of a schedule: `active_hours`, the `open_times` that they and excluded days leave, and the `policy` (catch-up,
+jitter, limits)."""
