@@ -26,6 +26,36 @@ WEEKDAYS = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "s
 LONGEST_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
+@dataclass(frozen=True)
+class Dates:
+    """The dates that a crontab names, by its days of the month, its months and its weekdays."""
+
+    days: Sequence[int]
+    months: Sequence[int]
+    weekdays: Sequence[int]
+
+    def since(self, start: date) -> Iterator[date]:
+        for year in range(start.year, min(start.year + LEAP_CYCLE, MAXYEAR - 1) + 1):
+            for month in self.months:
+                if (year, month) >= (start.year, start.month):
+                    yield from self._of_month(year, month, start)
+
+    def back_from(self, end: date) -> Iterator[date]:
+        for year in range(end.year, max(end.year - LEAP_CYCLE, MINYEAR) - 1, -1):
+            for month in reversed(self.months):
+                if (year, month) <= (end.year, end.month):
+                    first = date(year, month, 1)
+                    yield from (day for day in reversed(list(self._of_month(year, month, first))) if day <= end)
+
+    def _of_month(self, year: int, month: int, start: date) -> Iterator[date]:
+        length = monthrange(year, month)[1]
+        for day in self.days:
+            if day <= length:
+                candidate = date(year, month, day)
+                if candidate >= start and candidate.isoweekday() % 7 in self.weekdays:
+                    yield candidate
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cron:
     """A crontab of five fields in a zone."""
@@ -130,7 +160,7 @@ class Cron:
         start, end = (at.astimezone(self.zone) for at in (first, last))
         count, around_changes = 0, set[datetime]()
         # A second pass may belong to the day before.
-        for day in takewhile(lambda day: day <= end.date() + DAY, self._dates(start.date() - DAY)):
+        for day in takewhile(lambda day: day <= end.date() + DAY, self._dates.since(start.date() - DAY)):
             if self._has_change(day):
                 times = (datetime.combine(day, time(hour, minute)) for hour in self.hours for minute in self.minutes)
                 instants = (instant for local in times for instant in self._instants(local))
@@ -139,6 +169,10 @@ class Cron:
                 count += self._up_to(end.time()) if day == end.date() else len(self.hours) * len(self.minutes)
                 count -= self._up_to(start.time()) - 1 if day == start.date() else 0
         return count + len(around_changes)
+
+    @property
+    def _dates(self) -> Dates:
+        return Dates(self.days, self.months, self.weekdays)
 
     def _instants(self, local: datetime) -> list[datetime]:
         """When a local time fires: at each of its showings, or, of a fixed hour, always once."""
@@ -156,7 +190,7 @@ class Cron:
         return place * len(self.minutes) + within
 
     def _local_times(self, start: datetime) -> Iterator[datetime]:
-        for day in self._dates(start.date()):
+        for day in self._dates.since(start.date()):
             for hour in self.hours:
                 if datetime.combine(day, time(hour, 59)) > start:
                     for minute in self.minutes:
@@ -164,33 +198,12 @@ class Cron:
                             yield local
 
     def _local_times_back(self, end: datetime) -> Iterator[datetime]:
-        for day in self._dates_back(end.date()):
+        for day in self._dates.back_from(end.date()):
             for hour in reversed(self.hours):
                 if datetime.combine(day, time(hour)) <= end:
                     for minute in reversed(self.minutes):
                         if (local := datetime.combine(day, time(hour, minute))) <= end:
                             yield local
-
-    def _dates_back(self, end: date) -> Iterator[date]:
-        for year in range(end.year, max(end.year - LEAP_CYCLE, MINYEAR) - 1, -1):
-            for month in reversed(self.months):
-                if (year, month) <= (end.year, end.month):
-                    first = date(year, month, 1)
-                    yield from (day for day in reversed(list(self._dates_of_month(year, month, first))) if day <= end)
-
-    def _dates(self, start: date) -> Iterator[date]:
-        for year in range(start.year, min(start.year + LEAP_CYCLE, MAXYEAR - 1) + 1):
-            for month in self.months:
-                if (year, month) >= (start.year, start.month):
-                    yield from self._dates_of_month(year, month, start)
-
-    def _dates_of_month(self, year: int, month: int, start: date) -> Iterator[date]:
-        length = monthrange(year, month)[1]
-        for day in self.days:
-            if day <= length:
-                candidate = date(year, month, day)
-                if candidate >= start and candidate.isoweekday() % 7 in self.weekdays:
-                    yield candidate
 
 
 def in_order(instants: Iterable[Sequence[datetime]]) -> Iterator[datetime]:

@@ -26,7 +26,7 @@ class KafkaClient:
     """The connections to the cluster: a consumer that joins no group, and a client for the ids of topics."""
 
     def __init__(self, library: Any, settings: KafkaSettings, *, slug: str, secret: str) -> None:
-        self.library = library
+        self.library, self.partition = library, library.TopicPartition
         self.trouble: SourceError | None = None  # why nothing may come
         self.admin: Any = None
         self.configuration = {**configuration(settings, slug, secret), "error_cb": self._note}
@@ -42,15 +42,15 @@ class KafkaClient:
 
     def fetch(self, offsets: Iterable[Offset]) -> None:
         """Each partition from its offset; what the client has fetched before is dropped."""
-        self.consumer.assign([self._partition(*offset) for offset in offsets])
+        self.consumer.assign([self.partition(*offset) for offset in offsets])
 
     def commit(self, offsets: Iterable[Offset]) -> None:
         with suppress(self.library.KafkaException):  # for Kafka's own tools alone: the offsets that count are ours
-            self.consumer.commit(offsets=[self._partition(*offset) for offset in offsets], asynchronous=True)
+            self.consumer.commit(offsets=[self.partition(*offset) for offset in offsets], asynchronous=True)
 
     def committed(self, partitions: Sequence[tuple[str, int]]) -> list[Offset]:
         """Where the group stands; the offset is negative where it has committed none."""
-        asked = [self._partition(*partition) for partition in partitions]
+        asked = [self.partition(*partition) for partition in partitions]
         found = self.consumer.committed(asked, timeout=ANSWER_TIMEOUT) if asked else []
         return [(one.topic, one.partition, one.offset) for one in found]
 
@@ -67,13 +67,13 @@ class KafkaClient:
 
     def edges(self, topic: str, number: int) -> tuple[int, int]:
         """The oldest offset of a partition, and the next one."""
-        asked = self._partition(topic, number)
+        asked = self.partition(topic, number)
         low, high = self.consumer.get_watermark_offsets(asked, timeout=ANSWER_TIMEOUT, cached=False)
         return low, high
 
     def offset_since(self, topic: str, number: int, milliseconds: int) -> int | None:
         """Of the first message since a time; None: there is none."""
-        since = self._partition(topic, number, milliseconds)
+        since = self.partition(topic, number, milliseconds)
         [found] = self.consumer.offsets_for_times([since], timeout=ANSWER_TIMEOUT)
         return found.offset if found.offset >= 0 else None
 
@@ -82,18 +82,12 @@ class KafkaClient:
         lag = 0
         for topic, offsets in position.items():
             for number, offset in offsets.items():
-                _, high = self.consumer.get_watermark_offsets(self._partition(topic, int(number)), cached=True)
+                _, high = self.consumer.get_watermark_offsets(self.partition(topic, int(number)), cached=True)
                 lag += max(high - offset, 0)
         return lag
 
     def is_out_of_range(self, error: Any) -> bool:
         return bool(error.code() == self.library.KafkaError._AUTO_OFFSET_RESET)
-
-    def fail(self, error: Any) -> None:
-        """Raise the error of a message, unless the client tries again by itself."""
-        if not error.retriable():
-            raise self.as_source_error(error)
-        self.trouble = self.as_source_error(error)
 
     def as_source_error(self, error: Any) -> SourceError:
         codes = self.library.KafkaError
@@ -106,9 +100,6 @@ class KafkaClient:
         codes = self.library.KafkaError
         if error.code() in (codes._ALL_BROKERS_DOWN, codes._AUTHENTICATION) or error.fatal():
             self.trouble = self.as_source_error(error)
-
-    def _partition(self, *partition: Any) -> Any:
-        return self.library.TopicPartition(*partition)
 
     def _has_controller(self, metadata: Any) -> bool:
         """Whether the cluster has a controller: without one the client would block on a request for ids."""

@@ -113,7 +113,7 @@ class KafkaReader(Reader):
                 self._gap(*partition)
                 moved.add(partition)
             elif error:
-                self.client.fail(error)
+                self._fail(error)
             elif self.offsets.is_set_back(raw):
                 self._go_back(*partition)
                 moved.add(partition)
@@ -126,6 +126,12 @@ class KafkaReader(Reader):
     def _take(self, raw: Any) -> Received | Poison | None:
         self.client.trouble = None
         return self.event_of(raw) if self.offsets.take(raw) else None
+
+    def _fail(self, error: Any) -> None:
+        trouble = self.client.as_source_error(error)
+        if not error.retriable():
+            raise trouble
+        self.client.trouble = trouble
 
     def _gap(self, topic: str, number: str) -> None:
         """Kafka has not got what was to be read: go on with the oldest that it has."""
