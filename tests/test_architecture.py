@@ -19,6 +19,7 @@ FILES = sorted(
 )
 FOLDERS = sorted({file.parent for file in FILES})
 FRONT_DOORS = ROOT / "tests/front_doors.txt"
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "base_service"}
 # What agents need at import: themselves, the standard library, and a logger.
 LEAN = "import agents, sys; sys.exit('django.conf' in sys.modules and 'importing agents imports Django')"
@@ -139,6 +140,49 @@ FLOORS = {
 }
 
 
+# What is larger than a reader likes (a file of more than 400 lines, a class of more than 15 methods, a function of more than 60
+# lines), and why it is one thing. The list is to get shorter.
+PAGE = "Django's admin finds the columns, buttons and actions of a page as methods of one class"
+STORE = "the protocol between the engine of journals and what keeps them; most methods are one line"
+PLACE = "connection and place could be cut as those of Kafka are"
+LARGE = {
+    "agents/agent.py agent": "the decorator of authors: most lines are its parameters and their description",
+    "agents/journal/steps.py Steps": "one step, from its beginning to each of its ends",
+    "agents/journal/store.py Store": STORE,
+    "agents/llm/call.py run": "to be cut",
+    "agents/llm/door.py": "to be cut",
+    "agents/llm/door.py Door": "to be cut",
+    "agents/llm/durability.py Durability": "the extension point of pydantic-ai: one method for each of its hooks",
+    "agents/run.py": "what a body may do, with its description",
+    "agents/run.py AgentRun": "what a body may do: one method each",
+    "agents/testing.py": "what tests of authors use",
+    "agents/testing.py run_agent": "what tests of authors use: most lines are its parameters and their description",
+    "config/console/events/page.py": PAGE,
+    "config/console/events/page.py EventPanel": PAGE,
+    "config/console/prompt_agents/page.py": PAGE,
+    "config/console/prompt_agents/page.py PromptAgentPanel": PAGE,
+    "config/console/runs/approvals.py ApprovalPanel": PAGE,
+    "config/console/runs/list.py RunPanel": PAGE,
+    "config/console/schedules/list.py SchedulePanel": PAGE,
+    "config/console/sources/page.py": PAGE,
+    "config/console/sources/page.py SourcePanel": PAGE,
+    "config/health/metrics.py collect": "a list of metrics, one after the other",
+    "config/health/problems.py": "the problems that are not yet signs beside what they watch",
+    "config/health/situation.py": "the statement that reads the situation in one round trip, and its rows",
+    "config/stack/embedded/server.py Server": "one child process, from its start to its end",
+    "runs/durable/store.py DatabaseStore": STORE,
+    "runs/durable/transcript.py": "a conversation as it is read from a journal, part by part; its costs could stand apart",
+    "runs/shadow/store.py ShadowStore": STORE,
+    "runs/worker/parent.py Watch": "one loop; its methods are the steps of a look",
+    "triggers/dispatch/failures.py": "what becomes of work that fails; the names of errors could stand apart",
+    "triggers/schedules/definition.py Definition": "the fields of a schedule as properties",
+    "triggers/sources/brokers/nats.py NatsReader": PLACE,
+    "triggers/sources/brokers/redis_streams.py RedisReader": PLACE,
+    "triggers/sources/process/feed.py Feed": "one thread, and the four methods by which its process steers it",
+    "triggers/sources/process/loop.py Sources": "one loop; its methods are the steps of a look",
+}
+
+
 @cache
 def nodes_of(file: Path) -> list[ast.AST]:
     return list(ast.walk(ast.parse((ROOT / file).read_text(), str(file))))
@@ -227,6 +271,19 @@ def write_front_doors(doors: Iterable[tuple[str, str]]) -> None:
         reason = reasons.get(module, ("", ""))[1]
         under[folder].append(f"{module}  # {reason}" if reason else module)
     FRONT_DOORS.write_text("".join([text, *("\n\n" + "\n".join([f"[{f}]", *under[f]]) for f in under), "\n"]))
+
+
+def is_large(node: ast.AST) -> bool:
+    if isinstance(node, ast.ClassDef):
+        return sum(isinstance(child, FUNCTIONS) for child in node.body) > 15
+    return isinstance(node, FUNCTIONS) and (node.end_lineno or 0) - node.lineno >= 60
+
+
+def large_things() -> Iterator[str]:
+    for file in FILES:
+        if len((ROOT / file).read_text().splitlines()) > 400:
+            yield str(file)
+        yield from (f"{file} {node.name}" for node in nodes_of(file) if is_large(node))  # type: ignore[attr-defined]
 
 
 def texts_in(file: Path) -> Iterator[str]:
@@ -342,6 +399,14 @@ def test_what_an_agent_author_imports_needs_neither_settings_nor_a_database() ->
     )
 
     assert done.returncode == 0, done.stderr
+
+
+def test_what_is_large_is_listed_with_the_reason_and_nothing_else_is() -> None:
+    found = set(large_things())
+    new, gone = sorted(found - LARGE.keys()), sorted(LARGE.keys() - found)
+
+    assert not new, f"cut these, or list them in LARGE with the reason: {new}"
+    assert not gone, f"these are no longer large: delete their lines in LARGE: {gone}"
 
 
 def test_every_file_is_named_after_what_it_does() -> None:
