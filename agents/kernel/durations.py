@@ -31,6 +31,15 @@ def parse_duration(value: str | float | timedelta) -> timedelta:
         raise ValueError(f"{value!r} is too long for the calendar") from None
 
 
+def text_of_duration(length: timedelta) -> str:
+    """A text that `parse_duration` reads as the same duration, such as "1h30m"; empty for none."""
+    left, text = length, ""
+    for unit, size in (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(minutes=1))):
+        count, left = divmod(left, size)
+        text += f"{count}{unit}" if count else ""
+    return text + (f"{left.total_seconds():.6f}".rstrip("0").rstrip(".") + "s" if left else "")
+
+
 def in_words(delta: timedelta) -> str:
     """A duration by its two largest units: "2 h 5 min", "340 ms", "-5 s"."""
     if delta < timedelta():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.kernel.durations import UNITS, in_words, parse_duration
+from agents.kernel.durations import UNITS, in_words, parse_duration, text_of_duration
 
 
 @pytest.mark.parametrize(
@@ -60,3 +60,8 @@ def test_every_unit_has_the_length_of_a_timedelta(number: int, unit: str) -> Non
 )
 def test_a_duration_is_shown_by_its_two_largest_units(delta: timedelta, words: str) -> None:
     assert in_words(delta) == words
+
+
+@given(st.timedeltas(min_value=timedelta(microseconds=1), max_value=timedelta(days=10_000)))
+def test_the_text_of_a_duration_is_read_as_the_same_duration(length: timedelta) -> None:
+    assert parse_duration(text_of_duration(length)) == length

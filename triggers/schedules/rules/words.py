@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import product
 from zoneinfo import ZoneInfo
 
-from agents.kernel.durations import PART, parse_duration
+from agents.kernel.durations import PART, parse_duration, text_of_duration
 from agents.kernel.instants import parse_instant
 from triggers.exceptions import RuleError
 from triggers.schedules.clock import instant_of, refuse_long, zone_of
@@ -60,6 +60,19 @@ def read_rule(text: str, tz: str = "UTC", now: datetime | None = None) -> Rule:
         return _read(text, tz, now or datetime.now(UTC))
     except RuleError as error:
         raise RuleError(str(error), field=error.field or "when") from None
+
+
+def text_of_rule(rule: Rule, zone: ZoneInfo) -> str:
+    """A text that `read_rule` reads as the same rule in this zone; empty where no text names it. A time that the clock shows twice is
+    read as the first."""
+    match rule:
+        case Cron():
+            return rule.text
+        case Interval():
+            return f"every {text_of_duration(rule.every)}"
+        case Clocked():
+            return f"at {rule.at.astimezone(zone):%Y-%m-%dT%H:%M:%S}"
+    return ""
 
 
 def _read(text: str, tz: str, now: datetime) -> Rule:
