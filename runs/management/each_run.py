@@ -10,8 +10,8 @@ from django.db.models import QuerySet
 
 from runs.actions.select import select_runs
 from runs.api.runs_json import RunSerializer
+from runs.management.arguments import since
 from runs.management.each import EachCommand
-from runs.management.time_arguments import since
 from runs.models import Run
 from runs.states import RunStatus
 

@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 from uuid_utils.compat import uuid7
 
-from runs.management.time_arguments import since
+from runs.management.arguments import since
 from runs.models import Approval, AuditEntry, Run, Step
 from runs.states import RunStatus
 from tests.runs.test_commands import run_command

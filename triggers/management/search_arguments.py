@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from runs.management.time_arguments import since as since_when
+from runs.management.arguments import since as since_when
 from triggers.events.search import FieldIs, Search
 from triggers.exceptions import RuleError
 

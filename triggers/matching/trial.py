@@ -14,6 +14,7 @@ from agents.kernel.redaction import MARK, SECRET_FIELD, shown
 from triggers.matching.expressions.cel import Question, compile_each, in_short
 from triggers.matching.expressions.clauses import Clause, clauses_of
 from triggers.matching.expressions.evaluator import Evaluator, Subject
+from triggers.matching.expressions.message_patterns import literal
 from triggers.matching.index import Rule
 from triggers.matching.match import case_of, decide, subject_of
 from triggers.matching.matches import Match, Refusal
@@ -28,6 +29,10 @@ AT_ONCE = 10  # payloads that are read together
 SHOWN = 50
 SHORT = 160  # characters of a value
 MOST_PARTS = 100  # clauses and fields that are explained
+
+EMPTY = Subject(
+    envelope={"id": "", "type": "", "source": "", "subject": "", "time": "2026-01-01T00:00:00+00:00"}, data='""'
+)
 
 Result = Literal["yes", "no", "error", "not tried"]
 State = Literal["true", "false", "error", "value"]
@@ -71,6 +76,13 @@ class Trial:
     @property
     def matching(self) -> int:
         return sum(verdict.result == "yes" for verdict in self.verdicts)
+
+
+def fault_of_regex(text: str) -> str:
+    """Why the text is no regular expression of RE2; empty if it is one."""
+    with Evaluator() as evaluator:
+        [answer] = evaluator.answers(EMPTY, [Question(filter=f"event.data.matches({literal(text)})")])
+    return answer.error or ""
 
 
 def rule_from(values: Mapping[str, Any]) -> Rule:

@@ -15,7 +15,7 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 
 from config.console.parts.moments import moment
 from config.console.parts.panel import KeysetPaginator
-from runs.management.time_arguments import since
+from runs.management.arguments import since
 from triggers.events.pages import CURSOR, Page, page_of
 from triggers.events.search import FieldIs, Search
 from triggers.exceptions import RuleError

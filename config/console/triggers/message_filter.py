@@ -18,8 +18,7 @@ from config.console.parts.html import format_html
 from config.console.parts.links import link
 from config.console.parts.pages import Group
 from config.console.parts.sections import Notice, Section, Text
-from triggers.matching.expressions.cel import ExpressionError, Question, check_condition
-from triggers.matching.expressions.evaluator import Evaluator, Subject
+from triggers.matching.expressions.cel import ExpressionError, check_condition
 from triggers.matching.expressions.message_patterns import (
     CHAT,
     SHAPES,
@@ -29,14 +28,11 @@ from triggers.matching.expressions.message_patterns import (
     Where,
     expression,
     is_path,
-    literal,
 )
+from triggers.matching.trial import fault_of_regex
 from triggers.models import Trigger
 
 WORDS = ("keywords", "hashtags", "mentions", "channels", "threads", "senders")
-EMPTY = Subject(
-    envelope={"id": "", "type": "", "source": "", "subject": "", "time": "2026-01-01T00:00:00+00:00"}, data='""'
-)
 
 
 def _path(label: str, initial: str) -> forms.CharField:
@@ -98,11 +94,8 @@ class MessageFilterForm(forms.Form):
 
     def clean_regex(self) -> str:
         text: str = self.cleaned_data["regex"]
-        if text:
-            with Evaluator() as evaluator:
-                [answer] = evaluator.answers(EMPTY, [Question(filter=f"event.data.matches({literal(text)})")])
-            if answer.error:
-                raise ValidationError(f"It is no regular expression of RE2: {answer.error}")
+        if text and (fault := fault_of_regex(text)):
+            raise ValidationError(f"It is no regular expression of RE2: {fault}")
         return text
 
     def clean(self) -> dict[str, Any]:

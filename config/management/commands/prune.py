@@ -4,9 +4,9 @@ from datetime import timedelta
 from typing import Any
 
 from config import retention
+from runs.management.arguments import duration
 from runs.management.command import BaseCommand
 from runs.management.operator import operator
-from runs.management.time_arguments import duration
 from runs.models.audit import record_about
 from runs.retention.sweep import set_out_afresh
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from runs.actions.approve import Choice, decide
 from runs.api.runs_json import ApprovalSerializer
+from runs.management.arguments import json_argument
 from runs.management.each import EachCommand
-from runs.management.json_argument import json_argument
 from runs.management.operator import operator
 
 

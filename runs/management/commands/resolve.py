@@ -3,8 +3,8 @@ from typing import Any, get_args
 from uuid import UUID
 
 from runs.actions.resolve import Answer, resolve
+from runs.management.arguments import json_argument
 from runs.management.each_run import EachRunCommand
-from runs.management.json_argument import json_argument
 from runs.management.operator import operator
 from runs.models import Run
 

@@ -4,8 +4,8 @@ from typing import Any
 from uuid import UUID
 
 from runs.actions.signal import signal
+from runs.management.arguments import json_argument
 from runs.management.each_run import EachRunCommand
-from runs.management.json_argument import json_argument
 from runs.management.operator import operator
 from runs.models import Run
 

@@ -6,8 +6,8 @@ from django.db import transaction
 from uuid_utils.compat import uuid7
 
 from agents.kernel.event_names import too_long
+from runs.management.arguments import json_argument
 from runs.management.command import BaseCommand
-from runs.management.json_argument import json_argument
 from runs.management.operator import operator
 from runs.models.audit import record_about
 from triggers.accept import Incoming, ReservedType, accept, builtin_source

@@ -4,8 +4,8 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from runs.exceptions import IllegalState
+from runs.management.arguments import json_argument
 from runs.management.command import BaseCommand
-from runs.management.json_argument import json_argument
 from runs.management.operator import operator
 from triggers.management.named import trigger_named
 from triggers.sources.manual import fire

@@ -13,8 +13,8 @@ from rest_framework.utils.encoders import JSONEncoder
 from agents.models import PromptAgent
 from agents.prompt_agents.definition import Definition
 from runs.exceptions import RunError
+from runs.management.arguments import json_argument
 from runs.management.command import BaseCommand
-from runs.management.json_argument import json_argument
 from runs.management.operator import operator
 from runs.shadow.shadow import TRIAL_LIMIT, Outcome, Shadow
 from triggers.exceptions import Invalid, RuleError

@@ -8,9 +8,9 @@ from django.core.management.base import CommandError
 from rest_framework.utils.encoders import JSONEncoder
 
 from runs.exceptions import IllegalState
+from runs.management.arguments import instant
 from runs.management.command import BaseCommand
 from runs.management.operator import operator
-from runs.management.time_arguments import instant
 from triggers.api.schedules_json import AnswerSerializer, ScheduleSerializer
 from triggers.exceptions import RuleError
 from triggers.management.named import schedule_named

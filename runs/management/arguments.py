@@ -1,12 +1,24 @@
-"""Durations and instants as arguments of commands."""
+"""JSON, durations and instants as arguments of commands."""
 
 from argparse import ArgumentTypeError
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from django.utils import timezone
 
 from agents.kernel.durations import parse_duration
 from agents.kernel.instants import parse_instant
+from runs.api.strict_json import Unreadable, parse_json, require_storable
+
+
+def json_argument(text: str) -> Any:
+    """A command's argument as JSON, by the same strict rules as webhooks."""
+    try:
+        value = parse_json(text.encode("utf-8", "surrogateescape"))
+        require_storable(value)
+    except Unreadable as reason:
+        raise ArgumentTypeError(str(reason)) from None
+    return value
 
 
 def duration(text: str) -> timedelta:
