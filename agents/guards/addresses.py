@@ -1,4 +1,4 @@
-"""Connect to public addresses only, so that an address from outside, a redirect or a name in DNS leads to nothing in the house.
+"""Connect to public addresses only, so that no address, redirect or DNS name reaches an internal host (SSRF).
 
 Each address that a host's name resolves to must be a public one, or in a network that is allowed by name. The connection goes to
 the checked address, so that the name cannot mean another one meanwhile; TLS is still checked against the name.

@@ -60,7 +60,7 @@ current: ContextVar[Begun | None] = ContextVar("step", default=None)
 
 
 def doing_step(begun: Begun) -> AbstractContextManager[None]:
-    """Of requests to models and calls of tools pydantic-ai tells itself."""
+    """The span of a step. pydantic-ai creates the spans of model requests and tool calls."""
     if begun.request.kind != "step":
         return nullcontext()
     about = {

@@ -7,8 +7,8 @@
 - `channels`: one file for each way out. `message` is what they send.
 - `alarms`: conditions that hold, told when they begin and when they end.
 - `recipients`: addresses and rules as rows say them; `edit`: what operators do to recipients and groups.
-- `resolve`: what people say about deliveries; `inbox`: the messages that a user of the console reads there. `waiting`:
-  deliveries that are called off or put off.
+- `resolve`: what people say about deliveries; `inbox`: the messages that a user of the console reads there.
+  `waiting_deliveries`: deliveries that are called off or put off.
 
 Exactly one outcome is never guessed: a message that was handed over without an answer is *unknown*, and is sent again only
 by a channel whose receiver can tell a repeat, or by a person.

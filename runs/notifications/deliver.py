@@ -291,7 +291,7 @@ def _try_again(job: Job, why: str, after: timedelta | None) -> bool:
 
 
 def fail(delivery_id: UUID, which: Q, why: str) -> bool:
-    """It fails for good: take the second route if there is one. False if it has changed meanwhile."""
+    """Mark the delivery failed and start its second route, if any. Return False if the row changed since it was selected."""
     with transaction.atomic():
         lock_planning()  # before any row, as the planner does
         open_ = Delivery.objects.select_for_update(of=["self"]).select_related("recipient")

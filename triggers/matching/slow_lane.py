@@ -8,8 +8,8 @@ read its payload. Threads read such payloads, and ask evaluators of their own:
   of this size or larger start there.
 
 The dispatcher waits PATIENCE for answers. Then it dispatches what is answered, and holds the event: it is not read again until the
-rest is answered, and later events wait for it only at triggers that order their events. Nothing is stored about this: the event
-stays undispatched, and its next dispatch, also by another dispatcher, leaves out what it has led to already.
+rest is answered, and later events wait for it only at triggers that order their events. No state is stored: the event stays
+undispatched, and the next dispatch, by any dispatcher, skips triggers that already have a run or a decision.
 """
 
 from collections.abc import Iterable, Sequence, Set

@@ -46,7 +46,7 @@ class WrongMethod(MethodNotAllowed):
 
 def take(slug: str, arrival: Arrival, *, kind: str = "") -> Taken:
     """Verify a delivery and record its event; with a `kind`, only of a source of that kind. Every refusal is an exception that
-    `refused.refusal_of` knows."""
+    `refusals.refusal_of` knows."""
     endpoint = _endpoint(slug, arrival)
     if kind and endpoint.kind != kind:
         raise NotFound
