@@ -17,7 +17,7 @@ from runs.queues import entrance
 from triggers.dispatch import offers, rates, windows
 from triggers.dispatch.admission import Ledger, admit
 from triggers.dispatch.decisions import Resumed, forget_held, give_up_on, mark_dispatched, mark_resumed, record, settle
-from triggers.dispatch.listeners import match_others
+from triggers.dispatch.listeners import match_listeners
 from triggers.dispatch.order_of_keys import Behind
 from triggers.dispatch.replay_pieces import NEXT_DUE as NEXT_PIECE_DUE
 from triggers.dispatch.rules import Rules
@@ -125,7 +125,7 @@ def dispatch_items(
     matched = costly.match(items, index) if costly else match_items(items, index)
     if behind:
         matched = behind.without_waiting(matched)
-    matched = match_others(matched, rules.others, costly.others if costly else None)
+    matched = match_listeners(matched, rules.listeners, costly.others if costly else None)
     failpoint("before_waits_are_looked_up")
     awaited, may_end_more = waits_ended_by(items, most)
     with transaction.atomic():
@@ -278,7 +278,7 @@ def give_up(item: Item, rules: Rules, error: Exception, costly: Costly | None = 
     even be matched, for every trigger that listens to it. The other triggers go on."""
     index = rules.current()
     matched = _matched_or_none(item, index, costly)
-    [leaving] = match_others([Matched(item=item)], rules.others, costly.others if costly else None)
+    [leaving] = match_listeners([Matched(item=item)], rules.listeners, costly.others if costly else None)
     with transaction.atomic():
         if not try_lock():
             return Batch(standby=True)

@@ -29,7 +29,7 @@ from triggers.dispatch import batch as dispatch
 from triggers.dispatch import close_windows
 from triggers.dispatch.batch import MOST, Batch
 from triggers.dispatch.order_of_keys import Behind
-from triggers.dispatch.overtaking import Passing
+from triggers.dispatch.overtaking import Overtaking
 from triggers.dispatch.rules import Rules
 from triggers.matching.match import cost_of, wanted_by, within
 from triggers.matching.matches import Group
@@ -352,13 +352,13 @@ def remedy_of(error: Exception) -> str:
 
 def events(rules: Rules, costly: Costly | None = None) -> Careful[Item]:
     """The work of dispatching events. With `costly`, no expression delays the others."""
-    behind, passing = Behind(costly), Passing(rules)
+    behind, overtaking = Behind(costly), Overtaking(rules)
 
     def next_items(most: int, aside: Sequence[Item]) -> Sequence[Item]:
         but = {*(item.identity for item in aside), *behind.waiting}
-        if items := passing.next(settings.WAKEFUL_DISPATCH_BATCH, [*but, *(costly.held if costly else ())]):
+        if items := overtaking.next(settings.WAKEFUL_DISPATCH_BATCH, [*but, *(costly.held if costly else ())]):
             return within(items, rules.current(), most)
-        items = passing.after(_next_items(but))
+        items = overtaking.after(_next_items(but))
         return within(items, rules.current(), most, *([costly.wanted] if costly else [])) if items else []
 
     def _next_items(but: Set[Identity]) -> list[Item]:

@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 MOST = 2_000  # deliveries of one transaction, unless one event has more
 
 
-class Others(Index):
+class ListenerIndex(Index):
     """Subscriptions and switches in one index."""
 
     def __init__(self, subscriptions: Subscriptions, switches: Switches) -> None:
@@ -45,46 +45,48 @@ class Others(Index):
         return bool(self.by_id) and not item.is_resumption and not is_reserved(item.type)
 
 
-def cases_of_others(item: Item, rules: Sequence[Rule]) -> list[Case]:
+def cases_of_listeners(item: Item, rules: Sequence[Rule]) -> list[Case]:
     return [
         Case(rule=rule, match=bare_match(item, rule), refusal=None, question=Question(filter=rule.filter, key=rule.key))
         for rule in rules
     ]
 
 
-def match_others(matched: Sequence[Matched], others: Others, costly: Costly | None = None) -> list[Matched]:
+def match_listeners(matched: Sequence[Matched], index: ListenerIndex, costly: Costly | None = None) -> list[Matched]:
     """Add to each event the subscriptions and switches that match it, as far as they are known; until all are, the
     event is partial. Events for which a transaction has no room are left out, and so are all events after them.
     """
-    asking = [one.item for one in matched if others.may_want(one.item)]
+    asking = [one.item for one in matched if index.may_want(one.item)]
     if not asking:
         return list(matched)
-    found = {one.item.identity: one for one in _found(asking, others, costly)}
+    found = {one.item.identity: one for one in _found(asking, index, costly)}
     count = 0
     for place, one in enumerate(matched):
         if (answered := found.get(one.item.identity)) is None:
             continue
-        outgoing = outgoing_of(answered, others.subscriptions)
+        outgoing = outgoing_of(answered, index.subscriptions)
         count += len(outgoing)
         if place and count > MOST:
             return list(matched[:place])
-        one.outgoing, one.sightings = outgoing, sightings_of(answered, others.switches)
+        one.outgoing, one.sightings = outgoing, sightings_of(answered, index.switches)
         one.is_partial |= answered.is_partial
         one.may_be_settled |= costly is not None and one.item.identity in costly.known
     return list(matched)
 
 
-def _found(items: Sequence[Item], others: Others, costly: Costly | None, patience: float = PATIENCE) -> list[Matched]:
+def _found(
+    items: Sequence[Item], index: ListenerIndex, costly: Costly | None, patience: float = PATIENCE
+) -> list[Matched]:
     try:
-        return costly.match(items, others, patience) if costly else match_items(items, others, cases_of_others)
+        return costly.match(items, index, patience) if costly else match_items(items, index, cases_of_listeners)
     except (OSError, MemoryError, DatabaseError):  # faults of the machine, not of the event
         raise
     except Exception as error:
         if len(items) > 1:
-            return [matched for item in items for matched in _found([item], others, costly, patience=0)]
+            return [matched for item in items for matched in _found([item], index, costly, patience=0)]
         # An error of a subscription or switch does not keep triggers from the event.
         log.exception("dispatch.others_not_matched", event=str(items[0].event_id))
-        cases = cases_of_others(items[0], wanted_by(items[0], others))
+        cases = cases_of_listeners(items[0], wanted_by(items[0], index))
         return [
             Matched(item=items[0], refusals=[refuse(case.match, Decision.Outcome.ERROR, repr(error)) for case in cases])
         ]

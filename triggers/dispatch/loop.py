@@ -34,7 +34,7 @@ from triggers.dispatch import failures, offers
 from triggers.dispatch import replay_pieces as bulk_replay
 from triggers.dispatch.batch import Batch
 from triggers.dispatch.leadership import Leadership
-from triggers.dispatch.listeners import cases_of_others
+from triggers.dispatch.listeners import cases_of_listeners
 from triggers.dispatch.promise import Promise
 from triggers.dispatch.rules import Rules
 from triggers.events.order import Horizon
@@ -60,7 +60,7 @@ class Dispatcher:
     def __init__(self) -> None:
         self.rules = Rules()
         self.horizon = Horizon()
-        self.costly = Costly(others=Costly(cases_of_others))
+        self.costly = Costly(others=Costly(cases_of_listeners))
         self.dispatch = failures.events(self.rules, self.costly)
         self.close_windows = failures.windows_that_are_over(self.rules)
         self.absences = failures.absences(self.rules)

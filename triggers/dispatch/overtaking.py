@@ -1,7 +1,7 @@
-"""Events that pass the changes of watched tables, so that a webhook does not wait behind the 100,000 events of an UPDATE.
+"""Events that overtake the changes of watched tables, so that a webhook does not wait behind the 100,000 events of an UPDATE.
 
 After a batch that is mostly changes, the next one has the first events of all other sources, in the order of `seq`, up
-to the first one that must not pass: one that matches a trigger or a switch which may match changes as well, or one
+to the first one that must not overtake: one that matches a trigger or a switch which may match changes as well, or one
 whose type is that of a change, which a run may wait for. So every trigger, switch and run still gets its events in the
 order of `seq`.
 """
@@ -17,8 +17,8 @@ from triggers.matching.pending import Identity, Item, read_items_but_changes
 CHANGE = "db."  # the beginning of the types of all changes
 
 
-class Passing:
-    """Decides when it is the turn of events that may pass."""
+class Overtaking:
+    """Decides when it is the turn of events that may overtake."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -34,20 +34,20 @@ class Passing:
             return []
         self.is_due = False
         self.rules.current()
-        return list(takewhile(self.may_pass, read_items_but_changes(limit, but)))
+        return list(takewhile(self.may_overtake, read_items_but_changes(limit, but)))
 
-    def may_pass(self, item: Item) -> bool:
+    def may_overtake(self, item: Item) -> bool:
         return not item.type.startswith(CHANGE) and not any(
-            may_hear_changes(rule, item) for rule in self._hearing(item)
+            may_match_changes(rule, item) for rule in self._matching(item)
         )
 
-    def _hearing(self, item: Item) -> Sequence[Rule]:
+    def _matching(self, item: Item) -> Sequence[Rule]:
         """The triggers that may match the event, and all rules of the switches that may see it."""
         switches = [self.rules.switches.by_rule[rule.id] for rule in wanted_by(item, self.rules.switches.index)]
         return [*wanted_by(item, self.rules.index), *(rule for switch in switches for rule in switch.rules)]
 
 
-def may_hear_changes(rule: Rule, item: Item) -> bool:
+def may_match_changes(rule: Rule, item: Item) -> bool:
     """Whether a rule that matches this item, which is no change, may match changes too. A rule limited to the item's
     source cannot.
     """

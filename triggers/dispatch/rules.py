@@ -7,7 +7,7 @@ from uuid import UUID
 from agents.prompt_agents import catalog
 from runs.db.sql import fetch
 from runs.models.policy import Policy, nature_of
-from triggers.dispatch.listeners import Others
+from triggers.dispatch.listeners import ListenerIndex
 from triggers.matching.expressions.cel import compile_each
 from triggers.matching.flow_control import Intake
 from triggers.matching.index import Index, Rule
@@ -37,7 +37,7 @@ class Rules:
         self.index = Index([])
         self.subscriptions = Subscriptions()
         self.switches = Switches()
-        self.others = Others(self.subscriptions, self.switches)
+        self.listeners = ListenerIndex(self.subscriptions, self.switches)
 
     def have_changed(self) -> bool:
         """Whether a trigger has changed since it was read. `current` reads it again."""
@@ -56,7 +56,7 @@ class Rules:
             self.index = Index([*kept, *_read(edited)])
             self.subscriptions = Subscriptions.read()
             self.switches.refresh()
-            self.others = Others(self.subscriptions, self.switches)
+            self.listeners = ListenerIndex(self.subscriptions, self.switches)
             self.rows, self.version = rows, version
         return self.index
 

@@ -11,7 +11,7 @@ from tests.support.triggers import HOURS, make_event, make_trigger
 from tests.triggers.matching.test_slow_lane import REGEX, drain
 from triggers.dispatch import failures
 from triggers.dispatch.failures import Careful
-from triggers.dispatch.listeners import cases_of_others
+from triggers.dispatch.listeners import cases_of_listeners
 from triggers.dispatch.rules import Rules
 from triggers.matching.lanes import Lane
 from triggers.matching.pending import Item
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def dispatch(settings: Any) -> Iterator[Careful[Item]]:
     settings.WAKEFUL_MATCH_TIME = settings.WAKEFUL_MATCH_TIME / 10
-    costly = Costly(others=Costly(cases_of_others))
+    costly = Costly(others=Costly(cases_of_listeners))
     yield failures.events(Rules(), costly)
     costly.close()
 
