@@ -66,6 +66,10 @@ class Leadership:
         self.standby_since: float | None = None
         self.looked_at = float("-inf")
 
+    @property
+    def stands_by(self) -> bool:
+        return self.standby_since is not None
+
     def begin(self) -> None:
         """Name the session, so that other dispatchers recognise it and may end it."""
         fetch(NAME, [SESSION])

@@ -35,7 +35,7 @@ from triggers.dispatch import replay_pieces as bulk_replay
 from triggers.dispatch.batch import Batch
 from triggers.dispatch.leadership import Leadership
 from triggers.dispatch.listeners import cases_of_listeners
-from triggers.dispatch.promise import Promise
+from triggers.dispatch.promise import KEEP_LOOKING, Promise
 from triggers.dispatch.rules import Rules
 from triggers.events.order import Horizon
 from triggers.matching.slow_lane import Costly
@@ -44,9 +44,6 @@ from triggers.outbound.postman import Postman
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
-KEEP_LOOKING = 0.05  # seconds after the last work or NOTIFY: more than twice the throttle of NOTIFY
-LOOK_EVERY = 0.01
-UNDER_WAY = 0.25  # seconds between two looks while a commit that sends no NOTIFY takes long
 OVERDUE = 1.0  # seconds between two looks while overdue work cannot be done yet
 RING_EVERY = 1.0  # seconds, while runs are ready
 STANDBY = 1.0
@@ -113,32 +110,21 @@ class Dispatcher:
         log.info("dispatcher.listening")
 
     def serve(self) -> None:
-        look_until = 0.0
         while True:
             self.presence.renew(self.couriers.troubles)
             self.couriers.watch()  # only now, so that none of them finds no dispatcher
             worked, wait = self.look()
             self.heartbeat.beat()  # only after a successful look, so that a dispatcher that always fails falls silent
-            now = time.monotonic()
-            if self.leadership.is_held and now < look_until and (worked or self.notified or self.promise.is_open):
-                self.promise.make()
-            # Also if nothing was done: a commit within the throttle of the last NOTIFY does not send its own.
-            if worked or self.notified:
-                look_until = now + KEEP_LOOKING
-            if now < look_until:
-                wait = min(wait, LOOK_EVERY)
-            elif self.leadership.standby_since is not None:
-                self.promise.is_open = True  # the leader's, which may die
-            elif self.promise.is_open:
-                # Commits that have relied on it may have come since the look, or are under way.
-                wait = 0.0 if self.promise.withdraw() else min(wait, UNDER_WAY)
-            else:
+            owed = self.promise.after_look(
+                has_news=worked or self.notified, leads=self.leadership.is_held, stands_by=self.leadership.stands_by
+            )
+            if owed is None:
                 self.leadership.release()
-            self.notified = self.wait(wait)
+            self.notified = self.wait(wait if owed is None else min(wait, owed))
 
     def wait(self, seconds: float) -> bool:
         """Wait for a NOTIFY, at most this long; whether there was one. A stand-by ignores NOTIFYs and looks once a second."""
-        if self.leadership.standby_since is None:
+        if not self.leadership.stands_by:
             return self.listener.wait(seconds)
         time.sleep(seconds)
         return self.listener.wait(0)

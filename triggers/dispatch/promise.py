@@ -16,6 +16,9 @@ from runs.db.sql import fetch
 RELIED_ON = (0x57AC, 3)  # as in the function of the migrations
 LASTS = 1.0  # seconds; if the dispatcher dies, transactions notify again after this
 RENEW_EVERY = 0.5  # seconds
+KEEP_LOOKING = 0.05  # seconds after the last work or NOTIFY: more than twice the throttle of NOTIFY
+LOOK_EVERY = 0.01
+UNDER_WAY = 0.25  # seconds between two looks while a commit that sends no NOTIFY takes long
 MAKE = "SELECT setval('triggers_looks_until', (extract(epoch FROM clock_timestamp()) * 1000)::bigint + %s::bigint)"
 LISTEN = "setval('triggers_listens_until', (extract(epoch FROM clock_timestamp()) * 1000)::bigint + %s::bigint)"
 # In this order: a transaction that comes after the first two notifies.
@@ -35,6 +38,27 @@ class Promise:
     def __init__(self) -> None:
         self.is_open = True
         self.made_at = float("-inf")
+        self.look_until = 0.0
+
+    def after_look(self, *, has_news: bool, leads: bool, stands_by: bool) -> float | None:
+        """Make, renew or withdraw the promise. Returns the seconds until the next look; None: it owes none, and may sleep.
+
+        Without news it goes on looking for a while, because a commit within the throttle of the last NOTIFY does not send its own."""
+        now = time.monotonic()
+        was_looking = now < self.look_until
+        if has_news:
+            self.look_until = now + KEEP_LOOKING
+        if was_looking and leads and (has_news or self.is_open):
+            self.make()
+        if now < self.look_until:
+            return LOOK_EVERY
+        if stands_by:
+            self.is_open = True  # the leader's, which may die
+            return None
+        if self.is_open:
+            # Commits that have relied on it may have come since the look, or are under way.
+            return 0.0 if self.withdraw() else UNDER_WAY
+        return None
 
     def make(self) -> None:
         """Or renew it."""
