@@ -112,6 +112,7 @@ FLOORS = {
         "batch",
         "close_windows",
         "failures",
+        "steps",
         "loop",
     ],
     "triggers/replays": [

@@ -1,6 +1,7 @@
 """Turn events into runs, or into decisions with a reason. In reading order:
 
-- `loop`: the dispatcher process; `leadership` and `promise`: who reads, and when it looks
+- `loop`: the dispatcher process; `steps`: what its leader does besides dispatching events; `leadership` and `promise`: who reads, and
+  when it looks
 - `rules`: all triggers, subscriptions and switches, cached; `listeners`: match events against the last two
 - `batch`: one transaction: `admission` (`rates`, `windows`), runs, `decisions`; `waiting_runs` finds runs that wait for its events
 - `failures`, `order_of_keys`, `overtaking`: events that fail, the events behind them, and those that overtake

@@ -68,12 +68,14 @@ MOST = 1000  # runs, decisions and woken runs per transaction
 @dataclass(frozen=True, kw_only=True)
 class Batch:
     """The result of a batch: events dispatched; `partly` dispatched, or held because they are costly; `left` because a lock was
-    taken; runs and decisions `made`; and `standby` if another dispatcher holds the dispatch lock."""
+    taken; runs and decisions `made`; runs that may have become `ready` by other work; and `standby` if another dispatcher holds the
+    dispatch lock."""
 
     dispatched: int = 0
     partly: int = 0
     left: int = 0
     made: int = 0
+    ready: int = 0
     standby: bool = False
 
     def __add__(self, other: "Batch") -> "Batch":
@@ -82,6 +84,7 @@ class Batch:
             partly=self.partly + other.partly,
             left=self.left + other.left,
             made=self.made + other.made,
+            ready=self.ready + other.ready,
             standby=self.standby or other.standby,
         )
 

@@ -7,10 +7,7 @@ LOCKED.
 
 import contextlib
 import time
-from collections.abc import Callable
-from datetime import timedelta
 from functools import partial
-from typing import TypeVar
 
 import psycopg
 import structlog
@@ -30,39 +27,31 @@ from runs.processes.dead_man import Heartbeat
 from runs.processes.lease import Presence
 from runs.queues.courier import Couriers
 from triggers.dispatch import batch as dispatch
-from triggers.dispatch import failures, offers
-from triggers.dispatch import replay_pieces as bulk_replay
+from triggers.dispatch import failures
 from triggers.dispatch.batch import Batch
 from triggers.dispatch.leadership import Leadership
 from triggers.dispatch.listeners import cases_of_listeners
 from triggers.dispatch.promise import KEEP_LOOKING, Promise
 from triggers.dispatch.rules import Rules
-from triggers.events.order import Horizon
+from triggers.dispatch.steps import Seen, Steps, unless_failed
 from triggers.matching.slow_lane import Costly
 from triggers.outbound.postman import Postman
 
 log = structlog.get_logger(__name__)
 
-T = TypeVar("T")
 OVERDUE = 1.0  # seconds between two looks while overdue work cannot be done yet
 RING_EVERY = 1.0  # seconds, while runs are ready
 STANDBY = 1.0
 RECONNECT = 1.0
 BLOCKED = 0.25  # seconds between two looks at switches that are due, while events wait for dispatch
-SET_BACK = timedelta(seconds=1)  # of the database's clock, beyond which timers of switches must follow
-NEVER = -1
 
 
 class Dispatcher:
     def __init__(self) -> None:
         self.rules = Rules()
-        self.horizon = Horizon()
         self.costly = Costly(others=Costly(cases_of_listeners))
         self.dispatch = failures.events(self.rules, self.costly)
-        self.close_windows = failures.windows_that_are_over(self.rules)
-        self.absences = failures.absences(self.rules)
-        self.newest = timers.BEGINNING  # time of the database's clock
-        self.armed: int | None = NEVER  # the version of the rules that the timers of switches follow
+        self.steps = Steps(self.rules)
         self.leadership = Leadership()
         self.chores = Chores()
         self.heartbeat = Heartbeat()
@@ -103,8 +92,7 @@ class Dispatcher:
         set_lazy_commits()
         self.leadership.begin()
         self.promise = Promise()
-        self.horizon = Horizon()  # a prepared transaction has another number after a restart of the server
-        self.armed = NEVER
+        self.steps.reconnected()
         self.chores.reconnected()
         timeline.notice_failover()
         log.info("dispatcher.listening")
@@ -138,56 +126,33 @@ class Dispatcher:
             self.couriers.ringer.ring()  # at once: senders wait for these runs
         own = unless_failed(dispatch.look, dispatch.Look())
         due = unless_failed(timers.look, None) or timers.everything_is_due()
-        made_ready = False
-        if leads and timers.is_due(own.offer):
-            made_ready |= unless_failed(offers.move, 0) > 0
-        if leads and timers.is_due(own.replay):
-            made_ready |= unless_failed(partial(bulk_replay.advance, self.rules, self.horizon), 0) > 0
-        if leads and timers.is_due(own.window):
-            closed = unless_failed(self.close_windows, Batch(left=1))
-            made_ready |= closed.dispatched > 0
-            batch += closed
-        if leads and own.version != self.armed and unless_failed(partial(dispatch.arm_switches, self.rules), False):
-            self.armed = own.version
-        if leads and timers.BEGINNING < due.at < self.newest - SET_BACK and unless_failed(dispatch.follow_clock, False):
-            self.newest = due.at
-        self.newest = max(self.newest, due.at)
-        if leads and timers.is_due(own.absence):
-            batch += unless_failed(self.absences, Batch(left=1))
+        batch += self.steps.do(Seen(own=own, runs=due), leads=leads)
         for chore in self.chores:
             if chore.is_due(due):
-                made_ready |= unless_failed(partial(chore.do, due), 0) > 0
-        if due.outside is not None:
-            self.couriers.ringer.deliver(max(due.outside.total_seconds(), 0.0))
-        if due.slow is not None:
-            self.couriers.messenger.send(max(due.slow.total_seconds(), 0.0))
-        if due.notifications is not None:
-            self.couriers.notifier.send(max(due.notifications.total_seconds(), 0.0))
-        if own.outbound is not None:
-            self.couriers.also[Postman].send(max(own.outbound.total_seconds(), 0.0))
-        # The doorbell has rung for runs that wait for a busy worker; ring again only on news, or after a second.
+                batch += Batch(ready=unless_failed(partial(chore.do, due), 0))
+        self.send_couriers(own, due)
+        self.ring(batch, due)
+        retries = [self.dispatch.wait, *self.steps.waits] if leads else []
+        waits = [seconds_until_next(batch, own, due), *(wait for wait in retries if wait is not None)]
+        return batch.has_progressed or batch.ready > 0, min(waits)
+
+    def send_couriers(self, own: dispatch.Look, due: timers.Look) -> None:
+        for send, wait in (
+            (self.couriers.ringer.deliver, due.outside),
+            (self.couriers.messenger.send, due.slow),
+            (self.couriers.notifier.send, due.notifications),
+            (self.couriers.also[Postman].send, own.outbound),
+        ):
+            if wait is not None:
+                send(max(wait.total_seconds(), 0.0))
+
+    def ring(self, batch: Batch, due: timers.Look) -> None:
+        """The doorbell has rung for runs that wait for a busy worker; ring again only on news, or after a second."""
         is_news = due.ready and (self.notified or not self.was_ready) and not batch.has_progressed
-        if made_ready or is_news or (due.ready and time.monotonic() >= self.ring_at):
+        if batch.ready or is_news or (due.ready and time.monotonic() >= self.ring_at):
             self.ring_at = time.monotonic() + RING_EVERY
             self.couriers.ringer.ring()
         self.was_ready = due.ready
-        careful = (self.dispatch, self.close_windows, self.absences)
-        again = [work.wait for work in careful if leads and work.wait is not None]
-        return batch.has_progressed or made_ready, min([seconds_until_next(batch, own, due), *again])
-
-
-def unless_failed(step: Callable[[], T], otherwise: T) -> T:
-    """Do this step. If it fails or waits too long for a lock, the other steps go on; one of them, rescue, may free the lock.
-    Raises the error if the session is lost."""
-    try:
-        return step()
-    except Exception as error:
-        failures.raise_if_lost(error)
-        if failures.is_locked(error):
-            log.warning("dispatcher.locked", exc_info=True)
-        else:
-            log.exception("dispatcher.step_failed")
-        return otherwise
 
 
 def seconds_until_next(batch: Batch, own: dispatch.Look, due: timers.Look) -> float:

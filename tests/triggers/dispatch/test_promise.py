@@ -15,7 +15,7 @@ UNDER_WAY_STILL, NONE_UNDER_WAY = [(False,)], [(True,)]
 @pytest.fixture
 def clock() -> Iterator[list[float]]:
     now = [100.0]
-    with patch.object(promise.time, "monotonic", lambda: now[0]):
+    with patch("time.monotonic", lambda: now[0]):
         yield now
 
 
