@@ -10,6 +10,7 @@ from config.secrets import know_secrets, secrets_of_environment
 from runs.notifications.alarms import TOPIC as ALARM
 from runs.notifications.recipients import plain_addresses
 from runs.ports import ports
+from runs.queues import courier
 from triggers import wiring as triggers
 from triggers.sources.secrets import plain_secrets
 
@@ -18,7 +19,7 @@ def connect() -> None:
     triggers.connect()
     ports.absolute = absolute
     ports.slow[ALARM] = health.send
-    ports.couriers.append(health.Watch)
+    courier.further.append(health.Watch)
     know_secrets()
     installation.connect(facts)
     redaction.look_up = lambda: chain(secrets_of_environment(), plain_secrets(), plain_addresses())

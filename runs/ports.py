@@ -4,14 +4,11 @@ way."""
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 from uuid import UUID
 
 from agents.kernel.effects import Effects
 from agents.run import Event
-
-if TYPE_CHECKING:
-    from runs.queues.courier import Courier
 
 
 class PutOff(Exception):
@@ -162,7 +159,6 @@ class Ports:
         self.inside: dict[str, InsideHandler] = {}
         self.outside: dict[str, OutsideHandler] = {}  # to the broker
         self.slow: dict[str, OutsideHandler] = {}  # these may take seconds
-        self.couriers: list[type[Courier]] = []  # further threads of the dispatcher
 
     def __getattr__(self, name: str) -> NoReturn:
         raise RuntimeError(f"runs.ports.ports.{name} is not connected; config.wiring connects it")

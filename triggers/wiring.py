@@ -7,6 +7,7 @@ from runs.attempt.children import CHILD_FINISHED, children_finished, stop_orphan
 from runs.attempt.effects import EMITTED, PACE, SCHEDULE, WAKEUP
 from runs.incidents.items import LOOKED_AT, items_looked_at
 from runs.ports import ports
+from runs.queues import courier
 from triggers.accept import taint_changes
 from triggers.dispatch import gates
 from triggers.dispatch.admission import loop_rate
@@ -43,7 +44,7 @@ def connect() -> None:
         LOOKED_AT: items_looked_at,
     }
     ports.outside[PERIODIC_TASK] = send_periodic_task
-    ports.couriers.append(Watcher)
+    courier.further.append(Watcher)
 
 
 def runs_finished(payloads: Sequence[dict[str, Any]]) -> None:

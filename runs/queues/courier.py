@@ -204,6 +204,9 @@ class Notifier(Sender):
         self.deliverer: Deliverer = Deliverer(wake=self.send)
 
 
+further: list[type[Courier]] = []  # of the rooms above; `config.wiring` adds them
+
+
 class Couriers:
     """The couriers of a dispatcher; `also` are those of the rooms above."""
 

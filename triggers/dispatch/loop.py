@@ -21,11 +21,10 @@ from runs.db import nudge
 from runs.db.listen import Listener, set_lazy_commits, set_timeouts
 from runs.db.schema_check import require_migrations
 from runs.models import Worker
-from runs.ports import ports
 from runs.processes import timeline
 from runs.processes.dead_man import Heartbeat
 from runs.processes.lease import Presence
-from runs.queues.courier import Couriers
+from runs.queues.courier import Couriers, further
 from triggers.dispatch import batch as dispatch
 from triggers.dispatch import failures
 from triggers.dispatch.batch import Batch
@@ -61,7 +60,7 @@ class Dispatcher:
         self.promise = Promise()
         self.was_ready = False
         self.ring_at = 0.0
-        self.couriers = Couriers(Postman, *ports.couriers)
+        self.couriers = Couriers(Postman, *further)
 
     def run(self) -> None:
         """Run until KeyboardInterrupt. If the database is lost, wait for it."""
