@@ -50,7 +50,7 @@ FLOORS = {
         "models keys",
         "enqueue",
         "transitions outbox notifications",
-        "waits processes incidents",
+        "waits processes incidents signs",
         "queues",
         "claim",
         "budgets",
@@ -100,7 +100,7 @@ FLOORS = {
     ],
     "triggers/outbound": [
         "body enter match redeliver schedule secrets",
-        "edit test_event",
+        "edit signs test_event",
         "deliver",
         "postman",
     ],
@@ -112,11 +112,11 @@ FLOORS = {
         "batch",
         "close_windows",
         "failures",
-        "steps",
+        "signs steps",
         "loop",
     ],
     "triggers/replays": [
-        "control preview progress replay",
+        "control preview progress replay signs",
         "start",
     ],
     "triggers/sources/webhooks": [

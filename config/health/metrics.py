@@ -16,6 +16,7 @@ from config.health.problems import problems
 from config.health.situation import look
 from runs.budgets.spending import spent_today
 from runs.budgets.windows import current
+from runs.db.signs.oldest_transaction import OLDEST_TRANSACTION
 from runs.db.sql import database_now, fetch
 from triggers.accept import builtin_source
 
@@ -284,7 +285,7 @@ def _situation() -> Iterator[GaugeMetricFamily]:
     yield _gauge(
         "wakeful_oldest_transaction_seconds",
         "Age of the oldest open transaction of this database",
-        [(now.transaction.age if now.transaction else 0,)],
+        [(max((oldest.age for oldest in now[OLDEST_TRANSACTION]), default=0),)],
     )
 
 

@@ -18,8 +18,9 @@ from config.console.parts.moments import distance, moment
 from config.console.parts.sections import Section, Table
 from config.console.runs.list import BLOCKED
 from config.console.runs.words import first_line, trigger_of
-from config.health.problems import INCIDENTS, problems
+from config.health.problems import problems
 from config.health.situation import look
+from runs.incidents.signs.open_incidents import INCIDENTS
 from runs.models import Run
 from runs.states import RunStatus
 from triggers.dispatch.failing_triggers import erring

@@ -18,6 +18,7 @@ from config.console.parts.links import link, listing, page
 from config.console.parts.sections import Notice, Section, Table
 from config.health.problems import needed, problems
 from config.health.situation import Process, Situation, look
+from runs.db.signs.oldest_transaction import OLDEST_TRANSACTION
 from runs.models import Worker
 from runs.queues.names import spelled
 from runs.queues.state import SAMPLE, QueueState
@@ -106,7 +107,7 @@ def _kind(now: Situation, kind: Worker.Kind) -> Gauge:
 def _waiting(now: Situation, wrong: set[str]) -> list[Gauge]:
     ready = [queue for queue in now.queues if queue.ready]
     lag = max((queue.oldest_seconds for queue in ready), default=None)
-    oldest = now.transaction
+    oldest = next(iter(now[OLDEST_TRANSACTION]), None)
     return [
         Gauge(
             label="Events to dispatch",

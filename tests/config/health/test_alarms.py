@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from config.health import problems, situation
 from config.health.alarms import stand_in, update_alarms
 from config.health.situation import look
 from config.health.watch import Watch
@@ -19,8 +18,13 @@ from runs.actions.incidents import close_incident
 from runs.db.sql import database_now
 from runs.models import NIL, Alarm, Incident, Notification, OutboxMessage, Worker
 from runs.notifications import alarms
+from runs.sign import Sign
+from runs.signs.undelivered import UNDELIVERED
 from tests.support.hooks import make_source
 from tests.support.triggers import make_event, make_trigger
+from triggers.dispatch.signs.erring import ERRING
+from triggers.dispatch.signs.paused_triggers import PAUSED_TRIGGERS
+from triggers.dispatch.signs.stuck_offers import STUCK_OFFERS
 from triggers.models import Decision, Offer, RefusedDelivery, Source
 
 pytestmark = pytest.mark.django_db
@@ -131,19 +135,17 @@ def refuses(slug: str, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make_wrong", "named", "more"),
+    ("make_wrong", "sign", "named", "more"),
     [
-        (ends_in_an_error, "trigger-errors:{}", "trigger-errors"),
-        (is_paused, "trigger-paused:{}", "paused-triggers"),
-        (cannot_be_offered, "offer:{}:held", "offers"),
+        (ends_in_an_error, ERRING, "trigger-errors:{}", "trigger-errors"),
+        (is_paused, PAUSED_TRIGGERS, "trigger-paused:{}", "paused-triggers"),
+        (cannot_be_offered, STUCK_OFFERS, "offer:{}:held", "offers"),
     ],
 )
 def test_one_more_of_a_kind_than_are_reported_ends_no_alarm_of_another(
-    make_wrong: Callable[[str], None], named: str, more: str, monkeypatch: pytest.MonkeyPatch
+    make_wrong: Callable[[str], None], sign: Sign[Any], named: str, more: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (situation, problems):
-        monkeypatch.setattr(module, "BROKEN_SHOWN", 2)
-        monkeypatch.setattr(module, "PAUSED_SHOWN", 2)
+    monkeypatch.setattr(sign, "limit", 2)
     processes("dispatcher", "worker", "beat")
 
     make_wrong("mine")
@@ -244,8 +246,7 @@ def test_an_incident_of_a_source_that_a_person_closed_opens_again_only_with_new_
 
 
 def test_one_that_was_not_told_of_is_when_another_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (situation, problems):
-        monkeypatch.setattr(module, "BROKEN_SHOWN", 1)
+    monkeypatch.setattr(ERRING, "limit", 1)
     processes("dispatcher", "worker", "beat")
     ends_in_an_error("mine")
     update_alarms()
@@ -342,7 +343,7 @@ def test_an_alarm_that_is_not_taken_stays_and_gives_the_reason(receiver: Receive
 
     message.refresh_from_db()
     assert "500" in message.last_error
-    assert look().undelivered == 1
+    assert look()[UNDELIVERED] != []
 
     receiver.answer = 204
     OutboxMessage.objects.update(available_at=LONG_AGO)

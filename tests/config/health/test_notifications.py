@@ -3,13 +3,12 @@
 import pytest
 from django.contrib.auth import get_user_model
 
-from config.health import problems as problem_texts
-from config.health import situation
 from config.health.alarms import update_alarms
 from config.health.problems import problems
 from config.health.situation import look
 from runs.db.sql import database_now
 from runs.models import Alarm, Delivery, Notification, Recipient
+from runs.notifications.signs.unknown_recipients import UNKNOWN_RECIPIENTS
 from runs.sign import Problem
 from tests.config.health.test_metrics import scrape
 from tests.support.notifying import delivered, make_recipient, notify
@@ -90,8 +89,7 @@ def test_a_name_that_does_not_exist_is_a_problem_until_it_does() -> None:
 
 
 def test_a_further_name_that_does_not_exist_ends_no_alarm_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (situation, problem_texts):
-        monkeypatch.setattr(module, "BROKEN_SHOWN", 1)
+    monkeypatch.setattr(UNKNOWN_RECIPIENTS, "limit", 1)
     notify(to=["n"])
     delivered()
     update_alarms()

@@ -5,19 +5,17 @@ from typing import Any, TypeVar
 import pytest
 
 from config.health.problems import problems
-from config.health.situation import (
-    Broken,
-    Erring,
-    OpenIncidents,
-    PausedTrigger,
-    Process,
-    Situation,
-    Slot,
-    Transaction,
-)
+from config.health.situation import Process, Situation
+from runs.db.signs.inactive_slots import INACTIVE_SLOTS, Slot
+from runs.db.signs.oldest_transaction import OLDEST_TRANSACTION, Transaction
+from runs.incidents.signs.open_incidents import OPEN_INCIDENTS, OpenIncidents
 from runs.queues.state import QueueState
 from runs.sign import Problem, Sign
+from runs.signs.undelivered import UNDELIVERED, Undelivered
 from triggers.dispatch.failing_triggers import COUNTED as ERRORS_COUNTED
+from triggers.dispatch.signs.erring import ERRING, Erring
+from triggers.dispatch.signs.paused_triggers import PAUSED_TRIGGERS, PausedTrigger
+from triggers.schedules.signs.broken import BROKEN, Broken
 from triggers.sources.databases.signs.tables import TABLES, TableTrouble
 from triggers.sources.signs.poison import POISON, Poisoned
 from triggers.sources.signs.read_sources import READ_SOURCES, ReadSources
@@ -182,56 +180,56 @@ def test_workers_that_are_all_stopping_are_as_good_as_none() -> None:
             "1 edited schedule is waiting for a new next fire, the oldest for 1 min 30 s, although beat is alive",
         ),
         (
-            {"broken": [Broken(name="digest", problem="hour 25 is not between 0 and 23")]},
+            found(BROKEN, Broken(name="digest", problem="hour 25 is not between 0 and 23")),
             "schedules-broken",
             "Active schedules cannot fire: digest (hour 25 is not between 0 and 23).",
         ),
         (
-            {
-                "transaction": Transaction(
-                    pid=9, user="app", application="psql", state="idle in transaction", query="", age=3600.0
-                )
-            },
+            found(
+                OLDEST_TRANSACTION,
+                Transaction(pid=9, user="app", application="psql", state="idle in transaction", query="", age=3600.0),
+            ),
             "transaction",
             "A transaction of psql (PostgreSQL process 9, idle in transaction) has been open for 1 h",
         ),
         (
-            {
-                "transaction": Transaction(
+            found(
+                OLDEST_TRANSACTION,
+                Transaction(
                     pid=0, user="app", application="", state="prepared", query="", age=3600.0, prepared="two-phase-7"
-                )
-            },
+                ),
+            ),
             "transaction",
             "A transaction of app (prepared as 'two-phase-7') has been open for 1 h",
         ),
         (
-            {"slots": [Slot(name="standby", transactions=2_000_000, bytes=3 * 2**30)]},
+            found(INACTIVE_SLOTS, Slot(name="standby", transactions=2_000_000, bytes=3 * 2**30)),
             "slot:standby",
             "Replication slot standby is inactive and retains 3.0 GiB of WAL",
         ),
         (
-            {"undelivered": 1, "undelivered_age": 5.0, "delivery_error": "URLError: refused"},
+            found(UNDELIVERED, Undelivered(count=1, age=5.0, error="URLError: refused")),
             "deliveries",
             "URLError: refused",
         ),
         (
-            {"paused": [PausedTrigger(slug="greeter", reason="10 failed runs in a row", seconds=60.0)]},
+            found(PAUSED_TRIGGERS, PausedTrigger(slug="greeter", reason="10 failed runs in a row", seconds=60.0)),
             "trigger-paused:greeter",
             "Trigger greeter has been paused for 1 min: 10 failed runs in a row.",
         ),
         (
-            {"incidents": OpenIncidents(count=7, names=["trigger a", "item disk"])},
+            found(OPEN_INCIDENTS, OpenIncidents(count=7, names=["trigger a", "item disk"])),
             "incidents",
             "7 incidents are open: trigger a, item disk, ….",
         ),
         (
-            {"erring": [Erring(slug="greeter", count=1, reason="no such key: revenue", last=120.0)]},
+            found(ERRING, Erring(slug="greeter", count=1, reason="no such key: revenue", last=120.0)),
             "trigger-errors:greeter",
             "1 event ended in an error at trigger greeter in the last day and started no run. The last error, 2 min ago: "
             "no such key: revenue",
         ),
         (
-            {"erring": [Erring(slug="greeter", count=ERRORS_COUNTED, reason="no such key", last=120.0)]},
+            found(ERRING, Erring(slug="greeter", count=ERRORS_COUNTED, reason="no such key", last=120.0)),
             "trigger-errors:greeter",
             "At least 1,000 events ended in an error",
         ),

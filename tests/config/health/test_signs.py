@@ -18,7 +18,7 @@ from config.health.signs import signs
 from config.health.situation import look
 from runs.db.patience import statements_take
 from runs.db.sql import execute
-from runs.models import Alarm, Worker
+from runs.models import Alarm, OutboxMessage, Worker
 from tests.support.hooks import make_source
 from triggers.models import PoisonMessage, Reading
 from triggers.sources.signs.poison import POISON
@@ -72,6 +72,23 @@ def test_a_sign_that_cannot_be_read_is_a_problem_and_hides_no_other(trouble: Non
 
     assert set(names) == {"unknown-sign:poison", "source:invoices"}
     assert f'relation "{TABLE}" does not exist' in names["unknown-sign:poison"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_whichever_sign_cannot_be_read_the_others_are_found(monkeypatch: pytest.MonkeyPatch, trouble: None) -> None:
+    OutboxMessage.objects.create(
+        topic="alarm", payload={}, last_error="ConnectionError", available_at="2026-01-01T00:00Z"
+    )
+    whole = set(found())
+    assert {"poison:orders", "source:invoices", "deliveries"} <= whole
+
+    for sign in signs():
+        with monkeypatch.context() as patched:
+            patched.setattr(sign, "sql", "SELECT 1 / 0 AS nothing")
+            names = set(found())
+
+        assert f"unknown-sign:{sign.name}" in names
+        assert {name for name in whole - names if name.partition(":")[0] not in sign.kinds} == set()
 
 
 @pytest.mark.django_db(transaction=True)

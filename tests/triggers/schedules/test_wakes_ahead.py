@@ -10,6 +10,8 @@ from config.health import situation
 from config.health.problems import problems
 from config.health.verify import verify
 from runs.models import OutboxMessage
+from runs.sign import COUNTED
+from runs.signs.undelivered import UNDELIVERED
 from tests.config.health.test_metrics import scrape
 
 pytestmark = pytest.mark.django_db
@@ -48,10 +50,11 @@ def test_the_metrics_distinguish_what_waits_from_what_is_ahead() -> None:
 
 
 def test_what_could_not_be_delivered_is_seen_behind_however_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(situation, "COUNTED", 2)
+    monkeypatch.setattr(UNDELIVERED, "sql", UNDELIVERED.sql.replace(str(COUNTED), "2"))
     put("alarm", timedelta(seconds=30), last_error="ConnectionError", attempts=3)
 
-    assert situation.look().undelivered == 1
+    [undelivered] = situation.look()[UNDELIVERED]
+    assert undelivered.count == 1
 
 
 def test_an_installation_is_drained_while_wakes_are_ahead() -> None:

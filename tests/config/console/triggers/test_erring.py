@@ -7,17 +7,17 @@ from django.test import Client
 from django.utils import timezone
 
 from config.health.alarms import update_alarms
-from config.health.situation import Erring, look
+from config.health.situation import look
 from runs.db.sql import fetch
 from runs.models import NIL, Alarm, AuditEntry, Run
 from tests.config.console.test_actions import press
 from tests.support.console import page_of
 from tests.support.triggers import hold, make_event, make_trigger
 from triggers.dispatch.batch import dispatch
-from triggers.dispatch.failing_triggers import COUNTED, ERRING, LATELY
 from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.offers import offer_errors
 from triggers.dispatch.rules import Rules
+from triggers.dispatch.signs.erring import ERRING, Erring
 from triggers.models import Decision, Event, Offer, Trigger
 
 pytestmark = pytest.mark.django_db
@@ -33,7 +33,7 @@ def make_erring(slug: str = "greeter", events: int = 2) -> Trigger:
 
 
 def erring() -> list[Erring]:
-    return look().erring
+    return look()[ERRING]
 
 
 def dispatch_all() -> None:
@@ -113,8 +113,7 @@ def test_the_look_reads_the_errors_of_the_last_day_by_an_index_of_them() -> None
         )
         for number in range(1, 5_000)
     )
-    parameters = {"lately": LATELY, "errors_counted": COUNTED, "broken": 20}
-    plan = "\n".join(line for (line,) in fetch(f"EXPLAIN {ERRING}", parameters))
+    plan = "\n".join(line for (line,) in fetch(f"EXPLAIN {ERRING.sql}", ERRING.parameters()))
 
     assert "decision_errors" in plan
     assert "Seq Scan on triggers_decision" not in plan
