@@ -15,7 +15,7 @@ from agents.run import AgentRun
 if TYPE_CHECKING:
     from pydantic_ai import Agent as LlmAgent
 
-    from agents.llm.verdict import Verdict
+    from agents.heartbeats.verdict import Verdict
 
 
 LONGEST_PACE = timedelta(days=366)  # what is silenced for ever has no earlier time
@@ -50,7 +50,7 @@ class Watch:
 
     @cached_property
     def watcher(self) -> "LlmAgent[Any, Verdict]":
-        from agents.llm.verdict import watcher
+        from agents.heartbeats.verdict import watcher
         from agents.tools.toolbox import named
 
         return watcher(self.name, model=self.model, instructions=self.instructions, tools=named(self.tools))
@@ -73,7 +73,7 @@ class Watch:
         return Fire(f"{len(seen.due)} items are due" if seen.items else "it has no checklist")
 
     def __call__(self, run: AgentRun) -> dict[str, Any]:
-        from agents.llm.verdict import TellFailures, outcomes_of, prompt_of
+        from agents.heartbeats.verdict import TellFailures, outcomes_of, prompt_of
 
         items, reminders = self.items(run), reminders_of(run.events)
         if not items and not reminders and self.needs_items(run):

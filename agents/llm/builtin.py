@@ -58,7 +58,7 @@ def _answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
 
 
 def _is_verdict(info: AgentInfo) -> bool:
-    """Is the requested answer an `agents.llm.verdict.Verdict`?"""
+    """Is the requested answer an `agents.heartbeats.verdict.Verdict`?"""
     return (
         len(info.output_tools) == 1
         and info.output_tools[0].parameters_json_schema.get("properties", {}).keys() >= VERDICT

@@ -21,7 +21,7 @@ from agents.reminders import FIELD
 from agents.run import AgentRun, Event
 
 if TYPE_CHECKING:
-    from agents.llm.verdict import Verdict
+    from agents.heartbeats.verdict import Verdict
 
 OF_CLOCKS = (TICK, WAKEUP)
 # The data that a wake has of the tick or of the reminder before it.

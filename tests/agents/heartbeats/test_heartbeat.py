@@ -17,7 +17,7 @@ from pydantic_ai.models.test import TestModel
 
 from agents import Checked, DueItem, Fire, Heartbeat, Quiet, registry
 from agents.exceptions import DeclarationError
-from agents.llm.verdict import Verdict, outcomes_of, prompt_of
+from agents.heartbeats.verdict import Verdict, outcomes_of, prompt_of
 from agents.models import Checklist, ChecklistItem
 from agents.on import IntervalTrigger
 from agents.testing import ask_gate, assert_replays, run_agent
