@@ -80,7 +80,7 @@ from agents.journal.protocol import (
 from agents.kernel.effects import Child, Effects, Emission, Notice, Pace, Standing, Wake
 from agents.kernel.reserved_types import SIGNAL
 from agents.kernel.tool_cap import narrowed
-from agents.llm.stand_in import StandIn, standing_in
+from agents.llm.providers.stand_in import StandIn, standing_in
 
 from .agent import Agent
 from .async_run import AsyncAgentRun

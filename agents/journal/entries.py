@@ -40,7 +40,7 @@ class StepEntry:
     is_permanent: bool = False
     took: float = 0.0
     kind: Kind = "step"
-    usage: Mapping[str, Any] | None = None  # of a model request: see `agents.llm.usage`
+    usage: Mapping[str, Any] | None = None  # of a model request: see `agents.llm.costs.usage`
 
     @property
     def is_progress(self) -> bool:

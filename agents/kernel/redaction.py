@@ -2,7 +2,7 @@
 
 Values are redacted, where they are stored (`stored`), logged (`redacted`) or rendered (`shown`), never a finished page, answer or
 line: a secret that is a piece of markup or of JSON must not change it. Stored: `agents.guards.storable`, `agents.exceptions`;
-logged: `config.logs`; sent to a model: `agents.llm.secrets`; shown: `config.console.parts.html` and `runs.api.shown`. Which texts
+logged: `config.logs`; sent to a model: `agents.llm.requests.secrets`; shown: `config.console.parts.html` and `runs.api.shown`. Which texts
 are secrets, `config.secrets` finds out from the settings, the environment and the sources.
 """
 

@@ -28,19 +28,19 @@ from agents.journal.concurrent import ConcurrentSteps, in_main_thread
 from agents.journal.engine import Journal
 from agents.journal.protocol import Answer, Effect, Place, fitting
 from agents.kernel.tool_cap import narrowed
-from agents.llm import secrets
-from agents.llm.addresses import without
-from agents.llm.approvals import Approver
+from agents.llm.costs.metered import MeteredModel
 from agents.llm.delegates import DEEPEST
-from agents.llm.door import Door
-from agents.llm.durability import Durability, StepBackend
-from agents.llm.failures import refusals_final
-from agents.llm.fences import fenced, fenced_answer, is_declared_trusted
-from agents.llm.main_thread import MainThread
-from agents.llm.metered import MeteredModel
-from agents.llm.models import model_for
+from agents.llm.door.approvals import Approver
+from agents.llm.door.door import Door
+from agents.llm.door.main_thread import MainThread
 from agents.llm.outputs import functions_in
-from agents.llm.stand_in import asking
+from agents.llm.providers.failures import refusals_final
+from agents.llm.providers.models import model_for
+from agents.llm.providers.stand_in import asking
+from agents.llm.requests import secrets
+from agents.llm.requests.durability import Durability, StepBackend
+from agents.llm.strangers.addresses import without
+from agents.llm.strangers.fences import fenced, fenced_answer, is_declared_trusted
 from agents.llm.turn import Turn
 from agents.telemetry import instrumentation
 

@@ -17,7 +17,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart
 from agents.exceptions import Permanent, StepFailed
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread
 from agents.journal.protocol import Place, StepRequest
-from agents.llm.fences import fenced
+from agents.llm.strangers.fences import fenced
 from agents.sessions import history
 from agents.sessions.history import Surplus
 from agents.sessions.messages import kept

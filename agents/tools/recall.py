@@ -4,7 +4,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic_ai import RunContext
 
-from agents.llm.fences import fence
+from agents.llm.strangers.fences import fence
 from agents.memory import Note
 from agents.run import AgentRun
 from agents.tools.toolbox import refusals_told, run_of, tool

@@ -74,11 +74,11 @@ def _output(step: Step, result: Any) -> Any:
     """The result as a replay reads it."""
     match step.kind:
         case Step.Kind.TOOL:
-            from agents.llm.resolution import tool_output
+            from agents.llm.requests.resolution import tool_output
 
             return tool_output(result)
         case Step.Kind.MODEL:
-            from agents.llm.resolution import model_output
+            from agents.llm.requests.resolution import model_output
 
             return model_output(result, step.arguments)
     return result

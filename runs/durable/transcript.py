@@ -33,7 +33,7 @@ TURNS = 100  # turns of a page
 LONGEST = 64 * 1024  # characters of a text; the rest is cut
 DESCRIPTION = 200  # characters of a tool's description, where all tools together are longer than that
 KINDS = {"text": "answer"}  # of a part of an answer, by pydantic-ai's word
-BUILTIN = "builtin"  # the name of the model that agents.llm.builtin is
+BUILTIN = "builtin"  # the name of the model that agents.llm.providers.builtin is
 DOLLARS = DecimalField(max_digits=30, decimal_places=12)
 TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 

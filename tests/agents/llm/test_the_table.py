@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-BUILDERS, DOOR, OUTPUTS = "llm/test_what_builders_expect.py", "llm/test_door.py", "llm/test_outputs.py"
+BUILDERS, DOOR, OUTPUTS = "llm/test_what_builders_expect.py", "llm/door/test_door.py", "llm/test_outputs.py"
 HELD_BY = {
     "tools of the agent, `args_validator`, `deps`, `ToolReturn` with files": [
         (BUILDERS, "test_a_tool_that_gives_a_picture"),
@@ -32,7 +32,7 @@ HELD_BY = {
     ],
     "MCP servers": [
         (DOOR, "test_tools_of_an_mcp_server_are_called_once_and_untrusted_unless_metadata_trusts_them"),
-        ("llm/test_provider.py", "test_the_tools_of_an_mcp_server_are_steps"),
+        ("llm/providers/test_provider.py", "test_the_tools_of_an_mcp_server_are_steps"),
     ],
     "an agent called in a tool": [
         (DOOR, "test_an_agent_that_is_run_by_itself_inside_a_run_is_refused_by_name"),
@@ -99,7 +99,7 @@ HELD_BY = {
     "`event_stream_handler=`, `ProcessEventStream`": [(BUILDERS, "test_events_of_a_call_come_again_on_each_replay")],
     "`ModelFallback`, `SelectModel`": [
         (DOOR, "test_a_capability_that_chooses_the_model_is_refused_by_name"),
-        ("llm/test_provider.py", "test_the_fallback_models_of_the_settings_are_called_in_turn"),
+        ("llm/providers/test_provider.py", "test_the_fallback_models_of_the_settings_are_called_in_turn"),
         ("../runs/budgets/test_reserve.py", "test_a_model_that_may_have_charged_counts_beside_the_one_that_answers"),
     ],
     "`BatchModelRequests`": [(BUILDERS, "test_requests_in_a_batch_are_refused_by_name")],

@@ -16,7 +16,7 @@ from agents.agent import Agent
 from agents.exceptions import Permanent
 from agents.gate_run import GateRun
 from agents.journal.protocol import Answer
-from agents.llm.builtin import builtin_model
+from agents.llm.providers.builtin import builtin_model
 from agents.models import Checklist, ChecklistItem
 from agents.prompt_agents.body import MOST_CHARACTERS, agent_of
 from agents.prompt_agents.definition import Definition

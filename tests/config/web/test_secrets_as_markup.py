@@ -21,7 +21,7 @@ from rest_framework import serializers
 
 from agents.kernel import redaction
 from agents.kernel.redaction import MARK
-from agents.llm.secrets import redacted_messages, redacted_parameters
+from agents.llm.requests.secrets import redacted_messages, redacted_parameters
 from agents.models import ChecklistItem, MemoryNote
 from config import logs
 from runs.api.body import Body

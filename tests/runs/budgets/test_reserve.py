@@ -272,7 +272,7 @@ def test_a_model_without_a_known_price_is_refused_under_a_cap_of_money(lab: Lab)
     run = lab.run(asks(model))
     assert run.status == "succeeded"  # it runs here, so it is free
 
-    from agents.llm import prices
+    from agents.llm.costs import prices
 
     lab.monkeypatch.setattr(prices, "is_free", lambda model: False)
     run = lab.run(asks(model))
@@ -285,7 +285,7 @@ def test_an_unknown_price_may_be_allowed(lab: Lab, settings: Any) -> None:
     settings.WAKEFUL_UNPRICED = "allow"
     cap("1.00")
     model = PaidModel("four", name="mystery")
-    from agents.llm import prices
+    from agents.llm.costs import prices
 
     lab.monkeypatch.setattr(prices, "is_free", lambda model: False)
 
@@ -423,7 +423,7 @@ def test_what_does_not_say_what_it_used_counts_as_it_was_reserved(lab: Lab) -> N
     price()
     cap("1.00")
     model = PaidModel("four", max_tokens=20)
-    from agents.llm import prices, usage
+    from agents.llm.costs import prices, usage
 
     for module in (prices, usage):
         lab.monkeypatch.setattr(module, "is_measured", lambda response: False)
@@ -680,7 +680,7 @@ def test_a_run_whose_model_has_a_lower_price_now_goes_on(lab: Lab) -> None:
 
 def test_a_request_without_a_price_waits_once_while_its_budget_is_overspent(lab: Lab, settings: Any) -> None:
     settings.WAKEFUL_UNPRICED = "allow"
-    from agents.llm import prices
+    from agents.llm.costs import prices
 
     lab.monkeypatch.setattr(prices, "is_free", lambda model: False)
     budget = cap("1.00")

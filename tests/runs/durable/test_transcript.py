@@ -9,7 +9,7 @@ from pydantic_ai import Agent as LlmAgent
 from pydantic_ai import ModelRetry
 
 from agents import AgentRun, Permanent
-from agents.llm.builtin import builtin_model
+from agents.llm.providers.builtin import builtin_model
 from runs.actions.approve import decide
 from runs.actions.fork import fork
 from runs.durable.transcript import (

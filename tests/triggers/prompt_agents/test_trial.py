@@ -17,7 +17,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from agents import registry, tool
 from agents.budget import Budget as Caps
 from agents.journal.budget import Cost, Refusal, Reserved
-from agents.llm.stand_in import StandIn, standing_in
+from agents.llm.providers.stand_in import StandIn, standing_in
 from agents.models import ChecklistItem, SessionTurn
 from runs.actions.checklists import ItemEdit
 from runs.actions.stop_agents import EVERY

@@ -8,7 +8,7 @@ from django.test import Client
 from django.urls import reverse
 from pydantic_ai import Agent as LlmAgent
 
-from agents.llm.builtin import builtin_model
+from agents.llm.providers.builtin import builtin_model
 from config.console.runs.transcript import BUILTIN, ERASED
 from runs.durable.transcript import transcript_of
 from runs.models import Approval, Run, Step

@@ -8,7 +8,7 @@ from django.utils import timezone
 from pydantic_ai import Agent as LlmAgent
 from pytest_django import Settings
 
-from agents.llm import failures
+from agents.llm.providers import failures
 from runs.actions.resolve import resolve
 from runs.models import Attempt, Run, Step
 from tests.support.durable import Lab, lab

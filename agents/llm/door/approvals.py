@@ -18,8 +18,8 @@ from agents.journal.canonical import canonical, digest_of
 from agents.journal.concurrent import in_main_thread
 from agents.journal.entries import RecordedWait
 from agents.journal.protocol import Answer, fitting
-from agents.llm.danger import TAINTED
-from agents.llm.shown_arguments import as_json, is_as_entered
+from agents.llm.door.danger import TAINTED
+from agents.llm.door.shown_arguments import as_json, is_as_entered
 from agents.llm.tools import ToolPolicy
 
 ANSWER = "answer"  # the argument of a question that a person fills in

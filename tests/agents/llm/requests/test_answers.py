@@ -8,7 +8,7 @@ from pydantic_ai import Agent as LlmAgent
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolReturnPart
 
 from agents.agent import Agent
-from agents.llm.answers import recordable
+from agents.llm.requests.answers import recordable
 from agents.testing import run_agent
 from runs.actions.approve import decide
 from runs.durable.transcript import transcript_of

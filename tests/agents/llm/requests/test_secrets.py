@@ -28,7 +28,7 @@ from structlog.stdlib import ProcessorFormatter
 from agents import AgentRun
 from agents.kernel import redaction
 from agents.kernel.redaction import MARK, redacted, redacted_json
-from agents.llm.fences import fenced
+from agents.llm.strangers.fences import fenced
 from config.env import Knob
 from config.secrets import know_secrets
 from runs.actions.approve import decide

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from agents.llm.addresses import addresses_in, stands_in
+from agents.llm.strangers.addresses import addresses_in, stands_in
 from agents.llm.tools import ToolPolicy
 
 TAINTED = "The run has seen untrusted data, which may have asked for this call."

@@ -27,10 +27,10 @@ from pydantic_ai.usage import RequestUsage
 
 from agents.exceptions import Permanent
 from agents.journal.budget import Price
-from agents.llm.estimate import Counted, counted, worst_case
-from agents.llm.failures import is_uncharged, seconds_until_next
-from agents.llm.prices import Prices
-from agents.llm.usage import usage_of
+from agents.llm.costs.estimate import Counted, counted, worst_case
+from agents.llm.costs.prices import Prices
+from agents.llm.costs.usage import usage_of
+from agents.llm.providers.failures import is_uncharged, seconds_until_next
 
 MILLION = 1_000_000
 

@@ -16,7 +16,7 @@ from pydantic_core import SchemaValidator
 
 from agents.exceptions import Permanent
 from agents.journal.canonical import canonical
-from agents.llm.shown_arguments import as_json
+from agents.llm.door.shown_arguments import as_json
 
 
 @dataclass(frozen=True)

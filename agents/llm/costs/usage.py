@@ -7,8 +7,8 @@ from pydantic_ai.durable_exec import JSON_CODEC
 from pydantic_ai.messages import ModelResponse
 from pydantic_ai.models import Model
 
-from agents.llm.failures import was_uncharged
-from agents.llm.prices import Prices, is_measured
+from agents.llm.costs.prices import Prices, is_measured
+from agents.llm.providers.failures import was_uncharged
 
 TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 

@@ -9,7 +9,7 @@ from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.capabilities.abstract import CapabilityOrdering
 from pydantic_ai.output import OutputContext
 
-from agents.llm.approvals import Approver
+from agents.llm.door.approvals import Approver
 
 OUTPUT = "output"  # the key of an output that comes without a tool call
 

@@ -32,16 +32,16 @@ from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
 from pydantic_ai.toolsets.abstract import ToolsetTool
 
 from agents.exceptions import Permanent
-from agents.llm.addresses import without
-from agents.llm.approvals import Approver, said
-from agents.llm.approved_output import OUTPUT, ApprovedOutput
-from agents.llm.danger import danger_of
 from agents.llm.delegates import DELEGATES, delegating
-from agents.llm.fences import fenced_answer
-from agents.llm.leaves import guarded, passing
+from agents.llm.door.approvals import Approver, said
+from agents.llm.door.approved_output import OUTPUT, ApprovedOutput
+from agents.llm.door.danger import danger_of
+from agents.llm.door.leaves import guarded, passing
+from agents.llm.door.shown_arguments import as_json, as_the_model_gives_them, of_output
+from agents.llm.door.tool_steps import ToolSteps
 from agents.llm.outputs import OutputFunction
-from agents.llm.shown_arguments import as_json, as_the_model_gives_them, of_output
-from agents.llm.tool_steps import ToolSteps
+from agents.llm.strangers.addresses import without
+from agents.llm.strangers.fences import fenced_answer
 from agents.llm.tools import HOSTS, OF_THE_FRAMEWORK, ToolPolicy, of_mcp
 
 # Native tools whose results are the model's own. All others read untrusted data.

@@ -14,7 +14,7 @@ from pydantic_ai import Agent as LlmAgent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from agents.llm.addresses import addresses_in, stands_in, without
+from agents.llm.strangers.addresses import addresses_in, stands_in, without
 from agents.tools.http import http_tool
 from runs.actions.approve import decide
 from runs.models import Approval, Run

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from agents.llm.fences import CUT, fenced, stripped
+from agents.llm.strangers.fences import CUT, fenced, stripped
 from agents.run import Event
 
 MARK = "0123456789abcdef"

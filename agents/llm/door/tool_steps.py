@@ -18,8 +18,8 @@ from agents.journal.concurrent import ConcurrentSteps, in_main_thread, to_its_en
 from agents.journal.entries import RecordedStep
 from agents.journal.protocol import Place, StepRequest, fitting
 from agents.kernel.effects import Effects
-from agents.llm.failures import refusals_final
-from agents.llm.main_thread import run_without_loop
+from agents.llm.door.main_thread import run_without_loop
+from agents.llm.providers.failures import refusals_final
 from agents.llm.tools import ToolPolicy
 
 # The payloads of successful calls; others give the reason of the failure (`ModelRetry`, `ToolFailed`, …).

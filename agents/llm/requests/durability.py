@@ -43,17 +43,17 @@ from agents.journal.begun import Begun
 from agents.journal.budget import Limits, NoRoom
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread, to_its_end
 from agents.journal.protocol import Effect, Place, StepRequest, fitting
-from agents.llm import failures, hidden_tools
-from agents.llm.answers import recordable
+from agents.llm.costs.prices import Prices
+from agents.llm.costs.usage import usage_of_recorded
 from agents.llm.delegates import DELEGATES, Delegate
-from agents.llm.fences import fence, fenced_return
-from agents.llm.leaves import guarded
-from agents.llm.prices import Prices
-from agents.llm.prompts import Prompts
-from agents.llm.secrets import redacted_messages, redacted_parameters
-from agents.llm.tool_steps import ToolSteps
+from agents.llm.door.leaves import guarded
+from agents.llm.door.tool_steps import ToolSteps
+from agents.llm.providers import failures, hidden_tools
+from agents.llm.requests.answers import recordable
+from agents.llm.requests.prompts import Prompts
+from agents.llm.requests.secrets import redacted_messages, redacted_parameters
+from agents.llm.strangers.fences import fence, fenced_return
 from agents.llm.tools import ToolPolicy
-from agents.llm.usage import usage_of_recorded
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -225,7 +225,7 @@ class UnitConfig:
 
 class Durability(BaseDurabilityCapability[Any]):
     """Attached to one run of an LLM agent: its requests are steps, and so is what pydantic-ai asks around them. Calls of tools pass
-    the door (`agents.llm.door`), which is outside of this."""
+    the door (`agents.llm.door.door`), which is outside of this."""
 
     engine_spec = DurabilityEngineSpec(
         engine_name="Wakeful",

@@ -17,11 +17,11 @@ from agents.guards.llm_calls import metered
 from agents.journal.budget import NOTHING, Cost, Limits, Reserved
 from agents.journal.concurrent import in_main_thread
 from agents.journal.engine import Journal
-from agents.llm import failures
-from agents.llm.builtin import BUILTIN
-from agents.llm.estimate import Counted, counted, output_at_most, require_bounded, worst_case
-from agents.llm.prices import Prices
-from agents.llm.usage import usage_of, used_by
+from agents.llm.costs.estimate import Counted, counted, output_at_most, require_bounded, worst_case
+from agents.llm.costs.prices import Prices
+from agents.llm.costs.usage import usage_of, used_by
+from agents.llm.providers import failures
+from agents.llm.providers.builtin import BUILTIN
 
 BOUNDED = {"usd", "tokens"}  # what a cap limits by the size of a request
 
