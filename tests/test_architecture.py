@@ -43,6 +43,13 @@ FLOORS = {
         "prompt_agents",
         "testing library",
     ],
+    "agents/llm": [
+        "providers tools",
+        "costs delegates outputs strangers",
+        "door turn",
+        "requests",
+        "call",
+    ],
     "runs": [
         "states exceptions failpoints ports",
         "sign",

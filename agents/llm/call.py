@@ -38,7 +38,8 @@ from agents.llm.providers.failures import refusals_final
 from agents.llm.providers.models import model_for
 from agents.llm.providers.stand_in import asking
 from agents.llm.requests import secrets
-from agents.llm.requests.durability import Durability, StepBackend
+from agents.llm.requests.durability import Durability
+from agents.llm.requests.step_backend import StepBackend
 from agents.llm.strangers.addresses import without
 from agents.llm.strangers.fences import fenced, fenced_answer, is_declared_trusted
 from agents.llm.turn import Turn

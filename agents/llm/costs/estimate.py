@@ -21,7 +21,8 @@ from pydantic_core import to_json
 
 from agents.exceptions import Permanent
 from agents.journal.budget import Cost
-from agents.llm.costs.prices import Prices, models_of
+from agents.llm.costs.prices import Prices
+from agents.llm.providers.serving import models_of
 
 FRAME = 500  # tokens that a provider puts around a request, such as its own instructions for tools
 FILE = 10_000  # tokens of a picture or another file, besides its bytes

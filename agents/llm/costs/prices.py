@@ -1,18 +1,17 @@
 """Prices of models: set by an operator, else from genai-prices, without the network."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 
 from genai_prices import Usage, calc_price
 from pydantic_ai.messages import ModelResponse
 from pydantic_ai.models import Model
-from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
-from pydantic_ai.models.wrapper import WrapperModel
 
 from agents.journal.budget import Price
+from agents.llm.providers.serving import models_of
 
 MILLION = Decimal(1_000_000)
 UNKNOWN = (LookupError, ValueError, AssertionError)
@@ -71,17 +70,6 @@ class Prices:
 
     def _of(self, provider: str | None, model: str | None) -> Price | None:
         return self._set.get(f"{provider}:{model}") or self._set.get(model or "")
-
-
-def models_of(model: Model) -> Iterator[Model]:
-    """The models that may serve a request to this one."""
-    if isinstance(model, WrapperModel):
-        yield from models_of(model.wrapped)
-    elif isinstance(model, FallbackModel):
-        for each in model.models:
-            yield from models_of(each)
-    else:
-        yield model
 
 
 def is_free(model: Model) -> bool:

@@ -9,7 +9,7 @@ from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 
 from agents.exceptions import Permanent
-from agents.llm.costs.prices import models_of
+from agents.llm.providers.serving import models_of
 
 SETTING = "openai_native_tools"
 OF_THE_BODY = {"tools", "mcp_servers", "plugins", "web_search_options", "search_parameters"}

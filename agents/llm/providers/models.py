@@ -9,8 +9,8 @@ from pydantic_ai.models import Model, infer_model
 from pydantic_ai.models.fallback import FallbackModel
 
 from agents.exceptions import Permanent
-from agents.llm.costs.prices import models_of
 from agents.llm.providers.builtin import BUILTIN, builtin_model
+from agents.llm.providers.serving import models_of
 from agents.llm.providers.stand_in import current
 
 # The client that each provider of a model needs, by the extra that installs it.
