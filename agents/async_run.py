@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pydantic_ai import Agent as LlmAgent
     from pydantic_ai.run import AgentRunResult
 
-    from agents.llm.call import LlmOptions, Prompt
+    from agents.llm.context import LlmOptions, Prompt
 
 AWAITED = frozenset(
     {"emit", "notify", "spawn", "wake_in", "next_check", "schedule", "now", "uuid", "random", "sleep", "sleep_until"}

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pydantic_ai import Agent as LlmAgent
     from pydantic_ai.run import AgentRunResult
 
-    from agents.llm.call import LlmContext, LlmOptions, Prompt
+    from agents.llm.context import LlmContext, LlmOptions, Prompt
 
 KEY_LENGTH = 200
 LONGEST = timedelta(days=3660)
@@ -328,7 +328,7 @@ class AgentRun:
         """Run a `pydantic_ai.Agent` to its result, whose `.output` is the answer. Each model request and each tool call
         is a step, so none is sent or paid again on a replay. `untrusted` is data of strangers, which is fenced behind
         the prompt and taints the run: from then on dangerous tools need approval. `deps` are what its tools are given,
-        as `RunContext.deps`. `options`: see `agents.llm.call.LlmOptions`.
+        as `RunContext.deps`. `options`: see `agents.llm.context.LlmOptions`.
         """
         from agents.llm.call import run_sync
 
@@ -344,7 +344,7 @@ class AgentRun:
         )
 
     def llm_context(self) -> "LlmContext":
-        from agents.llm.call import LlmContext
+        from agents.llm.context import LlmContext
 
         return LlmContext(
             run_id=self.id,

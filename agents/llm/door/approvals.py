@@ -18,6 +18,7 @@ from agents.journal.canonical import canonical, digest_of
 from agents.journal.concurrent import in_main_thread
 from agents.journal.entries import RecordedWait
 from agents.journal.protocol import Answer, fitting
+from agents.llm.context import LlmContext
 from agents.llm.door.danger import TAINTED
 from agents.llm.door.shown_arguments import as_json, is_as_entered
 from agents.llm.tools import ToolPolicy
@@ -27,21 +28,13 @@ NO_ANSWER = "No person has answered in time."
 
 
 class Approver:
-    """`place` is the key of the call of run.llm, `ask` the run's ask_approval; `is_tainted` says whether the run has seen
-    untrusted data, and `recorded` gives the question that the journal has under a key."""
+    """`place` is the key of the call of run.llm; `recorded` gives the question that the journal has under a key."""
 
-    def __init__(
-        self,
-        agent: str,
-        place: str,
-        ask: Callable[..., Answer],
-        is_tainted: Callable[[], bool],
-        recorded: Callable[[str], RecordedWait | None],
-    ) -> None:
-        self._agent = agent
+    def __init__(self, context: LlmContext, place: str, recorded: Callable[[str], RecordedWait | None]) -> None:
+        self._agent = context.agent
         self._place = place
-        self._ask = ask
-        self._is_tainted = is_tainted
+        self._ask = context.ask
+        self._is_tainted = context.is_tainted
         self._recorded = recorded
         self._asked: set[str] = set()
         self._wanted: dict[tuple[str, str], tuple[Any, str]] = {}  # arguments of calls that need approval, and why

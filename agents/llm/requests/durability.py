@@ -30,8 +30,10 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 
 from agents.exceptions import Permanent
+from agents.llm.context import LlmContext
 from agents.llm.delegates import DELEGATES, Delegate
 from agents.llm.door.leaves import guarded
+from agents.llm.opening import Opened
 from agents.llm.providers import hidden_tools
 from agents.llm.requests.secrets import redacted_messages, redacted_parameters
 from agents.llm.requests.step_backend import StepBackend
@@ -55,23 +57,14 @@ class Durability(BaseDurabilityCapability[Any]):
     )
 
     def __init__(
-        self,
-        *,
-        call: str,
-        began: datetime,
-        run_id: str,
-        agent_name: str,
-        model: Model,
-        backend: StepBackend,
-        tools: frozenset[str] | None,
-        taint: Callable[[], None],
+        self, call: Opened, context: LlmContext, *, agent_name: str, model: Model, backend: StepBackend
     ) -> None:
         super().__init__(name=agent_name)
         self._model = model
-        self._began = began
-        self._run_id = f"{run_id}:{call}"
-        self._tools = tools
-        self._taint = taint
+        self._began = call.began
+        self._run_id = f"{context.run_id}:{call.place}"
+        self._tools = call.tools
+        self._taint = context.taint
         self._backend = backend
         self._results: dict[str, int] = {}
 
