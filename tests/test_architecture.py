@@ -44,11 +44,19 @@ FLOORS = {
         "testing library",
     ],
     "agents/llm": [
-        "providers tools",
+        "context providers tools",
         "costs delegates outputs strangers",
+        "opening",
         "door turn",
         "requests",
         "call",
+    ],
+    "agents/llm/door": [
+        "danger main_thread shown_arguments trusted_texts",
+        "approvals leaves tool_steps",
+        "approved_output rules",
+        "external",
+        "door",
     ],
     "runs": [
         "states exceptions failpoints ports",

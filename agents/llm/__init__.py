@@ -5,7 +5,8 @@ What the author of an agent declares:
 - `outputs`, `delegates`: output functions, and agents as tools of others.
 
 What happens in a call, in reading order:
-- `call`: one call of `run.llm`, from the prompt to the result. `turn`: a call as a turn in a named session.
+- `call`: one call of `run.llm`, from the prompt to the result. `context`: what it is given. `opening`: its entry in the journal, and
+  which of its words are its author's. `turn`: a call as a turn in a named session.
 - `requests`: each request to the model becomes a step of the run's journal.
 - `door`: each call of a tool passes it: tool cap, taint, approval, effect, step.
 - `strangers`: how untrusted data is marked in a prompt, and which addresses it may bring into a call.

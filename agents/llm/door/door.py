@@ -14,9 +14,7 @@ from pydantic_ai.capabilities.wrapper import WrapperCapability
 from pydantic_ai.durable_exec import JSON_CODEC, record_durable_unit
 from pydantic_ai.durable_exec._toolset import guard_run_context
 from pydantic_ai.exceptions import CallDeferred, ModelRetry
-from pydantic_ai.messages import (
-    ModelResponse,
-)
+from pydantic_ai.messages import ModelResponse
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.output import OutputContext
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
@@ -103,7 +101,8 @@ class Door(AbstractCapability[Any]):
     ) -> Any:
         if self._steps.step:
             raise Permanent(
-                f"tool {tool.name!r} is called inside step {self._steps.step!r}: a step cannot contain steps. Give the model this tool itself"
+                f"tool {tool.name!r} is called inside step {self._steps.step!r}: a step cannot contain steps. Give the model this "
+                "tool itself"
             )
         self._rules.require_allowed_tool(tool)
         call = ToolCall(
@@ -128,8 +127,9 @@ class Door(AbstractCapability[Any]):
     async def _approved(
         self, call: ToolCall, tool: ToolDefinition, arguments: dict[str, Any], ctx: RunContext[Any]
     ) -> str:
-        """Empty: the call is approved or needs no approval; else the answer for the model. ApprovalRequired: a person is
-        asked first."""
+        """Empty: the call is approved or needs no approval; else the answer for the model. ApprovalRequired: a person
+        is asked first.
+        """
         why = self._rules.why(call, arguments, ctx)
         shown = as_the_model_gives_them(arguments, tool.parameters_json_schema)
         if not ctx.tool_call_approved:
