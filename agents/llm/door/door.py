@@ -107,7 +107,7 @@ class Door(AbstractCapability[Any]):
         self._rules.require_allowed_tool(tool)
         call = ToolCall(
             name=tool.name,
-            call=ctx.tool_call_id or "",
+            id=ctx.tool_call_id or "",
             policy=ToolPolicy.of_tool(tool),
             tool=tool,
             always_asks=tool.name in self._always_asks,
@@ -122,7 +122,7 @@ class Door(AbstractCapability[Any]):
             return await self._handed_over(call, ctx, execute)
         # Inside a step, what a tool enqueues or cancels would be lost on a replay.
         in_step = guard_run_context(ctx, unit_noun="step", container_noun="run")
-        return await self._steps.call(call.name, call.call, call.policy, arguments, lambda: execute(in_step))
+        return await self._steps.call(call.name, call.id, call.policy, arguments, lambda: execute(in_step))
 
     async def _approved(
         self, call: ToolCall, tool: ToolDefinition, arguments: dict[str, Any], ctx: RunContext[Any]
@@ -133,25 +133,25 @@ class Door(AbstractCapability[Any]):
         why = self._rules.why(call, arguments, ctx)
         shown = as_the_model_gives_them(arguments, tool.parameters_json_schema)
         if not ctx.tool_call_approved:
-            self._approver.wants(call.name, call.call, shown, why or "")
+            self._approver.wants(call.name, call.id, shown, why or "")
             if why is None:
                 return ""
             record_durable_unit(executed=False)  # nothing was called: no span of a call
             raise ApprovalRequired
-        is_made = self._steps.is_made(call.name, call.call)
+        is_made = self._steps.is_made(call.name, call.id)
         instead = await self._approver.use(
-            call.name, call.call, shown, is_made=is_made, why=why or "", expires=call.policy.expires
+            call.name, call.id, shown, is_made=is_made, why=why or "", expires=call.policy.expires
         )
         if instead is None:
             raise Permanent(
-                f"the call {call.call!r} of tool {call.name!r} is approved, and no person has seen it: leave out what "
+                f"the call {call.id!r} of tool {call.name!r} is approved, and no person has seen it: leave out what "
                 "else approves it (deferred_tool_results, a handler of deferred calls); run.llm asks"
             )
         return instead
 
     async def _handed_over(self, call: ToolCall, ctx: RunContext[Any], execute: Execute) -> Any:
-        key = self._steps.take(call.name, call.call)
-        await self._steps.charge(key, {"tool": call.name, "call": call.call})
+        key = self._steps.take(call.name, call.id)
+        await self._steps.charge(key, {"tool": call.name, "call": call.id})
         with delegating(lambda agent, task, context: self._hand_over(key, agent, task, context)):
             return await execute(ctx)
 
@@ -165,26 +165,26 @@ class Door(AbstractCapability[Any]):
         name = output_context.function_name or next(iter(self._outputs), "")
         function = self._outputs[name]
         called = output_context.tool_call
-        call = ToolCall(name=name, call=called.tool_call_id if called else OUTPUT, policy=function.policy)
+        call = ToolCall(name=name, id=called.tool_call_id if called else OUTPUT, policy=function.policy)
         tool = output_context.tool_def
         arguments = of_output(output, tool.parameters_json_schema if tool else {})
         why = self._rules.why(call, arguments, ctx)
         if why is not None:
             await self._require_approval(call, arguments, why)
-            if not self._steps.is_made(name, call.call):
-                self._approver.approve_output(call.call, output)
+            if not self._steps.is_made(name, call.id):
+                self._approver.approve_output(call.id, output)
 
         async def process() -> Any:
             return JSON_CODEC.dump(function.returns, await handler(output))
 
-        recorded = await self._steps.call(name, call.call, function.policy, arguments, process)
+        recorded = await self._steps.call(name, call.id, function.policy, arguments, process)
         return JSON_CODEC.load(function.returns, recorded)
 
     async def _require_approval(self, call: ToolCall, arguments: dict[str, Any], why: str) -> None:
         """ModelRetry: the person denied the output or wants another; its text is for the model."""
-        is_made = self._steps.is_made(call.name, call.call)
+        is_made = self._steps.is_made(call.name, call.id)
         try:
-            answer = await self._approver.decide(call.name, call.call, arguments, why, call.policy.expires)
+            answer = await self._approver.decide(call.name, call.id, arguments, why, call.policy.expires)
         except ValueError as error:
             raise ModelRetry(f"A person is asked before this output, but {error}.") from error
         if answer.decision == "edited":
@@ -192,7 +192,7 @@ class Door(AbstractCapability[Any]):
         if not answer:
             raise ModelRetry(said(answer))
         if not is_made:
-            self._approver.require_shown(call.name, call.call, answer, arguments)
+            self._approver.require_shown(call.name, call.id, answer, arguments)
 
     # Deferred calls
 

@@ -53,7 +53,7 @@ class ExternalCalls:
         if tool:
             self._rules.require_allowed_tool(tool)
         policy = ToolPolicy.of_tool(tool) if tool else ToolPolicy()
-        return ToolCall(name=part.tool_name, call=part.tool_call_id, policy=policy, tool=tool)
+        return ToolCall(name=part.tool_name, id=part.tool_call_id, policy=policy, tool=tool)
 
     async def _approved(
         self, ctx: RunContext[Any], call: ToolCall, arguments: dict[str, Any]
@@ -65,7 +65,7 @@ class ExternalCalls:
         if why is None:
             return arguments
         try:
-            answer = await self._approver.decide(call.name, call.call, arguments, why, call.policy.expires)
+            answer = await self._approver.decide(call.name, call.id, arguments, why, call.policy.expires)
         except ValueError as error:
             return Instead(ModelRetry(f"A person is asked before this call, but {error}."))
         if not answer:
@@ -74,26 +74,26 @@ class ExternalCalls:
             if isinstance(answer.arguments, dict):
                 return answer.arguments
             return Instead(ModelRetry(f"A person wants these arguments instead: {answer.arguments}"))
-        if not self._steps.is_made(call.name, call.call):
-            self._approver.require_shown(call.name, call.call, answer, arguments)
+        if not self._steps.is_made(call.name, call.id):
+            self._approver.require_shown(call.name, call.id, answer, arguments)
         return arguments
 
     async def _carried_out(
         self, ctx: RunContext[Any], requests: DeferredToolRequests, call: ToolCall, part: ToolCallPart
     ) -> Any:
         one = DeferredToolRequests(
-            calls=[part], metadata={key: value for key, value in requests.metadata.items() if key == call.call}
+            calls=[part], metadata={key: value for key, value in requests.metadata.items() if key == call.id}
         )
         in_step = guard_run_context(ctx, unit_noun="step", container_noun="run")
         try:
             return await self._steps.call(
-                call.name, call.call, call.policy, part.args, lambda: _of_handlers(in_step, one)
+                call.name, call.id, call.policy, part.args, lambda: _of_handlers(in_step, one)
             )
         except (ModelRetry, ToolFailed) as refusal:
             return refusal
 
     def _mark_of(self, call: ToolCall) -> str:
-        return salted_hmac("agents.llm.fence", f"{self._mark} {call.call}", algorithm="sha256").hexdigest()[:16]
+        return salted_hmac("agents.llm.fence", f"{self._mark} {call.id}", algorithm="sha256").hexdigest()[:16]
 
 
 async def _of_handlers(ctx: RunContext[Any], request: DeferredToolRequests) -> Any:

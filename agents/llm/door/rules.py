@@ -23,10 +23,10 @@ OF_THE_MODEL = {"image_generation", "tool_search", "advisor"}
 
 @dataclass(frozen=True, kw_only=True)
 class ToolCall:
-    """A call at the door, of a tool or of an output function; `call` is its id in the answer of the model."""
+    """A call at the door, of a tool or of an output function; `id` is that of the model's answer."""
 
     name: str
-    call: str
+    id: str
     policy: ToolPolicy
     tool: ToolDefinition | None = None
     always_asks: bool = False
@@ -59,9 +59,9 @@ class Rules:
         """Why this call needs approval; None: it needs none. A call that a person decided about stays bound to that
         decision; a recorded call without a question needed none.
         """
-        if self._approver.was_asked(call.name, call.call):
+        if self._approver.was_asked(call.name, call.id):
             return ""
-        if self._steps.has(call.name, call.call):
+        if self._steps.has(call.name, call.id):
             return None
         danger = ""
         if self._is_tainted():
@@ -71,7 +71,7 @@ class Rules:
     def judge_result(self, call: ToolCall) -> None:
         """The result of a trusted tool is a trusted text; any other one taints the run."""
         if call.policy.trusted:
-            self._texts.trust(call.name, call.call)
+            self._texts.trust(call.name, call.id)
         else:
             self._taint()
 
