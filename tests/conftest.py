@@ -6,7 +6,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -32,18 +31,14 @@ _lifetime = ExitStack()
 # One of them migrates a database, in a folder that this process makes for all of them.
 if _hands_out:
     os.environ[migrated.SHARED] = str(_lifetime.enter_context(reachable_folder()))
-_shared = (
-    Path(os.environ[migrated.SHARED]) if migrated.SHARED in os.environ and "DATABASE_URL" not in os.environ else None
-)
-_fill = partial(migrated.take, _shared) if _shared else lambda home: None
-_servers = None if _hands_out else _lifetime.enter_context(test_servers(fill=_fill))
+_servers = None if _hands_out else _lifetime.enter_context(test_servers(fill=migrated.fill))
 _env = _servers.env if _servers else SETTINGS
 _env = {name: value for name, value in _env.items() if name not in os.environ or name == "WAKEFUL_HOME"}
 os.environ.update(_env)
 os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"
 os.environ["WAKEFUL_DEMO"] = "1"  # the models of agents.library; a stack has them only if its test says so
 django.setup()
-if _servers and _shared:
+if _servers and _servers.embedded.postgres and migrated.SHARED in os.environ:
     connection.settings_dict["TEST"]["TEMPLATE"] = migrated.DATABASE
 import_module("config.urls")  # the console's pages, which a process without URLs does without
 # The modules stay, and the tests too once they are collected: looking through them for garbage took an eighth of the CPU.

@@ -19,6 +19,12 @@ SHARED = (
 )
 
 
+def fill(home: Path) -> None:
+    """Put a PostgreSQL with a migrated database into `home`, where processes share one."""
+    if SHARED in os.environ:
+        take(Path(os.environ[SHARED]), home)
+
+
 def take(shared: Path, home: Path) -> None:
     """Put a PostgreSQL with a migrated database into `home`, whose servers do not run yet. Processes take turns."""
     kept = shared / "postgres"

@@ -59,7 +59,8 @@ def test_servers(
 ) -> Iterator[TestServers]:
     """Run what `given` does not name, on what `fill` has put into their folder; everything of it is gone afterwards."""
     with reachable_folder() as home:
-        fill(home)
+        if "DATABASE_URL" not in given:
+            fill(home)
         with embedded.servers(
             home, postgres="DATABASE_URL" not in given, valkey="REDIS_URL" not in given, durable=False
         ) as running:

@@ -49,7 +49,9 @@ from django.test import override_settings
 from psycopg.rows import dict_row
 
 from config.stack import children, embedded
+from config.stack.embedded.postgres import DATABASE
 from config.stack.nursery import Child
+from tests.support import migrated
 from tests.support.nurseries import nurseries
 from tests.support.servers import TestServers, common
 
@@ -519,10 +521,11 @@ class StackMaker:
     def _on_own_servers(self, folder: Path, env: Mapping[str, str]) -> Stack:
         from tests.support.servers import test_servers
 
-        own = self._cleanup.enter_context(test_servers(given={}))
+        own = self._cleanup.enter_context(test_servers(given={}, fill=migrated.fill))
+        assert own.embedded.postgres
         return Stack(
             folder,
-            database_url=own.database_url,
+            database_url=own.embedded.postgres.url_of(migrated.DATABASE if migrated.SHARED in os.environ else DATABASE),
             redis_url=own.redis_url,
             env=env,
             servers=own.embedded,
@@ -570,7 +573,8 @@ def migrate(env: Mapping[str, str]) -> None:
 
 def prepare(env: Mapping[str, str], *, agents: bool) -> None:
     """Migrate, the demo's tables too; with `agents` write down the triggers that the agents of this environment declare."""
-    migrate({**env, "WAKEFUL_DEMO": "1"})
+    if not env["DATABASE_URL"].endswith(f"/{migrated.DATABASE}") or _has_migrations(env):
+        migrate({**env, "WAKEFUL_DEMO": "1"})
     if agents:
         manage(env, "sync_agents")
 
