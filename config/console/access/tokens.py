@@ -8,14 +8,10 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
-from unfold.widgets import (
-    UnfoldAdminCheckboxSelectMultipleWidget,
-    UnfoldAdminTextInputWidget,
-    UnfoldBooleanSwitchWidget,
-)
 
 from config.api import router
 from config.console.access.audit import entries_of
+from config.console.parts import fields
 from config.console.parts.bulk import carry_out
 from config.console.parts.dialogs import attempt, dialog
 from config.console.parts.links import link, listing, page
@@ -30,15 +26,12 @@ from triggers.models import ApiToken
 class TokenForm(forms.Form):
     """A new token: its name and its permissions, at most those of its creator."""
 
-    name = forms.CharField(
+    name = fields.CharField(
         max_length=90,
-        widget=UnfoldAdminTextInputWidget,
         help_text="Use letters, digits, - and _. Events sent with the token get the source api-<em>name</em>.",
     )
-    everything = forms.BooleanField(required=False, widget=UnfoldBooleanSwitchWidget, label="All permissions")
-    granted = forms.MultipleChoiceField(
-        required=False, label="Permissions", widget=UnfoldAdminCheckboxSelectMultipleWidget
-    )
+    everything = fields.BooleanField(required=False, label="All permissions")
+    granted = fields.MultipleChoiceField(required=False, label="Permissions")
 
     def __init__(self, *args: Any, maker: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

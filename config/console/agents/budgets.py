@@ -10,9 +10,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path
 from unfold.enums import ActionVariant
-from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from config.console.access.audit import entries_of
+from config.console.parts import fields
 from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.links import listing, page, run_link
 from config.console.parts.moments import moment
@@ -31,7 +31,7 @@ NOTE = "Hours, days and months are those of UTC."
 
 
 def _amount(label: str, help_text: str, **more: Any) -> forms.DecimalField:
-    return forms.DecimalField(label=label, help_text=help_text, widget=UnfoldAdminDecimalFieldWidget, **AMOUNT, **more)
+    return fields.DecimalField(label=label, help_text=help_text, **AMOUNT, **more)
 
 
 class CapForm(forms.Form):
@@ -40,27 +40,19 @@ class CapForm(forms.Form):
 
 class AllowForm(forms.Form):
     amount = _amount("Amount", "Allow this on top of the cap, once: in the current hour, day or month, or for one run.")
-    run = forms.UUIDField(
-        required=False,
-        label="Run",
-        widget=UnfoldAdminTextInputWidget,
-        help_text="Enter the id of the run, for a budget of each run.",
-    )
+    run = fields.UUIDField(required=False, label="Run", help_text="Enter the id of the run, for a budget of each run.")
 
 
 class NewBudgetForm(CapForm):
-    scope = forms.ChoiceField(choices=Budget.Scope.choices, widget=UnfoldAdminSelectWidget, label="Whose runs")
-    name = forms.CharField(
+    scope = fields.ChoiceField(choices=Budget.Scope.choices, label="Whose runs")
+    name = fields.CharField(
         required=False,
-        widget=UnfoldAdminTextInputWidget,
         label="Name",
         help_text="Enter the name of the agent or the slug of the trigger. Empty for all runs.",
     )
-    period = forms.ChoiceField(
-        choices=Budget.Period.choices, widget=UnfoldAdminSelectWidget, label="Per", help_text=NOTE
-    )
-    measure = forms.ChoiceField(choices=Budget.Measure.choices, widget=UnfoldAdminSelectWidget, label="Of what")
-    at_cap = forms.ChoiceField(choices=Budget.AtCap.choices, widget=UnfoldAdminSelectWidget, label="At the cap")
+    period = fields.ChoiceField(choices=Budget.Period.choices, label="Per", help_text=NOTE)
+    measure = fields.ChoiceField(choices=Budget.Measure.choices, label="Of what")
+    at_cap = fields.ChoiceField(choices=Budget.AtCap.choices, label="At the cap")
     field_order = ("scope", "name", "period", "measure", "cap", "at_cap")
 
 
@@ -251,14 +243,8 @@ def _waiting() -> Table:
 
 
 def _price(label: str, help_text: str, *, required: bool = True) -> forms.DecimalField:
-    return forms.DecimalField(
-        label=label,
-        required=required,
-        max_digits=16,
-        decimal_places=6,
-        min_value=0,
-        widget=UnfoldAdminDecimalFieldWidget,
-        help_text=help_text,
+    return fields.DecimalField(
+        label=label, required=required, max_digits=16, decimal_places=6, min_value=0, help_text=help_text
     )
 
 
@@ -270,10 +256,9 @@ class PriceForm(forms.Form):
 
 
 class NewPriceForm(PriceForm):
-    model = forms.CharField(
+    model = fields.CharField(
         max_length=200,
         label="Model",
-        widget=UnfoldAdminTextInputWidget,
         help_text="Enter the name of the model, or provider:model, such as openai:gpt-5.2.",
     )
     field_order = ("model", "input", "output", "cache_read", "cache_write")

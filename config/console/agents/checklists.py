@@ -11,13 +11,7 @@ from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from unfold.enums import ActionVariant
-from unfold.widgets import (
-    UnfoldAdminIntegerFieldWidget,
-    UnfoldAdminSelectWidget,
-    UnfoldAdminTextareaWidget,
-    UnfoldAdminTextInputWidget,
-    UnfoldBooleanWidget,
-)
+from unfold.widgets import UnfoldBooleanWidget
 
 from agents import registry
 from agents.checklists.history import difference
@@ -25,6 +19,7 @@ from agents.checklists.run_checklist import look
 from agents.kernel.durations import in_words, parse_duration
 from agents.models import Checklist, ChecklistItem
 from config.console.access.audit import entries_of
+from config.console.parts import fields
 from config.console.parts.dialogs import attempt, leave
 from config.console.parts.duration_field import short
 from config.console.parts.html import format_html, shown
@@ -62,24 +57,21 @@ class ItemsForm(forms.Form):
             self._add_row(number, item)
 
     def _add_row(self, number: int, item: ChecklistItem | None) -> None:
-        self.fields[f"text_{number}"] = forms.CharField(
+        self.fields[f"text_{number}"] = fields.TextField(
             required=False,
             max_length=2000,
             initial=item.text if item else "",
             label="Text",
-            widget=UnfoldAdminTextareaWidget(attrs={"rows": 2}),
+            rows=2,
             help_text="Clear it to delete the item." if item else "Enter what the agent is to look at.",
         )
-        self.fields[f"every_{number}"] = forms.CharField(
+        self.fields[f"every_{number}"] = fields.CharField(
             required=False,
             initial=short(item.every) if item and item.every else "",
             label="Interval",
-            widget=UnfoldAdminTextInputWidget,
             help_text="Enter e.g. 30m, 6h or 1d. Empty: at each run.",
         )
-        self.fields[f"place_{number}"] = forms.IntegerField(
-            required=False, initial=number, label="Place", widget=UnfoldAdminIntegerFieldWidget
-        )
+        self.fields[f"place_{number}"] = fields.IntegerField(required=False, initial=number, label="Place")
         self.fields[f"paused_{number}"] = forms.BooleanField(
             required=False,
             initial=bool(item and item.paused_at),
@@ -127,10 +119,9 @@ class ItemsForm(forms.Form):
 
 
 class NewForm(forms.Form):
-    agent = forms.ChoiceField(widget=UnfoldAdminSelectWidget, label="Agent")
-    trigger = forms.CharField(
+    agent = fields.ChoiceField(label="Agent")
+    trigger = fields.CharField(
         required=False,
-        widget=UnfoldAdminTextInputWidget,
         label="Trigger",
         help_text="Enter the slug of the only trigger it is for. Empty: all triggers of the agent.",
     )
@@ -146,12 +137,11 @@ class NewForm(forms.Form):
 
 
 class SilenceForm(forms.Form):
-    what = forms.ChoiceField(widget=UnfoldAdminSelectWidget, label="Silence")
-    length = forms.ChoiceField(
+    what = fields.ChoiceField(label="Silence")
+    length = fields.ChoiceField(
         choices=LENGTHS,
         initial="1d",
         required=False,
-        widget=UnfoldAdminSelectWidget,
         label="For",
         help_text="Nothing silenced is looked at, so it costs nothing. It is due again afterwards.",
     )

@@ -9,17 +9,13 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from unfold.enums import ActionVariant
-from unfold.widgets import (
-    UnfoldAdminSelectWidget,
-    UnfoldAdminTextareaWidget,
-    UnfoldAdminTextInputWidget,
-    UnfoldBooleanWidget,
-)
+from unfold.widgets import UnfoldBooleanWidget
 
 from agents import registry
 from agents.memory import KEY_LENGTH, TEXT_LENGTH, searched
 from agents.models import MemoryNote
 from config.console.access.audit import entries_of
+from config.console.parts import fields
 from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.links import listing, page, run_link
 from config.console.parts.moments import moment
@@ -31,11 +27,9 @@ from runs.exceptions import RunError
 
 
 class NewForm(forms.Form):
-    agent = forms.ChoiceField(widget=UnfoldAdminSelectWidget, label="Agent")
-    key = forms.CharField(
-        max_length=KEY_LENGTH, widget=UnfoldAdminTextInputWidget, label="Key", help_text="Such as customer:4711."
-    )
-    text = forms.CharField(max_length=TEXT_LENGTH, widget=UnfoldAdminTextareaWidget(attrs={"rows": 6}), label="Text")
+    agent = fields.ChoiceField(label="Agent")
+    key = fields.CharField(max_length=KEY_LENGTH, label="Key", help_text="Such as customer:4711.")
+    text = fields.TextField(max_length=TEXT_LENGTH, rows=6, label="Text")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -44,7 +38,7 @@ class NewForm(forms.Form):
 
 class EditForm(forms.Form):
     revision = forms.IntegerField(widget=forms.HiddenInput)
-    text = forms.CharField(max_length=TEXT_LENGTH, widget=UnfoldAdminTextareaWidget(attrs={"rows": 8}), label="Text")
+    text = fields.TextField(max_length=TEXT_LENGTH, rows=8, label="Text")
     trusted = forms.BooleanField(
         required=False,
         widget=UnfoldBooleanWidget,

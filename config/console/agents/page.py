@@ -14,11 +14,11 @@ from django.template.defaultfilters import pluralize
 from django.urls import URLPattern, path, reverse
 from django.utils import html
 from django.utils.safestring import SafeString
-from unfold.widgets import UnfoldAdminTextInputWidget
 
 from agents import registry
 from config.console.access.audit import entries_of
 from config.console.incidents.failure_rates import MOST, Rate, rates_of_agents
+from config.console.parts import fields
 from config.console.parts.dialogs import attempt, leave
 from config.console.parts.html import format_html
 from config.console.parts.links import joined, link, listing, page, run_link
@@ -49,13 +49,7 @@ STOPS = (
 
 
 class StopForm(forms.Form):
-    reason = forms.CharField(
-        required=False,
-        max_length=300,
-        widget=UnfoldAdminTextInputWidget,
-        label="Reason",
-        help_text="Shown while it is stopped.",
-    )
+    reason = fields.CharField(required=False, max_length=300, label="Reason", help_text="Shown while it is stopped.")
 
 
 @admin.register(AgentStop)

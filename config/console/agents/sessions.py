@@ -12,11 +12,11 @@ from django.shortcuts import get_object_or_404
 from django.utils.safestring import SafeString
 from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
-from unfold.widgets import UnfoldAdminIntegerFieldWidget, UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget
 
 from agents.models import Session, SessionTurn
 from agents.sessions.limits import MOST_CHARACTERS, MOST_TURNS, SUMMARY_LENGTH
 from config.console.access.audit import entries_of
+from config.console.parts import fields
 from config.console.parts.dialogs import attempt, dialog
 from config.console.parts.html import format_html, format_html_join
 from config.console.parts.links import page, run_link
@@ -34,36 +34,27 @@ MARK = "it has data of strangers, so it taints each run that reads it"
 
 class EditForm(forms.Form):
     revision = forms.IntegerField(widget=forms.HiddenInput)
-    summary = forms.CharField(
+    summary = fields.TextField(
         required=False,
         max_length=SUMMARY_LENGTH,
-        widget=UnfoldAdminTextareaWidget(attrs={"rows": 8}),
+        rows=8,
         help_text="Of earlier turns. Runs are given it before the turns that are left. You vouch for what you write.",
     )
-    most_turns = forms.IntegerField(
-        min_value=1,
-        max_value=MOST_TURNS,
-        widget=UnfoldAdminIntegerFieldWidget,
-        label="Most turns",
-        help_text="That a run is given, at most.",
+    most_turns = fields.IntegerField(
+        min_value=1, max_value=MOST_TURNS, label="Most turns", help_text="That a run is given, at most."
     )
-    most_characters = forms.IntegerField(
-        min_value=1,
-        max_value=MOST_CHARACTERS,
-        widget=UnfoldAdminIntegerFieldWidget,
-        label="Most characters",
-        help_text="Of these turns, as JSON.",
+    most_characters = fields.IntegerField(
+        min_value=1, max_value=MOST_CHARACTERS, label="Most characters", help_text="Of these turns, as JSON."
     )
-    overflow = forms.ChoiceField(
+    overflow = fields.ChoiceField(
         choices=Session.Overflow.choices,
-        widget=UnfoldAdminSelectWidget,
         label="When there are more",
         help_text="A summary is a request to the model of the run that comes next.",
     )
 
 
 class TurnForm(BaseDialogForm):  # type: ignore[misc]
-    turn = forms.IntegerField(min_value=1, widget=UnfoldAdminIntegerFieldWidget, label="Number of the turn")
+    turn = fields.IntegerField(min_value=1, label="Number of the turn")
 
 
 @admin.register(Session)

@@ -14,13 +14,14 @@ from django.urls import URLPattern, path, reverse
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
-from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminSelectMultipleWidget
+from unfold.widgets import UnfoldAdminSelectMultipleWidget
 
 from agents.kernel.reserved_types import GAP, is_reserved
 from config.console.access.audit import entries_of
 from config.console.events.attachments import ATTACHMENT, attachments, download
 from config.console.events.decisions import cells_of
 from config.console.events.search_form import EventList
+from config.console.parts import fields
 from config.console.parts.bulk import carry_out
 from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.filters import ConditionFilter
@@ -72,9 +73,8 @@ class StateFilter(ConditionFilter):
 class EraseForm(BaseDialogForm):  # type: ignore[misc]
     """The scope of an erasure."""
 
-    what = forms.ChoiceField(
+    what = fields.RadioField(
         initial="event",
-        widget=UnfoldAdminRadioSelectWidget,
         label="Scope",
         choices=[("event", "this event"), ("subject", "every event with its subject")],
     )

@@ -9,15 +9,13 @@ from django.urls import reverse
 from django.utils.text import capfirst
 from unfold.widgets import (
     UnfoldAdminDecimalFieldWidget,
-    UnfoldAdminIntegerFieldWidget,
     UnfoldAdminSelectMultipleWidget,
-    UnfoldAdminSelectWidget,
     UnfoldAdminTextareaWidget,
     UnfoldAdminTextInputWidget,
-    UnfoldBooleanSwitchWidget,
 )
 
 from config.console.events.search_form import SOURCE, InstantOrAge
+from config.console.parts import fields
 from config.console.parts.dialogs import leave
 from config.console.parts.links import event_link, page
 from config.console.parts.pages import Group, form_page
@@ -42,11 +40,10 @@ def _text(example: str = "") -> UnfoldAdminTextInputWidget:
 
 
 class ReplayForm(forms.Form):
-    source = forms.ModelChoiceField(
+    source = fields.ModelChoiceField(
         queryset=Source.objects.order_by("slug"),
         required=False,
         empty_label="any",
-        widget=UnfoldAdminSelectWidget,
         label="Source",
         help_text="Choose the source of the events.",
     )
@@ -75,9 +72,8 @@ class ReplayForm(forms.Form):
         label="Fields of the data",
         help_text="Enter a path and a value per line. All of them apply.",
     )
-    all = forms.BooleanField(
+    all = fields.BooleanField(
         required=False,
-        widget=UnfoldBooleanSwitchWidget,
         label="All events",
         help_text="Turn on to replay everything that is recorded, where nothing above leaves out an event.",
     )
@@ -96,11 +92,10 @@ class ReplayForm(forms.Form):
         label="Rate",
         help_text=f"Set the events per second, at most {FASTEST:,.0f}.",
     )
-    priority = forms.IntegerField(
+    priority = fields.IntegerField(
         min_value=0,
         max_value=LEAST_URGENT,
         initial=LEAST_URGENT,
-        widget=UnfoldAdminIntegerFieldWidget,
         label="Priority",
         help_text=f"Set the priority of its runs: 0 is most urgent, {LEAST_URGENT} least.",
     )

@@ -1,15 +1,14 @@
 from functools import partial
 from typing import Any, ClassVar
 
-from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from unfold.enums import ActionVariant
-from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget, UnfoldAdminTextInputWidget
 
 from config.console.access.audit import entries_of
+from config.console.parts import fields
 from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.links import link, listing, page
 from config.console.parts.pages import form_page
@@ -23,12 +22,8 @@ NAMED = 10  # members named in the list
 
 
 class GroupForm(ServiceForm):
-    name = forms.CharField(
-        widget=UnfoldAdminTextInputWidget, help_text="Enter what agents call it in to=, e.g. office."
-    )
-    members = forms.ModelMultipleChoiceField(
-        Recipient.objects.all(), required=False, widget=UnfoldAdminCheckboxSelectMultipleWidget
-    )
+    name = fields.CharField(help_text="Enter what agents call it in to=, e.g. office.")
+    members = fields.ModelMultipleChoiceField(Recipient.objects.all(), required=False)
 
 
 @admin.register(RecipientGroup)

@@ -4,13 +4,9 @@ from typing import Any
 
 from django import forms
 from django.db.models import QuerySet
-from unfold.widgets import (
-    UnfoldAdminIntegerFieldWidget,
-    UnfoldAdminSelectWidget,
-    UnfoldAdminTextInputWidget,
-    UnfoldBooleanSwitchWidget,
-)
+from unfold.widgets import UnfoldAdminTextInputWidget
 
+from config.console.parts import fields
 from config.console.parts.duration_field import DurationField
 from config.console.parts.pages import Group
 from config.console.parts.service_form import ServiceForm
@@ -23,31 +19,22 @@ FROM_SETTINGS = ("name", "address", "active")
 
 
 class RecipientForm(ServiceForm):
-    name = forms.CharField(widget=UnfoldAdminTextInputWidget, help_text="Enter what agents call it in to=, e.g. ops.")
+    name = fields.CharField(help_text="Enter what agents call it in to=, e.g. ops.")
     address = forms.CharField(widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}), help_text=ADDRESSES)
-    active = forms.BooleanField(
-        required=False, initial=True, widget=UnfoldBooleanSwitchWidget, help_text="Turn off to send it nothing."
+    active = fields.BooleanField(required=False, initial=True, help_text="Turn off to send it nothing.")
+    gets_all = fields.BooleanField(
+        required=False, initial=True, label="Gets all", help_text="It gets notifications that name no recipient."
     )
-    gets_all = forms.BooleanField(
-        required=False,
-        initial=True,
-        label="Gets all",
-        widget=UnfoldBooleanSwitchWidget,
-        help_text="It gets notifications that name no recipient.",
-    )
-    least_urgency = forms.ChoiceField(
+    least_urgency = fields.ChoiceField(
         choices=Notification.Urgency.choices,
         label="Least urgency",
-        widget=UnfoldAdminSelectWidget,
         help_text="Less urgent notifications are suppressed.",
     )
     repeat_after = DurationField(
         label="Repeat after",
         help_text="The same text about the same topic is suppressed for this long, e.g. 1d.",
     )
-    zone = forms.CharField(
-        label="Time zone", widget=UnfoldAdminTextInputWidget, help_text="Of its hours, e.g. Europe/Vienna."
-    )
+    zone = fields.CharField(label="Time zone", help_text="Of its hours, e.g. Europe/Vienna.")
     quiet_from = forms.TimeField(
         required=False,
         label="Quiet from",
@@ -63,20 +50,18 @@ class RecipientForm(ServiceForm):
     spacing = DurationField(
         help_text="Least time between two messages, e.g. 30m. Notifications in between are sent as one message. 0s: none."
     )
-    digest_hour = forms.IntegerField(
+    digest_hour = fields.IntegerField(
         required=False,
         min_value=0,
         max_value=23,
         label="Daily digest",
-        widget=UnfoldAdminIntegerFieldWidget,
         help_text="Hour of the day at which everything is sent as one message. Empty: at once.",
     )
-    second = forms.ModelChoiceField(
+    second = fields.ModelChoiceField(
         Recipient.objects.none(),
         required=False,
         label="Second route",
         empty_label="none",
-        widget=UnfoldAdminSelectWidget,
         help_text="Another recipient, which gets notifications that cannot be delivered to this one.",
     )
     second_after = DurationField(

@@ -4,7 +4,6 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -12,13 +11,13 @@ from django.shortcuts import get_object_or_404
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
-from unfold.widgets import UnfoldAdminRadioSelectWidget
 
 from agents.kernel.durations import in_words, parse_duration
 from config.console.access.audit import entries_of
 from config.console.notifications.history import history
 from config.console.notifications.recipient_form import RecipientForm
 from config.console.notifications.words import delivery_link, shown_in
+from config.console.parts import fields
 from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.links import joined, link, listing, page
 from config.console.parts.pages import form_page
@@ -44,9 +43,7 @@ OPEN = (Delivery.Status.PENDING, Delivery.Status.SENDING, Delivery.Status.HELD)
 
 
 class SilenceForm(BaseDialogForm):  # type: ignore[misc]
-    length = forms.ChoiceField(
-        choices=LENGTHS, initial="1d", required=False, widget=UnfoldAdminRadioSelectWidget, label="For"
-    )
+    length = fields.RadioField(choices=LENGTHS, initial="1d", required=False, label="For")
 
 
 SILENCE = dialog(

@@ -8,11 +8,11 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import URLPattern, path, reverse
-from unfold.widgets import UnfoldAdminIntegerFieldWidget, UnfoldAdminTextInputWidget
 
 from config.console.access.audit import entries_of
 from config.console.operations.after_restore import restored
 from config.console.operations.processes import processes
+from config.console.parts import fields
 from config.console.parts.dialogs import attempt
 from config.console.parts.pages import form_page, render
 from config.console.parts.panel import Panel, acting
@@ -25,16 +25,13 @@ from runs.queues.state import QueueState, find_queue
 
 
 class PauseForm(forms.Form):
-    reason = forms.CharField(
-        max_length=300, widget=UnfoldAdminTextInputWidget, label="Reason", help_text="Shown while the queue is paused."
-    )
+    reason = fields.CharField(max_length=300, label="Reason", help_text="Shown while the queue is paused.")
 
 
 class LimitForm(forms.Form):
-    max_running = forms.IntegerField(
+    max_running = fields.IntegerField(
         required=False,
         min_value=1,
-        widget=UnfoldAdminIntegerFieldWidget,
         label="Concurrent runs",
         help_text="Limit the concurrent runs of this queue over all workers. Empty: no limit.",
     )

@@ -16,8 +16,7 @@ UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(mi
 class DurationField(forms.Field):
     """A timedelta, or None if the field is empty."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"widget": UnfoldAdminTextInputWidget, **options})
+    widget = UnfoldAdminTextInputWidget
 
     def to_python(self, value: Any) -> timedelta | None:
         if value in self.empty_values:

@@ -6,20 +6,14 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
-from unfold.widgets import (
-    UnfoldAdminCheckboxSelectMultipleWidget,
-    UnfoldAdminDecimalFieldWidget,
-    UnfoldAdminSelectWidget,
-    UnfoldAdminTextareaWidget,
-    UnfoldAdminTextInputWidget,
-    UnfoldBooleanSwitchWidget,
-)
+from unfold.widgets import UnfoldAdminTextInputWidget
 
 from agents.budget import Budget as Caps
 from agents.exceptions import DeclarationError
 from agents.llm.tools import ToolPolicy
 from agents.prompt_agents.definition import Definition
 from agents.tools import toolbox
+from config.console.parts import fields
 from config.console.parts.pages import Group
 from config.console.parts.sections import Section
 from config.console.schedules.policy_fields import ZONES
@@ -50,19 +44,15 @@ class WakeForm(forms.Form):
         help_text="Enter words or a crontab: <code>every weekday at 08:00</code> · <code>every 30m</code> · "
         "<code>0 8 * * mon-fri</code>.",
     )
-    tz = forms.ChoiceField(
-        label="Zone", choices=ZONES, initial="UTC", widget=UnfoldAdminSelectWidget, help_text="Applies to the schedule."
-    )
-    types = forms.CharField(
+    tz = fields.ChoiceField(label="Zone", choices=ZONES, initial="UTC", help_text="Applies to the schedule.")
+    types = fields.CharField(
         required=False,
         label="Event types",
-        widget=UnfoldAdminTextInputWidget,
         help_text="Enter globs, e.g. <code>invoice.* customer.created</code>. The agent gets each event as data from outside.",
     )
-    source = forms.ChoiceField(
+    source = fields.ChoiceField(
         required=False,
         label="Source",
-        widget=UnfoldAdminSelectWidget,
         help_text="Choose a webhook source to wake on its events alone. Without types: on all of them.",
     )
     filter = ExpressionField(
@@ -115,15 +105,14 @@ class WakeForm(forms.Form):
 class DefinitionForm(forms.Form):
     """The definition of an agent: instructions, tools, and who is notified."""
 
-    instructions = forms.CharField(
+    instructions = fields.TextField(
         max_length=20_000,
-        widget=UnfoldAdminTextareaWidget(attrs={"rows": 5}),
+        rows=5,
         label="Instructions",
         help_text="Write what the agent should look for and what it should report.",
     )
-    tools = forms.MultipleChoiceField(
+    tools = fields.MultipleChoiceField(
         required=False,
-        widget=UnfoldAdminCheckboxSelectMultipleWidget,
         label="Tools",
         help_text="Choose what it may use. Without tools it knows only its instructions and the event. A dangerous tool needs a "
         "person's approval once the run has seen data from outside.",
@@ -135,38 +124,28 @@ class DefinitionForm(forms.Form):
         label="Model",
         help_text="Enter e.g. <code>openai:gpt-5.2</code>. Empty: the model of WAKEFUL_MODEL.",
     )
-    session = forms.CharField(
+    session = fields.CharField(
         required=False,
         max_length=100,
-        widget=UnfoldAdminTextInputWidget,
         label="Session",
         help_text="Name a conversation that its runs share. Empty: each run begins without memory of the last.",
     )
-    notify = forms.BooleanField(
-        required=False,
-        initial=True,
-        widget=UnfoldBooleanSwitchWidget,
-        label="Notify",
-        help_text="Notify people if its verdict has something to report.",
+    notify = fields.BooleanField(
+        required=False, initial=True, label="Notify", help_text="Notify people if its verdict has something to report."
     )
-    notify_to = forms.MultipleChoiceField(
+    notify_to = fields.MultipleChoiceField(
         required=False,
-        widget=UnfoldAdminCheckboxSelectMultipleWidget,
         label="Recipients",
         help_text="Choose recipients or groups. None: those who get notifications that name no recipient.",
     )
-    emit = forms.CharField(
+    emit = fields.CharField(
         required=False,
         max_length=200,
-        widget=UnfoldAdminTextInputWidget,
         label="Emit an event",
         help_text="Enter its type, e.g. <code>triage.finding</code>, to pass the verdict on to other agents. Empty: none.",
     )
-    ask_first = forms.BooleanField(
-        required=False,
-        widget=UnfoldBooleanSwitchWidget,
-        label="Ask first",
-        help_text="Let a person approve the message, and edit it, before it is sent.",
+    ask_first = fields.BooleanField(
+        required=False, label="Ask first", help_text="Let a person approve the message, and edit it, before it is sent."
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -216,19 +195,16 @@ class NewForm(DefinitionForm, WakeForm):
         widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off", "spellcheck": "false"}),
         help_text="Permanent name, e.g. <code>morning-triage</code>.",
     )
-    checklist = forms.CharField(
+    checklist = fields.TextField(
         required=False,
-        widget=UnfoldAdminTextareaWidget(attrs={"rows": 3}),
+        rows=3,
         label="Checklist",
         help_text="Enter one item per line that it looks at each time. Intervals and pauses: on its checklist, later.",
     )
-    run_usd = forms.DecimalField(
-        required=False, min_value=0, widget=UnfoldAdminDecimalFieldWidget, label="Budget of a run (US dollars)"
-    )
-    day_usd = forms.DecimalField(
+    run_usd = fields.DecimalField(required=False, min_value=0, label="Budget of a run (US dollars)")
+    day_usd = fields.DecimalField(
         required=False,
         min_value=0,
-        widget=UnfoldAdminDecimalFieldWidget,
         label="Budget of a day (US dollars)",
         help_text="A run that has no budget left waits for more.",
     )

@@ -12,10 +12,10 @@ from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
-from unfold.widgets import UnfoldAdminTextareaWidget
 
 from agents.kernel.redaction import shown_json
 from config.console.access.audit import entries_of
+from config.console.parts import fields
 from config.console.parts.dialogs import dialog, submit
 from config.console.parts.html import format_html
 from config.console.parts.json_field import JsonField
@@ -78,7 +78,7 @@ class DecisionForm(BaseDialogForm):  # type: ignore[misc]
 
 
 class ApproveForm(DecisionForm):
-    reason = forms.CharField(required=False, max_length=1000, widget=UnfoldAdminTextareaWidget(attrs={"rows": 2}))
+    reason: forms.CharField = fields.TextField(required=False, max_length=1000, rows=2)
 
 
 class EditForm(ApproveForm):
@@ -89,7 +89,7 @@ class EditForm(ApproveForm):
 
 
 class AnswerForm(ApproveForm):
-    answer = forms.CharField(max_length=4000, widget=UnfoldAdminTextareaWidget(attrs={"rows": 4}))
+    answer = fields.TextField(max_length=4000, rows=4)
     reason = forms.CharField(required=False, widget=forms.HiddenInput)
 
 

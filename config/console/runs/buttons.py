@@ -5,16 +5,15 @@ from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
-from django import forms
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
-from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminTextInputWidget
 
 from agents.kernel.redaction import shown_json
+from config.console.parts import fields
 from config.console.parts.dialogs import attempt, dialog, submit
 from config.console.parts.json_field import JsonField
 from config.console.parts.links import page
@@ -39,9 +38,8 @@ OUTCOMES_OF_MISMATCH = {"did_not_happen": "Try again: code that fits its journal
 class ForkForm(BaseDialogForm):  # type: ignore[misc]
     """The first step to repeat, and the input."""
 
-    step = forms.CharField(
+    step = fields.CharField(
         required=False,
-        widget=UnfoldAdminTextInputWidget,
         label="First step or wait to repeat",
         help_text="Enter the key of a journal entry. Entries before it are copied; this one and later ones are executed again. "
         "Empty: repeat all entries.",
@@ -60,16 +58,14 @@ class ForkForm(BaseDialogForm):  # type: ignore[misc]
 
 
 class SignalForm(BaseDialogForm):  # type: ignore[misc]
-    name = forms.CharField(
-        max_length=200, widget=UnfoldAdminTextInputWidget, help_text="Enter the name that the agent waits for."
-    )
+    name = fields.CharField(max_length=200, help_text="Enter the name that the agent waits for.")
     data = JsonField(rows=5, initial=dict, label="Data (JSON)", help_text="Passed to the agent.")
 
 
 class ResolveForm(BaseDialogForm):  # type: ignore[misc]
     """A person's answer about an uncertain run."""
 
-    outcome = forms.ChoiceField(widget=UnfoldAdminRadioSelectWidget, label="Outcome", choices=list(OUTCOMES.items()))
+    outcome = fields.RadioField(label="Outcome", choices=list(OUTCOMES.items()))
     result = JsonField(rows=5, label="Result (JSON)", help_text="Enter the step's result. Only if it happened.")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

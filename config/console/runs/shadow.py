@@ -7,9 +7,9 @@ from uuid import UUID
 
 from django import forms
 from django.http import HttpRequest
-from unfold.widgets import UnfoldAdminSelectWidget
 
 from agents.kernel.durations import in_words
+from config.console.parts import fields
 from config.console.parts.html import format_html
 from config.console.parts.links import run_link
 from config.console.parts.panel import acting
@@ -31,9 +31,7 @@ HOW = {
 class ShadowForm(forms.Form):
     """The trigger whose agent gets the event, and the run whose journal answers calls and waits."""
 
-    trigger = forms.ChoiceField(
-        widget=UnfoldAdminSelectWidget, help_text="Choose a trigger that matches this event today."
-    )
+    trigger = fields.ChoiceField(help_text="Choose a trigger that matches this event today.")
     run = forms.UUIDField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, candidates: Sequence[Candidate], *args: Any, **kwargs: Any) -> None:

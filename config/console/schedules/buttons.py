@@ -3,15 +3,14 @@
 from functools import partial
 from typing import Any
 
-from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
-from unfold.widgets import UnfoldAdminTextInputWidget
 
+from config.console.parts import fields
 from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.html import format_html
 from config.console.parts.links import event_link, listing, page
@@ -24,12 +23,8 @@ from triggers.schedules.rows import RELATED
 
 
 class PauseForm(BaseDialogForm):  # type: ignore[misc]
-    note = forms.CharField(
-        required=False,
-        max_length=300,
-        widget=UnfoldAdminTextInputWidget,
-        label="Reason",
-        help_text="Shown on the schedule's page while it is paused.",
+    note = fields.CharField(
+        required=False, max_length=300, label="Reason", help_text="Shown on the schedule's page while it is paused."
     )
 
 

@@ -6,9 +6,10 @@ from zoneinfo import ZoneInfo
 from django import forms
 from django.forms.boundfield import BoundField
 from django.utils.text import capfirst
-from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
+from unfold.widgets import UnfoldAdminTextInputWidget
 
 from agents.registry import all_agents
+from config.console.parts import fields
 from config.console.parts.pages import Group
 from config.console.parts.sections import Section
 from config.console.schedules.initial import as_initial
@@ -35,11 +36,10 @@ class RuleForm(PolicyFields):
         help_text="Enter words or a crontab: <code>every weekday at 09:00</code> · <code>every 30m</code> · "
         "<code>0 9 * * mon-fri</code> · <code>at 2026-12-01T09:00</code> · <code>in 20 minutes</code>",
     )
-    tz = forms.ChoiceField(
+    tz = fields.ChoiceField(
         label="Zone",
         choices=ZONES,
         initial="UTC",
-        widget=UnfoldAdminSelectWidget,
         help_text="Applies to these times, active hours and excluded days. An interval does not depend on it.",
     )
     field_order = ("when", "tz")
@@ -120,17 +120,15 @@ class RuleForm(PolicyFields):
 class NewScheduleForm(RuleForm):
     """The form of a new schedule, with its agent or trigger."""
 
-    name = forms.CharField(max_length=200, widget=UnfoldAdminTextInputWidget)
-    agent = forms.ChoiceField(
+    name = fields.CharField(max_length=200)
+    agent = fields.ChoiceField(
         required=False,
-        widget=UnfoldAdminSelectWidget,
         label="Agent",
         help_text="Creates a trigger for the schedule, which skips a fire while its run is live.",
     )
-    trigger = forms.ModelChoiceField(
+    trigger = fields.ModelChoiceField(
         required=False,
         queryset=Trigger.objects.order_by("slug"),
-        widget=UnfoldAdminSelectWidget,
         empty_label="–",
         label="Existing trigger",
         help_text="Uses the trigger's key, overlap and policy.",

@@ -6,14 +6,8 @@ from zoneinfo import available_timezones
 from django import forms
 from django.urls import reverse
 from django.utils.html import format_html
-from unfold.widgets import (
-    UnfoldAdminCheckboxSelectMultipleWidget,
-    UnfoldAdminIntegerFieldWidget,
-    UnfoldAdminSelectWidget,
-    UnfoldAdminTextareaWidget,
-    UnfoldAdminTextInputWidget,
-)
 
+from config.console.parts import fields
 from config.console.parts.json_field import JsonField
 from config.console.parts.links import link
 from config.console.parts.time_field import LocalTime
@@ -46,43 +40,34 @@ POLICY = (
 )
 
 
-class Duration(forms.CharField):
+class Duration(fields.CharField):
     """A duration as text; parsed by the schedule's policy."""
 
     def __init__(self, *, label: str, help_text: str) -> None:
-        super().__init__(required=False, label=label, help_text=help_text, widget=UnfoldAdminTextInputWidget)
+        super().__init__(required=False, label=label, help_text=help_text)
 
 
 class PolicyFields(forms.Form):
     """Named like the fields of `SchedulePolicy`, which parses the typed values; `text` is a reminder's data."""
 
-    kind = forms.ChoiceField(
-        choices=KINDS, initial=Schedule.Kind.SCHEDULE, widget=UnfoldAdminSelectWidget, label="Kind"
-    )
+    kind = fields.ChoiceField(choices=KINDS, initial=Schedule.Kind.SCHEDULE, label="Kind")
     pace_min = Duration(
         label="Fastest pace", help_text="Set the shortest interval that a heartbeat's agent may request, e.g. 5m."
     )
     pace_max = Duration(
         label="Slowest pace", help_text="Set the longest interval that a heartbeat's agent may request, e.g. 4h."
     )
-    text = forms.CharField(
-        required=False,
-        label="Text",
-        widget=UnfoldAdminTextareaWidget(attrs={"rows": 2}),
-        help_text="Enter the text of a reminder.",
-    )
+    text = fields.TextField(required=False, label="Text", rows=2, help_text="Enter the text of a reminder.")
 
-    catch_up = forms.ChoiceField(
+    catch_up = fields.ChoiceField(
         choices=Schedule.CatchUp.choices,
         initial=Schedule.CatchUp.LATEST,
-        widget=UnfoldAdminSelectWidget,
         label="After an outage, fire",
         help_text="Choose which fires missed during an outage fire afterwards. The others are listed with a reason.",
     )
-    catch_up_max = forms.IntegerField(
+    catch_up_max = fields.IntegerField(
         required=False,
         min_value=1,
-        widget=UnfoldAdminIntegerFieldWidget,
         label="Maximum missed fires",
         help_text="With catch-up “all”: fire at most this many missed times, newest first. Empty: no limit.",
     )
@@ -97,32 +82,27 @@ class PolicyFields(forms.Form):
     )
     jitter = Duration(label="Jitter up to", help_text="Delay each fire by a random amount up to this, e.g. 30s.")
 
-    active_hours = forms.CharField(
+    active_hours = fields.CharField(
         required=False,
-        widget=UnfoldAdminTextInputWidget,
         label="Active hours",
         help_text="Fire only within these, e.g. <code>mon-fri 09:00-17:00, sat 10:00-12:00</code> or "
         "<code>22:00-06:00</code>. Empty: at any time.",
     )
-    active_zone = forms.ChoiceField(
+    active_zone = fields.ChoiceField(
         required=False,
         choices=[("", "the schedule's own"), *ZONES],
-        widget=UnfoldAdminSelectWidget,
         label="Zone of active hours",
         help_text="Applies to active hours and excluded days.",
     )
-    exclude = forms.MultipleChoiceField(
-        required=False, widget=UnfoldAdminCheckboxSelectMultipleWidget, label="Exclusion calendars"
-    )
+    exclude = fields.MultipleChoiceField(required=False, label="Exclusion calendars")
 
     start = LocalTime(
         required=False, label="Start", help_text="Do not fire before; an interval counts from here. Empty: from now."
     )
     end = LocalTime(required=False, label="End", help_text="Do not fire from here on. Empty: no end.")
-    max_fires = forms.IntegerField(
+    max_fires = fields.IntegerField(
         required=False,
         min_value=1,
-        widget=UnfoldAdminIntegerFieldWidget,
         label="Maximum fires",
         help_text="Stop for good after this many fires. Empty: no limit.",
     )

@@ -8,9 +8,9 @@ from django import forms
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from unfold.widgets import UnfoldAdminTextInputWidget
 
 from config.console.events.decisions import cells_of
+from config.console.parts import fields
 from config.console.parts.browser_zone import zone_shown
 from config.console.parts.links import event_link, link, page, run_link
 from config.console.parts.pages import form_page
@@ -47,10 +47,8 @@ class WhyForm(forms.Form):
 
 
 class SearchForm(forms.Form):
-    q = forms.CharField(
-        label="Schedule",
-        widget=UnfoldAdminTextInputWidget,
-        help_text="Enter a part of the name of the schedule, its trigger or its agent.",
+    q = fields.CharField(
+        label="Schedule", help_text="Enter a part of the name of the schedule, its trigger or its agent."
     )
     at = LocalTime(required=False, label="Why did it not run at")
 

@@ -8,13 +8,9 @@ from django.core.exceptions import ValidationError
 from django.forms.boundfield import BoundField
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
-from unfold.widgets import (
-    UnfoldAdminIntegerFieldWidget,
-    UnfoldAdminSelectWidget,
-    UnfoldAdminTextInputWidget,
-    UnfoldBooleanSwitchWidget,
-)
+from unfold.widgets import UnfoldAdminTextInputWidget
 
+from config.console.parts import fields
 from config.console.parts.pages import Group
 from config.console.sources.setup import setup_steps
 from triggers.models import Source
@@ -27,15 +23,9 @@ from triggers.sources.webhooks.scheme import Scheme
 class SettingsForm(forms.Form):
     """The settings of one kind, each field named `<kind>__<setting>`, and the limits, named `limits__<limit>`."""
 
-    enabled = forms.BooleanField(
+    enabled = fields.BooleanField(required=False, initial=True, help_text="Turn off to answer 404 at its address.")
+    trusted = fields.BooleanField(
         required=False,
-        initial=True,
-        widget=UnfoldBooleanSwitchWidget,
-        help_text="Turn off to answer 404 at its address.",
-    )
-    trusted = forms.BooleanField(
-        required=False,
-        widget=UnfoldBooleanSwitchWidget,
         label="Trusted",
         help_text="Turn on only if no stranger can write a word of its data. Otherwise a run that it wakes is tainted by its first "
         "call of a model, and its dangerous tools need a person's approval.",
@@ -115,7 +105,7 @@ class NewSourceForm(SettingsForm):
     """A new source of one kind."""
 
     choice = forms.CharField(widget=forms.HiddenInput)
-    slug = forms.SlugField(max_length=100, widget=UnfoldAdminTextInputWidget, label="Name")
+    slug = fields.SlugField(max_length=100, label="Name")
 
     class Media:
         js = (forms.Script("console/source_address.js", defer=True),)
@@ -173,12 +163,12 @@ def form_field(field: Field, value: Any) -> forms.Field:
     initial = field.default if value is None else value
     common: dict[str, Any] = {"label": field.label, "help_text": field.help_text, "initial": initial, "required": False}
     if isinstance(field.default, bool):
-        return forms.BooleanField(widget=UnfoldBooleanSwitchWidget, **common)
+        return fields.BooleanField(**common)
     if isinstance(field.default, int):
-        return _Number(default=field.default, widget=UnfoldAdminIntegerFieldWidget, **common)
+        return _Number(default=field.default, **common)
     if field.choices:
         choices = [(choice, choice) for choice in field.choices]
-        return _Choice(default=field.default, choices=choices, widget=UnfoldAdminSelectWidget, **common)
+        return _Choice(default=field.default, choices=choices, **common)
     suggested = field.suggest()
     widget = SuggestingInput(suggested) if suggested else UnfoldAdminTextInputWidget()
     return forms.CharField(strip=False, widget=widget, **common)
@@ -198,7 +188,7 @@ class SuggestingInput(UnfoldAdminTextInputWidget):  # type: ignore[misc]
         return format_html('{}<datalist id="{}">{}</datalist>', field, offers, options)
 
 
-class _Number(forms.IntegerField):
+class _Number(fields.IntegerField):
     """A whole number that is its default if it is left empty."""
 
     def __init__(self, *, default: int, **kwargs: Any) -> None:
@@ -210,7 +200,7 @@ class _Number(forms.IntegerField):
         return self.default if number is None else number
 
 
-class _Choice(forms.ChoiceField):
+class _Choice(fields.ChoiceField):
     """A choice that is its default if it is not sent."""
 
     def __init__(self, *, default: str, **kwargs: Any) -> None:

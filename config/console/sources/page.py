@@ -15,9 +15,10 @@ from django.utils.safestring import SafeString
 from unfold.dataclasses import UnfoldAction
 from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
-from unfold.widgets import UnfoldAdminIntegerFieldWidget, UnfoldAdminTextInputWidget
+from unfold.widgets import UnfoldAdminTextInputWidget
 
 from config.console.access.audit import entries_of
+from config.console.parts import fields
 from config.console.parts.bulk import carry_out
 from config.console.parts.dialogs import dialog, leave
 from config.console.parts.html import format_html
@@ -60,11 +61,10 @@ NOT_YET = "Follow the steps below. “Send a test event” shows beforehand whic
 class GraceForm(BaseDialogForm):  # type: ignore[misc]
     """A form for the time that old secrets stay valid."""
 
-    hours = forms.IntegerField(
+    hours = fields.IntegerField(
         min_value=0,
         max_value=24 * 30,
         initial=24,
-        widget=UnfoldAdminIntegerFieldWidget,
         label="Old secret stays valid (hours)",
         help_text="Allow time to change the secret at the sender. Use 0 if the old secret leaked.",
     )
@@ -326,9 +326,12 @@ class SourcePanel(MetricButtons, Panel):
             sections.append(_secrets(obj))
         if scheme:
             sections.append(_refused(obj))
-        for title, fields, values in (("Settings", kind.fields, obj.settings), ("Limits", limit_fields(), obj.limits)):
+        for title, settings, values in (
+            ("Settings", kind.fields, obj.settings),
+            ("Limits", limit_fields(), obj.limits),
+        ):
             if values:
-                rows = [(field.label, values.get(field.name)) for field in fields]
+                rows = [(field.label, values.get(field.name)) for field in settings]
                 sections.append(Facts(title=title, rows=rows))
         armed = MetricDetector.objects.filter(source=obj).values_list("pk", flat=True)
         return [*sections, entries_of("source", obj.pk, parts={"metricdetector": armed})]

@@ -7,8 +7,9 @@ from uuid import UUID
 from django import forms
 from django.utils import timezone
 from unfold.forms import BaseDialogForm
-from unfold.widgets import UnfoldAdminRadioSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
+from unfold.widgets import UnfoldAdminTextareaWidget
 
+from config.console.parts import fields
 from triggers.dispatch.failing_triggers import LATELY
 from triggers.dispatch.offers import count
 from triggers.models import Decision
@@ -28,18 +29,11 @@ class FireForm(BaseDialogForm):  # type: ignore[misc]
 
 
 class PauseForm(BaseDialogForm):  # type: ignore[misc]
-    reason = forms.CharField(
-        max_length=300,
-        widget=UnfoldAdminTextInputWidget,
-        label="Reason",
-        help_text="Shown while the trigger is paused.",
-    )
+    reason = fields.CharField(max_length=300, label="Reason", help_text="Shown while the trigger is paused.")
 
 
 class ResumeForm(BaseDialogForm):  # type: ignore[misc]
-    held = forms.ChoiceField(
-        initial="run", widget=UnfoldAdminRadioSelectWidget, label="Held events", choices=[("run", ""), ("drop", "")]
-    )
+    held = fields.RadioField(initial="run", label="Held events", choices=[("run", ""), ("drop", "")])
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -48,11 +42,8 @@ class ResumeForm(BaseDialogForm):  # type: ignore[misc]
 
 
 class RedispatchForm(BaseDialogForm):  # type: ignore[misc]
-    errors = forms.ChoiceField(
-        initial="lately",
-        widget=UnfoldAdminRadioSelectWidget,
-        label="Events that ended in an error",
-        choices=[("lately", ""), ("all", "")],
+    errors = fields.RadioField(
+        initial="lately", label="Events that ended in an error", choices=[("lately", ""), ("all", "")]
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -3,17 +3,10 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
-from unfold.widgets import (
-    UnfoldAdminDecimalFieldWidget,
-    UnfoldAdminExpandableTextareaWidget,
-    UnfoldAdminIntegerFieldWidget,
-    UnfoldAdminSelectWidget,
-    UnfoldAdminTextareaWidget,
-    UnfoldAdminTextInputWidget,
-    UnfoldBooleanSwitchWidget,
-)
+from unfold.widgets import UnfoldAdminTextareaWidget
 
 from agents.registry import all_agents
+from config.console.parts import fields
 from config.console.parts.pages import Group
 from config.console.triggers.expression_field import ExpressionField, check
 from config.console.triggers.seen_fields import offered
@@ -42,12 +35,9 @@ NO_TOOL = "none"
 class MatchForm(forms.Form):
     """The fields that match events."""
 
-    source = forms.ChoiceField(
-        required=False, widget=UnfoldAdminSelectWidget, help_text="Match events of one source, or of any."
-    )
-    types = forms.CharField(
+    source = fields.ChoiceField(required=False, help_text="Match events of one source, or of any.")
+    types = fields.ExpandableField(
         required=False,
-        widget=UnfoldAdminExpandableTextareaWidget,
         label="Event types",
         help_text="Enter one per line, e.g. <code>customer.created</code> or <code>invoice.*</code>. "
         "Empty: only events that target this trigger, e.g. from its schedules.",
@@ -100,95 +90,68 @@ class MatchForm(forms.Form):
 class TriggerForm(MatchForm):
     """The fields of a trigger that an operator may change."""
 
-    enabled = forms.BooleanField(
+    enabled = fields.BooleanField(
         required=False,
         initial=True,
-        widget=UnfoldBooleanSwitchWidget,
         help_text="Turn off to match no events. To hold events instead, pause the trigger.",
     )
-    overlap = forms.ChoiceField(
+    overlap = fields.ChoiceField(
         choices=[(value.value, text) for value, text in OVERLAPS.items()],
-        widget=UnfoldAdminSelectWidget,
         help_text="Choose what a new event does while a run with its key is live.",
     )
-    key_limit = forms.IntegerField(
+    key_limit = fields.IntegerField(
         min_value=1,
         max_value=MOST_AT_ONCE,
         initial=1,
-        widget=UnfoldAdminIntegerFieldWidget,
         label="Concurrent runs per key",
         help_text="Limit the concurrent runs of one key.",
     )
-    rate = forms.CharField(
+    rate = fields.CharField(
         required=False,
-        widget=UnfoldAdminTextInputWidget,
         help_text="Limit the starts per key in any such period: <code>10/h</code>, <code>100/15m</code>. Empty: no limit.",
     )
-    overflow = forms.ChoiceField(
+    overflow = fields.ChoiceField(
         choices=[("delay", "delay: it starts when the rate allows"), ("drop", "drop: no run, with a reason")],
-        widget=UnfoldAdminSelectWidget,
         help_text="Choose what happens to an event over the rate.",
     )
-    debounce = forms.FloatField(
+    debounce = fields.FloatField(
         min_value=0,
-        widget=UnfoldAdminDecimalFieldWidget,
         label="Debounce (s)",
         help_text="Wait for this long without events, then start one run for all of them. 0: no debounce.",
     )
-    batch = forms.IntegerField(
-        min_value=0,
-        max_value=EVENTS_PER_RUN,
-        widget=UnfoldAdminIntegerFieldWidget,
-        help_text="Start one run for this many events of one key. 0: no batch.",
+    batch = fields.IntegerField(
+        min_value=0, max_value=EVENTS_PER_RUN, help_text="Start one run for this many events of one key. 0: no batch."
     )
-    max_wait = forms.FloatField(
+    max_wait = fields.FloatField(
         min_value=0,
-        widget=UnfoldAdminDecimalFieldWidget,
         label="Maximum wait (s)",
         help_text="Limit the wait of a debounce or batch. 0: ten times the debounce, or 60 s for a batch.",
     )
-    own_changes = forms.BooleanField(
+    own_changes = fields.BooleanField(
         required=False,
-        widget=UnfoldBooleanSwitchWidget,
         label="Own changes count",
         help_text="Of watched tables: changes that runs of this agent make wake it, too.",
     )
-    queue = forms.CharField(
-        max_length=100, widget=UnfoldAdminTextInputWidget, help_text="Name the queue. Workers serve queues by name."
+    queue = fields.CharField(max_length=100, help_text="Name the queue. Workers serve queues by name.")
+    priority = fields.IntegerField(min_value=0, max_value=9, help_text="0 is most urgent, 9 least.")
+    timeout = fields.FloatField(
+        min_value=0, label="Timeout (s)", help_text="Limit the duration of an attempt. 0: the installation’s default."
     )
-    priority = forms.IntegerField(
-        min_value=0, max_value=9, widget=UnfoldAdminIntegerFieldWidget, help_text="0 is most urgent, 9 least."
-    )
-    timeout = forms.FloatField(
-        min_value=0,
-        widget=UnfoldAdminDecimalFieldWidget,
-        label="Timeout (s)",
-        help_text="Limit the duration of an attempt. 0: the installation’s default.",
-    )
-    retries = forms.IntegerField(
-        min_value=0, max_value=100, widget=UnfoldAdminIntegerFieldWidget, help_text="Retry up to this many times."
-    )
-    backoff = forms.FloatField(min_value=0, widget=UnfoldAdminDecimalFieldWidget, label="First backoff (s)")
-    backoff_factor = forms.FloatField(
-        min_value=1, widget=UnfoldAdminDecimalFieldWidget, help_text="Each retry waits this many times longer."
-    )
-    backoff_max = forms.FloatField(min_value=0, widget=UnfoldAdminDecimalFieldWidget, label="Longest backoff (s)")
-    tools = forms.CharField(
+    retries = fields.IntegerField(min_value=0, max_value=100, help_text="Retry up to this many times.")
+    backoff = fields.FloatField(min_value=0, label="First backoff (s)")
+    backoff_factor = fields.FloatField(min_value=1, help_text="Each retry waits this many times longer.")
+    backoff_max = fields.FloatField(min_value=0, label="Longest backoff (s)")
+    tools = fields.ExpandableField(
         required=False,
-        widget=UnfoldAdminExpandableTextareaWidget,
         label="Tools",
         help_text="Enter one name per line: LLM calls of its runs can use these tools and no others. Runs that they spawn "
         "can use no more. Empty: every tool that the agent has. <code>none</code>: no tool.",
     )
-    pause_after = forms.IntegerField(
-        min_value=0,
-        widget=UnfoldAdminIntegerFieldWidget,
-        label="Pause after",
-        help_text="Pause the trigger after this many failed runs in a row. 0: never.",
+    pause_after = fields.IntegerField(
+        min_value=0, label="Pause after", help_text="Pause the trigger after this many failed runs in a row. 0: never."
     )
-    incident_after = forms.IntegerField(
+    incident_after = fields.IntegerField(
         min_value=0,
-        widget=UnfoldAdminIntegerFieldWidget,
         label="Incident after",
         help_text="Open an incident after this many failed runs with one cause, without a success between. 0: never.",
     )
@@ -243,10 +206,8 @@ class TriggerForm(MatchForm):
 
 
 class NewTriggerForm(TriggerForm):
-    slug = forms.SlugField(
-        max_length=100, widget=UnfoldAdminTextInputWidget, help_text="Permanent identifier, used in the API and logs."
-    )
-    agent = forms.ChoiceField(widget=UnfoldAdminSelectWidget)
+    slug = fields.SlugField(max_length=100, help_text="Permanent identifier, used in the API and logs.")
+    agent = fields.ChoiceField()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

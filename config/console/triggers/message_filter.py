@@ -7,13 +7,9 @@ from urllib.parse import urlencode
 from django import forms
 from django.core.exceptions import ValidationError
 from django.urls import reverse
-from unfold.widgets import (
-    UnfoldAdminExpandableTextareaWidget,
-    UnfoldAdminSelectWidget,
-    UnfoldAdminTextInputWidget,
-    UnfoldBooleanSwitchWidget,
-)
+from unfold.widgets import UnfoldAdminSelectWidget
 
+from config.console.parts import fields
 from config.console.parts.html import format_html
 from config.console.parts.links import link
 from config.console.parts.pages import Group
@@ -36,13 +32,11 @@ WORDS = ("keywords", "hashtags", "mentions", "channels", "threads", "senders")
 
 
 def _path(label: str, initial: str) -> forms.CharField:
-    return forms.CharField(required=False, initial=initial, widget=UnfoldAdminTextInputWidget, label=label)
+    return fields.CharField(required=False, initial=initial, label=label)
 
 
 def _words(label: str, help_text: str) -> forms.CharField:
-    return forms.CharField(
-        required=False, widget=UnfoldAdminExpandableTextareaWidget, label=label, help_text=f"{help_text} One per line."
-    )
+    return fields.ExpandableField(required=False, label=label, help_text=f"{help_text} One per line.")
 
 
 class MessageFilterForm(forms.Form):
@@ -65,29 +59,26 @@ class MessageFilterForm(forms.Form):
         "Mentions",
         "Ids of users in Slack, such as <code>U024BE7LH</code>; addresses of recipients in mail; else names.",
     )
-    regex = forms.CharField(
+    regex = fields.CharField(
         required=False,
         strip=False,
         max_length=1_000,
-        widget=UnfoldAdminTextInputWidget,
         label="Regular expression",
         help_text="Found anywhere in the text, such as <code>PR-\\d+</code>. In the syntax of RE2: without look-around and "
         "back-references, so that its time is linear.",
     )
     channels = _words("Channels", "Ids in Slack, such as <code>C024BE91L</code>; the id of a list in mail.")
-    where = forms.ChoiceField(
+    where = fields.ChoiceField(
         required=False,
         choices=[(where.value, where.value) for where in Where],
-        widget=UnfoldAdminSelectWidget,
         label="Place",
         help_text="Choose whether replies in a thread count.",
     )
     threads = _words("Threads", "Ids of threads.")
     senders = _words("Senders", "Ids in Slack; addresses in mail, or <code>*@example.com</code> for a domain.")
-    by_people = forms.BooleanField(
+    by_people = fields.BooleanField(
         required=False,
         initial=True,
-        widget=UnfoldBooleanSwitchWidget,
         label="By people only",
         help_text="Leave out messages of bots in Slack; and lists, automatic answers and reports in mail.",
     )

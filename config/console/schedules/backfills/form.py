@@ -11,8 +11,8 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.text import capfirst
-from unfold.widgets import UnfoldAdminIntegerFieldWidget, UnfoldBooleanSwitchWidget
 
+from config.console.parts import fields
 from config.console.parts.dialogs import leave
 from config.console.parts.links import page
 from config.console.parts.moments import instant
@@ -37,27 +37,22 @@ EDGE = 3  # times shown from either end
 class BackfillForm(forms.Form):
     start = LocalTime(label="From", help_text="Include nominal times from here on.")
     end = LocalTime(label="To", help_text="Exclude nominal times from here on. At most the current time.")
-    at_once = forms.IntegerField(
+    at_once = fields.IntegerField(
         min_value=1,
         max_value=1000,
         initial=1,
-        widget=UnfoldAdminIntegerFieldWidget,
         label="Concurrent runs",
         help_text="Limit the concurrent runs of the backfill. They start in the order of their times.",
     )
-    priority = forms.IntegerField(
+    priority = fields.IntegerField(
         min_value=0,
         max_value=9,
         initial=9,
-        widget=UnfoldAdminIntegerFieldWidget,
         label="Priority",
         help_text="Set the priority of its runs: 0 is most urgent, 9 least.",
     )
-    again = forms.BooleanField(
-        required=False,
-        widget=UnfoldBooleanSwitchWidget,
-        label="Fire again",
-        help_text="Also fire times that have already fired, each with a new event.",
+    again = fields.BooleanField(
+        required=False, label="Fire again", help_text="Also fire times that have already fired, each with a new event."
     )
 
     def __init__(self, schedule: Schedule, *args: Any, **kwargs: Any) -> None:

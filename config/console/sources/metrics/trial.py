@@ -8,9 +8,9 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from unfold.forms import BaseDialogForm
-from unfold.widgets import UnfoldAdminSelectWidget
 
 from agents.kernel.durations import in_words
+from config.console.parts import fields
 from config.console.parts.dialogs import dialog, leave
 from config.console.parts.links import page
 from config.console.parts.moments import moment
@@ -36,7 +36,7 @@ SHOWN = 50
 class ChoiceForm(forms.Form):
     """The detector, and what it is tried on."""
 
-    detector = forms.ChoiceField(widget=UnfoldAdminSelectWidget, help_text="Its settings follow.")
+    detector = fields.ChoiceField(help_text="Its settings follow.")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -46,12 +46,8 @@ class ChoiceForm(forms.Form):
 class TrialForm(forms.Form):
     """The settings of one detector."""
 
-    days = forms.ChoiceField(
-        choices=CHOICES.items(), initial="7", widget=UnfoldAdminSelectWidget, label="Try on the last"
-    )
-    series = forms.ModelChoiceField(
-        queryset=MetricSeries.objects.none(), widget=UnfoldAdminSelectWidget, required=False, empty_label=None
-    )
+    days = fields.ChoiceField(choices=CHOICES.items(), initial="7", label="Try on the last")
+    series = fields.ModelChoiceField(queryset=MetricSeries.objects.none(), required=False, empty_label=None)
 
     def __init__(self, *args: Any, detector: Detector[Any], source: Source, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -84,7 +80,7 @@ class TrialForm(forms.Form):
 
 
 class DisarmForm(BaseDialogForm):  # type: ignore[misc]
-    detector = forms.ModelChoiceField(queryset=MetricDetector.objects.none(), widget=UnfoldAdminSelectWidget)
+    detector = fields.ModelChoiceField(queryset=MetricDetector.objects.none())
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -6,14 +6,9 @@ from typing import Any
 from django import forms
 from django.utils import timezone
 from unfold.forms import BaseDialogForm
-from unfold.widgets import (
-    UnfoldAdminExpandableTextareaWidget,
-    UnfoldAdminIntegerFieldWidget,
-    UnfoldAdminRadioSelectWidget,
-    UnfoldAdminTextInputWidget,
-    UnfoldBooleanSwitchWidget,
-)
+from unfold.widgets import UnfoldAdminTextInputWidget
 
+from config.console.parts import fields
 from config.console.parts.pages import Group
 from config.console.parts.service_form import ServiceForm
 from triggers.models import Subscription
@@ -24,10 +19,8 @@ AGO = [("1h", "the last hour"), ("1d", "the last day"), ("7d", "the last week"),
 AGES = {"1h": timedelta(hours=1), "1d": timedelta(days=1), "7d": timedelta(days=7)}
 
 
-class Globs(forms.CharField):
+class Globs(fields.ExpandableField):
     """Words, one per line or separated by commas."""
-
-    widget = UnfoldAdminExpandableTextareaWidget
 
     def clean(self, value: Any) -> list[str]:
         return str(super().clean(value)).replace(",", " ").split()
@@ -42,10 +35,9 @@ class SubscriptionForm(ServiceForm):
         widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}),
         help_text="Enter the receiver's address, e.g. https://example.com/hooks. It is stored encrypted.",
     )
-    enabled = forms.BooleanField(
+    enabled = fields.BooleanField(
         required=False,
         initial=True,
-        widget=UnfoldBooleanSwitchWidget,
         help_text="Turn off to send nothing. Waiting deliveries then fail, and may be redelivered.",
     )
     types = Globs(
@@ -56,9 +48,8 @@ class SubscriptionForm(ServiceForm):
         required=False,
         help_text="Enter one per line, e.g. <code>stripe</code> or <code>shop-*</code>. Empty: events of any source.",
     )
-    filter = forms.CharField(
+    filter = fields.ExpandableField(
         required=False,
-        widget=UnfoldAdminExpandableTextareaWidget,
         help_text="Enter a CEL expression, e.g. <code>event.data.amount &gt; 100</code>. Empty: every event of these types.",
     )
 
@@ -81,9 +72,7 @@ class SubscriptionForm(ServiceForm):
 
 
 class NewSubscriptionForm(SubscriptionForm):
-    slug = forms.CharField(
-        max_length=100, widget=UnfoldAdminTextInputWidget, help_text="Permanent identifier, used in the API and logs."
-    )
+    slug = fields.CharField(max_length=100, help_text="Permanent identifier, used in the API and logs.")
     secret = forms.CharField(
         required=False,
         widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}),
@@ -96,11 +85,10 @@ class NewSubscriptionForm(SubscriptionForm):
 
 
 class RotateForm(BaseDialogForm):  # type: ignore[misc]
-    hours = forms.IntegerField(
+    hours = fields.IntegerField(
         min_value=0,
         max_value=24 * 30,
         initial=int(GRACE / timedelta(hours=1)),
-        widget=UnfoldAdminIntegerFieldWidget,
         label="Old secret signs as well for (hours)",
         help_text="Allow time to change the secret at the receiver. Use 0 if the old secret leaked.",
     )
@@ -111,9 +99,7 @@ class RotateForm(BaseDialogForm):  # type: ignore[misc]
 
 
 class RedeliverForm(BaseDialogForm):  # type: ignore[misc]
-    since = forms.ChoiceField(
-        choices=AGO, initial="1d", required=False, widget=UnfoldAdminRadioSelectWidget, label="That failed in"
-    )
+    since = fields.RadioField(choices=AGO, initial="1d", required=False, label="That failed in")
 
     @property
     def from_then(self) -> datetime:
