@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -6,19 +7,18 @@ from django.contrib.auth.models import Permission
 from django.core.exceptions import ValidationError
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
-from unfold.dataclasses import UnfoldAction
-from unfold.enums import ActionVariant
 
 from config.api import router
 from config.console.access.audit import entries_of
 from config.console.parts import fields
 from config.console.parts.bulk import carry_out
-from config.console.parts.dialogs import attempt, dialog
+from config.console.parts.dialogs import dialog
 from config.console.parts.links import link, listing, page
 from config.console.parts.moments import moment
 from config.console.parts.pages import form_page, reveal
-from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
+from config.console.parts.panel import Panel, acting, allowed, column, time_column
 from config.console.parts.sections import Facts, Notice, Section
+from config.console.parts.service_button import service_button
 from triggers.api.tokens import ALL, create_token, revoke
 from triggers.models import ApiToken
 
@@ -45,6 +45,11 @@ class TokenForm(forms.Form):
         if not cleaned.get("everything") and not cleaned.get("granted"):
             raise ValidationError("Choose at least one permission: a token without permissions can do nothing.")
         return cleaned
+
+
+REVOKE = dialog(
+    "Revoke this token?", "Requests with it are refused from now on. This cannot be undone.", "Revoke the token"
+)
 
 
 @admin.register(ApiToken)
@@ -85,23 +90,14 @@ class TokenPanel(Panel):
     def revoke_chosen(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
         carry_out(request, queryset, revoke, done="revoked", legal=Q(revoked_at=None), otherwise="already revoked")
 
-    @button(
-        "Revoke",
-        permissions=["revoke"],
-        icon="block",
-        variant=ActionVariant.DANGER,
-        dialog=dialog(
-            "Revoke this token?", "Requests with it are refused from now on. This cannot be undone.", "Revoke the token"
-        ),
-    )
-    def revoke_token(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+    @service_button("Revoke", "triggers.change_apitoken", REVOKE, icon="block", variant="danger")
+    def revoke_token(self, object_id: str, by: str) -> str:
         token = ApiToken.objects.get(pk=object_id)
-        done, back = f"{token.name} is revoked.", page("triggers_apitoken", object_id)
-        return attempt(request, lambda: revoke(token, by=acting(request)), done=done, back=back)
+        revoke(token, by=by)
+        return f"{token.name} is revoked."
 
-    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
-        is_active = ApiToken.objects.filter(pk=object_id, revoked_at=None).exists()
-        return super().get_actions_detail(request, object_id) if is_active else []
+    def possible_buttons(self, request: HttpRequest, object_id: str) -> Mapping[str, bool]:
+        return {"revoke_token": ApiToken.objects.filter(pk=object_id, revoked_at=None).exists()}
 
     def sections(self, request: HttpRequest, obj: ApiToken) -> list[Section]:
         state = Notice(text="Revoked.") if obj.revoked_at else Notice(text="Active.", level="good")

@@ -9,7 +9,6 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path
-from unfold.enums import ActionVariant
 
 from config.console.access.audit import entries_of
 from config.console.parts import fields
@@ -17,8 +16,9 @@ from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.links import listing, page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.pages import form_page, plain_page
-from config.console.parts.panel import Panel, acting, allowed, button, column
+from config.console.parts.panel import Panel, acting, button, column
 from config.console.parts.sections import Notice, Section, Table
+from config.console.parts.service_button import service_button
 from runs.budgets.caps import allow_more, create_budget, delete_budget, delete_price, set_cap, set_price
 from runs.budgets.room import Cap, amount_in_words
 from runs.budgets.spending import Spent, spent_today
@@ -56,6 +56,9 @@ class NewBudgetForm(CapForm):
     field_order = ("scope", "name", "period", "measure", "cap", "at_cap")
 
 
+DELETE = dialog("Delete this budget?", "Its runs are no longer capped by it. Runs that wait for it go on.", "Delete")
+
+
 @admin.register(Budget)
 class BudgetPanel(Panel):
     """Caps on what runs use of models and tools."""
@@ -64,7 +67,6 @@ class BudgetPanel(Panel):
     list_filter = ("scope", "period", "measure")
     search_fields = ("name",)
     actions_detail = ("change_cap", "allow_once", "delete_this")
-    has_raise_permission = allowed("runs.raise_budget")
 
     def get_urls(self) -> list[URLPattern]:
         spending = path("spending/", self.admin_site.admin_view(self.spending_view), name="runs_budget_spending")
@@ -122,7 +124,7 @@ class BudgetPanel(Panel):
             self, request, form, title="New budget", submit="Create the budget", back=listing("runs_budget")
         )
 
-    @button("Change cap", permissions=["raise"], icon="edit", url_path="cap", variant=ActionVariant.PRIMARY)
+    @button("Change cap", permissions=["runs.raise_budget"], icon="edit", url_path="cap", variant="primary")
     def change_cap(self, request: HttpRequest, object_id: str) -> HttpResponse:
         budget = get_object_or_404(Budget, pk=object_id)
         form = CapForm(request.POST or None, initial={"cap": budget.cap and f"{budget.cap.normalize():f}"})
@@ -132,7 +134,7 @@ class BudgetPanel(Panel):
             return attempt(request, lambda: set_cap(budget.pk, cap, by=acting(request)), done="Saved.", back=back)
         return form_page(self, request, form, title=f"Cap of {budget}", submit="Save", back=back, obj=budget)
 
-    @button("Allow more once", permissions=["raise"], icon="add", url_path="allow")
+    @button("Allow more once", permissions=["runs.raise_budget"], icon="add", url_path="allow")
     def allow_once(self, request: HttpRequest, object_id: str) -> HttpResponse:
         budget = get_object_or_404(Budget, pk=object_id)
         form = AllowForm(request.POST or None, initial={"run": request.GET.get("run", "")})
@@ -149,18 +151,11 @@ class BudgetPanel(Panel):
                 form.add_error(None, str(wrong))
         return form_page(self, request, form, title=f"Allow more: {budget}", submit="Allow", back=back, obj=budget)
 
-    @button(
-        "Delete",
-        permissions=["raise"],
-        icon="delete",
-        url_path="remove",
-        dialog=dialog(
-            "Delete this budget?", "Its runs are no longer capped by it. Runs that wait for it go on.", "Delete"
-        ),
+    @service_button(
+        "Delete", "runs.raise_budget", DELETE, icon="delete", url_path="remove", done="Deleted.", to_list=True
     )
-    def delete_this(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        back = listing("runs_budget")
-        return attempt(request, lambda: delete_budget(int(object_id), by=acting(request)), done="Deleted.", back=back)
+    def delete_this(self, object_id: str, by: str) -> None:
+        delete_budget(int(object_id), by=by)
 
     def sections(self, request: HttpRequest, obj: Budget) -> list[Section]:
         cap = "No cap" if obj.cap is None else f"{amount_in_words(obj.measure, obj.cap)} for {obj.get_period_display()}"
@@ -264,6 +259,9 @@ class NewPriceForm(PriceForm):
     field_order = ("model", "input", "output", "cache_read", "cache_write")
 
 
+DELETE_PRICE = dialog("Delete this price?", "The price of genai-prices is used again.", "Delete")
+
+
 @admin.register(ModelPrice)
 class ModelPricePanel(Panel):
     """Prices that replace those of genai-prices."""
@@ -272,7 +270,6 @@ class ModelPricePanel(Panel):
     search_fields = ("model",)
     ordering = ("model",)
     actions_detail = ("edit", "delete_this")
-    has_edit_permission = allowed("runs.change_modelprice")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("runs.change_modelprice")
@@ -285,7 +282,7 @@ class ModelPricePanel(Panel):
         back = listing("runs_modelprice")
         return form_page(self, request, form, title="New price", submit="Save", back=back)
 
-    @button("Edit", permissions=["edit"], icon="edit", url_path="edit", variant=ActionVariant.PRIMARY)
+    @button("Edit", permissions=["runs.change_modelprice"], icon="edit", variant="primary")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         price = get_object_or_404(ModelPrice, pk=object_id)
         names = ("input", "output", "cache_read", "cache_write")
@@ -296,16 +293,17 @@ class ModelPricePanel(Panel):
             return leave(request, back)
         return form_page(self, request, form, title=f"Price of {price}", submit="Save", back=back, obj=price)
 
-    @button(
+    @service_button(
         "Delete",
-        permissions=["edit"],
+        "runs.change_modelprice",
+        DELETE_PRICE,
         icon="delete",
         url_path="remove",
-        dialog=dialog("Delete this price?", "The price of genai-prices is used again.", "Delete"),
+        done="Deleted.",
+        to_list=True,
     )
-    def delete_this(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        back = listing("runs_modelprice")
-        return attempt(request, lambda: delete_price(int(object_id), by=acting(request)), done="Deleted.", back=back)
+    def delete_this(self, object_id: str, by: str) -> None:
+        delete_price(int(object_id), by=by)
 
     def sections(self, request: HttpRequest, obj: ModelPrice) -> list[Section]:
         return [

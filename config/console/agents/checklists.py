@@ -10,7 +10,6 @@ from django.contrib import admin
 from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from unfold.enums import ActionVariant
 from unfold.widgets import UnfoldBooleanWidget
 
 from agents import registry
@@ -26,7 +25,7 @@ from config.console.parts.html import format_html, shown
 from config.console.parts.links import listing, page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.pages import Group, form_page
-from config.console.parts.panel import Panel, acting, allowed, button, column
+from config.console.parts.panel import Panel, acting, button, column
 from config.console.parts.sections import Cell, Notice, Section, Table
 from runs.actions.checklists import (
     MOST_ITEMS,
@@ -161,7 +160,6 @@ class ChecklistPanel(Panel):
     search_fields = ("agent", "trigger")
     ordering = ("agent", "trigger")
     actions_detail = ("edit", "silence")
-    has_edit_permission = allowed("agents.change_checklist")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("agents.change_checklist")
@@ -204,7 +202,7 @@ class ChecklistPanel(Panel):
         back = listing("agents_checklist")
         return form_page(self, request, form, title="New checklist", submit="Create the checklist", back=back)
 
-    @button("Edit", permissions=["edit"], icon="edit", url_path="edit", variant=ActionVariant.PRIMARY)
+    @button("Edit", permissions=["agents.change_checklist"], icon="edit", variant="primary")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         checklist = get_object_or_404(Checklist, pk=object_id)
         items = list(checklist.items.all())
@@ -225,7 +223,7 @@ class ChecklistPanel(Panel):
         title = f"Checklist of {checklist}"
         return form_page(self, request, form, title=title, submit="Save", back=back, obj=checklist, groups=form.groups)
 
-    @button("Silence", permissions=["edit"], icon="notifications_off", url_path="silence")
+    @button("Silence", permissions=["agents.change_checklist"], icon="notifications_off")
     def silence(self, request: HttpRequest, object_id: str) -> HttpResponse:
         checklist = get_object_or_404(Checklist, pk=object_id)
         form = SilenceForm(request.POST if request.method == "POST" else None, items=list(checklist.items.all()))

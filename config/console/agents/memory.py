@@ -8,7 +8,6 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from unfold.enums import ActionVariant
 from unfold.widgets import UnfoldBooleanWidget
 
 from agents import registry
@@ -20,8 +19,9 @@ from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.links import listing, page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.pages import form_page
-from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
+from config.console.parts.panel import Panel, acting, button, column, time_column
 from config.console.parts.sections import Facts, Notice, Section, Text
+from config.console.parts.service_button import service_button
 from runs.actions.memory import create_note, delete_note, edit_note
 from runs.exceptions import RunError
 
@@ -47,6 +47,9 @@ class EditForm(forms.Form):
     )
 
 
+DELETE = dialog("Delete this note?", "The agent forgets it for good.", "Delete")
+
+
 @admin.register(MemoryNote)
 class MemoryPanel(Panel):
     """What agents keep for their later runs."""
@@ -57,7 +60,6 @@ class MemoryPanel(Panel):
     search_help_text = "Words of keys and texts, or their beginnings"
     ordering = ("-updated_at", "-id")
     actions_detail = ("edit", "remove")
-    has_edit_permission = allowed("agents.change_memorynote")
     updated = time_column("written", "updated_at")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -93,7 +95,7 @@ class MemoryPanel(Panel):
         back = listing("agents_memorynote")
         return form_page(self, request, form, title="New note", submit="Create the note", back=back)
 
-    @button("Edit", permissions=["edit"], icon="edit", url_path="edit", variant=ActionVariant.PRIMARY)
+    @button("Edit", permissions=["agents.change_memorynote"], icon="edit", variant="primary")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         note = get_object_or_404(MemoryNote.objects.defer("words"), pk=object_id)
         initial = {"revision": note.revision, "text": note.text, "trusted": not note.is_tainted}
@@ -104,16 +106,9 @@ class MemoryPanel(Panel):
             return attempt(request, act, done="Saved.", back=back)
         return form_page(self, request, form, title=f"Note {note}", submit="Save", back=back, obj=note)
 
-    @button(
-        "Delete",
-        permissions=["edit"],
-        icon="delete",
-        url_path="remove",
-        dialog=dialog("Delete this note?", "The agent forgets it for good.", "Delete"),
-    )
-    def remove(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        back = listing("agents_memorynote")
-        return attempt(request, partial(delete_note, int(object_id), by=acting(request)), done="Deleted.", back=back)
+    @service_button("Delete", "agents.change_memorynote", DELETE, icon="delete", done="Deleted.", to_list=True)
+    def remove(self, object_id: str, by: str) -> None:
+        delete_note(int(object_id), by=by)
 
     def sections(self, request: HttpRequest, obj: MemoryNote) -> list[Section]:
         said = "Trusted." if not obj.is_tainted else "Not trusted: it taints each run that reads it."

@@ -10,7 +10,6 @@ from django.db.models import Count, Q, QuerySet, Sum
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.utils.safestring import SafeString
-from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 
 from agents.models import Session, SessionTurn
@@ -22,8 +21,9 @@ from config.console.parts.html import format_html, format_html_join
 from config.console.parts.links import page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.pages import form_page
-from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
+from config.console.parts.panel import Panel, acting, button, column, time_column
 from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
+from config.console.parts.service_button import service_button
 from runs.actions.sessions import clear_session, edit_session, remove_turn
 from runs.models import Run, Wait
 
@@ -57,6 +57,10 @@ class TurnForm(BaseDialogForm):  # type: ignore[misc]
     turn = fields.IntegerField(min_value=1, label="Number of the turn")
 
 
+REMOVE = dialog("Remove a turn?", "Runs are no longer given it. It cannot be brought back.", "Remove", TurnForm)
+CLEAR = dialog("Clear this session?", "All its turns and its summary are removed for good.", "Clear")
+
+
 @admin.register(Session)
 class SessionPanel(Panel):
     """The histories that runs share by name."""
@@ -65,7 +69,6 @@ class SessionPanel(Panel):
     search_fields = ("name",)
     ordering = ("name",)
     actions_detail = ("edit", "remove_one", "clear")
-    has_edit_permission = allowed("agents.change_session")
     used = time_column("last used", "used_at")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Session]:
@@ -88,7 +91,7 @@ class SessionPanel(Panel):
         holder = _holder(session)
         return run_link(holder.pk, holder.agent) if holder else "–"
 
-    @button("Edit", permissions=["edit"], icon="edit", url_path="edit", variant=ActionVariant.PRIMARY)
+    @button("Edit", permissions=["agents.change_session"], icon="edit", variant="primary")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         session = get_object_or_404(Session, pk=object_id)
         names = ("revision", "summary", "most_turns", "most_characters", "overflow")
@@ -99,27 +102,15 @@ class SessionPanel(Panel):
             return attempt(request, act, done="Saved.", back=back)
         return form_page(self, request, form, title=f"Session {session}", submit="Save", back=back, obj=session)
 
-    @button(
-        "Remove a turn",
-        permissions=["edit"],
-        icon="delete",
-        url_path="remove-turn",
-        dialog=dialog("Remove a turn?", "Runs are no longer given it. It cannot be brought back.", "Remove", TurnForm),
+    @service_button(
+        "Remove a turn", "agents.change_session", REMOVE, icon="delete", url_path="remove-turn", done="Removed."
     )
-    def remove_one(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        act = partial(remove_turn, int(object_id), form.cleaned_data["turn"], by=acting(request))
-        return attempt(request, act, done="Removed.", back=page("agents_session", object_id))
+    def remove_one(self, object_id: str, by: str, turn: int) -> None:
+        remove_turn(int(object_id), turn, by=by)
 
-    @button(
-        "Clear",
-        permissions=["edit"],
-        icon="delete_sweep",
-        url_path="clear",
-        dialog=dialog("Clear this session?", "All its turns and its summary are removed for good.", "Clear"),
-    )
-    def clear(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        act = partial(clear_session, int(object_id), by=acting(request))
-        return attempt(request, act, done="Cleared.", back=page("agents_session", object_id))
+    @service_button("Clear", "agents.change_session", CLEAR, icon="delete_sweep", done="Cleared.")
+    def clear(self, object_id: str, by: str) -> None:
+        clear_session(int(object_id), by=by)
 
     def sections(self, request: HttpRequest, obj: Session) -> list[Section]:
         turns = list(obj.turns.filter(messages__isnull=False).order_by("-number")[: SHOWN + 1])

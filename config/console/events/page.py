@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
@@ -11,8 +12,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.defaultfilters import pluralize
 from django.urls import URLPattern, path, reverse
-from unfold.dataclasses import UnfoldAction
-from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminSelectMultipleWidget
 
@@ -185,7 +184,6 @@ class EventPanel(Panel):
     # Actions
 
     has_replay_permission = allowed("triggers.replay_event")
-    has_erase_permission = allowed("triggers.erase_event")
 
     @admin.action(description="Replay to every matching trigger", permissions=["replay"])
     def replay_chosen(self, request: HttpRequest, queryset: QuerySet[Event]) -> None:
@@ -193,9 +191,9 @@ class EventPanel(Panel):
 
     @button(
         "Replay",
-        permissions=["replay"],
+        permissions=["triggers.replay_event"],
         icon="replay",
-        variant=ActionVariant.PRIMARY,
+        variant="primary",
         dialog=dialog(
             "Replay this event?",
             "Dispatches it again and starts new runs, even if it has run before.",
@@ -211,7 +209,7 @@ class EventPanel(Panel):
             response = attempt(request, again, done=f"Replayed{to}.", back=back)
         return response
 
-    @button("Shadow run", permissions=["replay"], icon="science", url_path="shadow")
+    @button("Shadow run", permissions=["triggers.replay_event"], icon="science", url_path="shadow")
     def shadow_event(self, request: HttpRequest, object_id: str) -> HttpResponse:
         event = get_object_or_404(Event.objects.select_related("source"), pk=object_id)
         back = page("triggers_event", object_id)
@@ -236,9 +234,9 @@ class EventPanel(Panel):
 
     @button(
         "Erase",
-        permissions=["erase"],
+        permissions=["triggers.erase_event"],
         icon="delete_forever",
-        variant=ActionVariant.DANGER,
+        variant="danger",
         dialog=dialog(
             "Erase its payload for good?",
             "Deletes its data, body, headers and subject; inputs, results and texts of its runs; and the payloads of the "
@@ -261,11 +259,9 @@ class EventPanel(Panel):
             )
         return leave(request, page("triggers_event", object_id))
 
-    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+    def possible_buttons(self, request: HttpRequest, object_id: str) -> Mapping[str, bool]:
         is_gone = Event.objects.filter(pk=object_id, payload_removed_at__isnull=False).exists()
-        actions = super().get_actions_detail(request, object_id)
-        need_payload = ("triggers_event_replay_event", "triggers_event_shadow_event")
-        return [one for one in actions if not (is_gone and one.action_name in need_payload)]
+        return {"replay_event": not is_gone, "shadow_event": not is_gone}
 
     # One event
 

@@ -1,25 +1,23 @@
 """Replays of many events: the list, a replay's progress, and its buttons."""
 
-from functools import partial
-from typing import Any
+from collections.abc import Mapping
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path
-from unfold.dataclasses import UnfoldAction
-from unfold.enums import ActionVariant
 
 from config.console.access.audit import entries_of
 from config.console.events.replay_form import ReplayForm, preview_of, replay_page
-from config.console.parts.dialogs import attempt, dialog
+from config.console.parts.dialogs import dialog
 from config.console.parts.links import joined, link, page
 from config.console.parts.moments import moment
-from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
+from config.console.parts.panel import Panel, column, time_column
 from config.console.parts.previews import respond
 from config.console.parts.progress import Bar, Part
 from config.console.parts.sections import Facts, Notice, Section, Table
+from config.console.parts.service_button import service_button
 from runs.models import Run
 from triggers.events.search import Search
 from triggers.models import Replay
@@ -36,6 +34,13 @@ COLOURS = {
 }
 RUNS_SHOWN = 50
 BUTTONS = {"pause": {"running"}, "resume": {"paused"}, "cancel": {"running", "paused"}}
+PAUSE = dialog("Pause this replay?", "No more events are taken. Runs that were started go on.", "Pause")
+RESUME = dialog("Resume this replay?", "It goes on at its rate.", "Resume")
+CANCEL = dialog(
+    "Cancel this replay?",
+    "No more events are taken, and runs that have not started are cancelled. Runs that have started continue.",
+    "Cancel the replay",
+)
 
 
 @admin.register(Replay)
@@ -72,8 +77,6 @@ class ReplayPanel(Panel):
     asked = time_column("created", "created_at")
     ended = time_column("ended", "ended_at")
 
-    has_pause_permission = has_resume_permission = has_cancel_permission = allowed("triggers.replay_event")
-
     def has_add_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("triggers.replay_event")
 
@@ -85,49 +88,21 @@ class ReplayPanel(Panel):
             raise PermissionDenied
         return respond(request, preview_of(ReplayForm(request.POST)))
 
-    @button(
-        "Pause",
-        permissions=["pause"],
-        icon="pause",
-        dialog=dialog("Pause this replay?", "No more events are taken. Runs that were started go on.", "Pause"),
-    )
-    def pause(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        replay = get_object_or_404(Replay, pk=object_id)
-        act, back = partial(pause_replay, replay, by=acting(request)), page("triggers_replay", object_id)
-        return attempt(request, act, done="Paused.", back=back)
+    @service_button("Pause", "triggers.replay_event", PAUSE, icon="pause", done="Paused.")
+    def pause(self, object_id: str, by: str) -> None:
+        pause_replay(get_object_or_404(Replay, pk=object_id), by=by)
 
-    @button(
-        "Resume",
-        permissions=["resume"],
-        icon="play_arrow",
-        variant=ActionVariant.PRIMARY,
-        dialog=dialog("Resume this replay?", "It goes on at its rate.", "Resume"),
-    )
-    def resume(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        replay = get_object_or_404(Replay, pk=object_id)
-        act, back = partial(resume_replay, replay, by=acting(request)), page("triggers_replay", object_id)
-        return attempt(request, act, done="Resumed.", back=back)
+    @service_button("Resume", "triggers.replay_event", RESUME, icon="play_arrow", variant="primary", done="Resumed.")
+    def resume(self, object_id: str, by: str) -> None:
+        resume_replay(get_object_or_404(Replay, pk=object_id), by=by)
 
-    @button(
-        "Cancel",
-        permissions=["cancel"],
-        icon="cancel",
-        variant=ActionVariant.DANGER,
-        dialog=dialog(
-            "Cancel this replay?",
-            "No more events are taken, and runs that have not started are cancelled. Runs that have started continue.",
-            "Cancel the replay",
-        ),
-    )
-    def cancel(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        replay = get_object_or_404(Replay, pk=object_id)
-        act, back = partial(cancel_replay, replay, by=acting(request)), page("triggers_replay", object_id)
-        return attempt(request, act, done="Cancelled.", back=back)
+    @service_button("Cancel", "triggers.replay_event", CANCEL, icon="cancel", variant="danger", done="Cancelled.")
+    def cancel(self, object_id: str, by: str) -> None:
+        cancel_replay(get_object_or_404(Replay, pk=object_id), by=by)
 
-    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+    def possible_buttons(self, request: HttpRequest, object_id: str) -> Mapping[str, bool]:
         status = Replay.objects.filter(pk=object_id).values_list("status", flat=True).first()
-        names = {f"triggers_replay_{name}" for name, statuses in BUTTONS.items() if status in statuses}
-        return [one for one in super().get_actions_detail(request, object_id) if one.action_name in names]
+        return {name: status in statuses for name, statuses in BUTTONS.items()}
 
     def sections(self, request: HttpRequest, obj: Replay) -> list[Section]:
         now = progress(obj)

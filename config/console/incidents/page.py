@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
-from functools import partial
 from typing import Any, ClassVar
 
 from django import forms
@@ -12,20 +11,19 @@ from django.db.models import BigIntegerField, F, QuerySet
 from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
-from unfold.dataclasses import UnfoldAction
-from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 
 from agents.kernel.durations import in_words
 from agents.models import ChecklistItem
 from config.console.access.audit import entries_of
 from config.console.incidents.failure_rates import Failing, Rate, failed_lately, rates_of_spawned, rates_of_triggers
-from config.console.parts.dialogs import attempt, dialog, leave
+from config.console.parts.dialogs import dialog, leave
 from config.console.parts.filters import ConditionFilter
 from config.console.parts.links import link, listing, page, run_link
 from config.console.parts.moments import moment
-from config.console.parts.panel import Panel, acting, allowed, button, column, is_list, time_column
+from config.console.parts.panel import Panel, acting, button, column, is_list, time_column
 from config.console.parts.sections import Cell, Facts, Notice, Section, Table, Text
+from config.console.parts.service_button import service_button
 from config.console.runs.words import first_line
 from runs.actions.incidents import (
     IN_STATUS,
@@ -85,8 +83,6 @@ class IncidentPanel(Panel):
     search_help_text = "name, agent or cause"
     ordering = ("-id",)
     actions_detail = ("requeue_runs", "close_this")
-    has_requeue_permission = allowed("runs.requeue_run")
-    has_close_permission = allowed("runs.close_incident")
 
     first = time_column("first failure", "first_at")
     last = time_column("last failure", "last_at")
@@ -105,28 +101,22 @@ class IncidentPanel(Panel):
         return INTERMITTENT if incident.is_intermittent else incident.status
 
     @button(
-        "Requeue its failed runs", permissions=["requeue"], icon="replay", variant=ActionVariant.PRIMARY, dialog=REQUEUE
+        "Requeue its failed runs", permissions=["runs.requeue_run"], icon="replay", variant="primary", dialog=REQUEUE
     )
     def requeue_runs(self, request: HttpRequest, form: RequeueForm, object_id: str) -> HttpResponse:
         done = requeue_incident(int(object_id), upto=form.cleaned_data["upto"], by=acting(request))
         _say(request, done)
         return leave(request, page("runs_incident", object_id))
 
-    @button("Close", permissions=["close"], icon="check", dialog=CLOSE)
-    def close_this(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        act, back = partial(close_incident, int(object_id), by=acting(request)), page("runs_incident", object_id)
-        return attempt(request, act, done="Closed.", back=back)
+    @service_button("Close", "runs.close_incident", CLOSE, icon="check", done="Closed.")
+    def close_this(self, object_id: str, by: str) -> None:
+        close_incident(int(object_id), by=by)
 
-    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+    def possible_buttons(self, request: HttpRequest, object_id: str) -> Mapping[str, bool]:
         incident = Incident.objects.filter(pk=object_id).first()
         if incident is None:
-            return []
-        possible = {
-            "runs_incident_requeue_runs": bool(failed_runs(incident.pk, 1)),
-            "runs_incident_close_this": incident.is_open,
-        }
-        actions = super().get_actions_detail(request, object_id)
-        return [action for action in actions if possible[action.action_name]]
+            return dict.fromkeys(self.actions_detail, False)
+        return {"requeue_runs": bool(failed_runs(incident.pk, 1)), "close_this": incident.is_open}
 
     def sections(self, request: HttpRequest, obj: Incident) -> list[Section]:
         error = [Text(title="Last error", text=obj.error)] if obj.error else []

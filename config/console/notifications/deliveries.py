@@ -1,28 +1,33 @@
 """Deliveries of notifications to recipients: their outcomes, and what people record about them."""
 
-from functools import partial
-from typing import Any
+from collections.abc import Mapping
 from uuid import UUID
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse
-from unfold.dataclasses import UnfoldAction
-from unfold.enums import ActionVariant
+from django.http import HttpRequest
 
 from config.console.access.audit import entries_of
 from config.console.notifications.words import COLOURS, delivery_link, leads_to, text_of
 from config.console.parts.bulk import carry_out
-from config.console.parts.dialogs import attempt, dialog
+from config.console.parts.dialogs import dialog
 from config.console.parts.links import link, page
 from config.console.parts.moments import moment
-from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
+from config.console.parts.panel import Panel, allowed, column, time_column
 from config.console.parts.sections import Facts, Notice, Section, Table, Text
+from config.console.parts.service_button import service_button
 from runs.models import Delivery
 from runs.notifications.resolve import SEEN, acknowledge, resolve
 
 PARTS = 100  # merged deliveries shown
 UNKNOWN, FAILED = Delivery.Status.UNKNOWN, Delivery.Status.FAILED
+ARRIVED = dialog("Did it arrive?", "The delivery counts as sent. It is not sent again.", "It arrived")
+SEND_AGAIN = dialog(
+    "Send it again?",
+    "One of unknown outcome may have arrived: ask the recipient first, or it arrives twice.",
+    "Send it again",
+)
+ACKNOWLEDGE = dialog("Acknowledge it?", "This records that the message was seen.", "Acknowledge")
 
 
 @admin.register(Delivery)
@@ -53,51 +58,31 @@ class DeliveryPanel(Panel):
 
     # What people say
 
-    @button(
-        "It arrived",
-        permissions=["resolve"],
-        icon="check",
-        variant=ActionVariant.SUCCESS,
-        dialog=dialog("Did it arrive?", "The delivery counts as sent. It is not sent again.", "It arrived"),
+    @service_button(
+        "It arrived", "runs.resolve_delivery", ARRIVED, icon="check", variant="success", done="It counts as sent."
     )
-    def arrived(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        act = partial(resolve, UUID(object_id), outcome="arrived", by=acting(request))
-        return attempt(request, act, done="It counts as sent.", back=page("runs_delivery", object_id))
+    def arrived(self, object_id: str, by: str) -> None:
+        resolve(UUID(object_id), outcome="arrived", by=by)
 
-    @button(
-        "Send again",
-        permissions=["resolve"],
-        icon="send",
-        url_path="send-again",
-        dialog=dialog(
-            "Send it again?",
-            "One of unknown outcome may have arrived: ask the recipient first, or it arrives twice.",
-            "Send it again",
-        ),
+    @service_button(
+        "Send again", "runs.resolve_delivery", SEND_AGAIN, icon="send", url_path="send-again", done="It is sent again."
     )
-    def send_again(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        act = partial(resolve, UUID(object_id), outcome="send_again", by=acting(request))
-        return attempt(request, act, done="It is sent again.", back=page("runs_delivery", object_id))
+    def send_again(self, object_id: str, by: str) -> None:
+        resolve(UUID(object_id), outcome="send_again", by=by)
 
-    @button(
-        "Acknowledge",
-        permissions=["acknowledge"],
-        icon="done_all",
-        dialog=dialog("Acknowledge it?", "This records that the message was seen.", "Acknowledge"),
-    )
-    def acknowledge(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        act = partial(acknowledge, UUID(object_id), by=acting(request))
-        return attempt(request, act, done="Acknowledged.", back=page("runs_delivery", object_id))
+    @service_button("Acknowledge", "runs.acknowledge_delivery", ACKNOWLEDGE, icon="done_all", done="Acknowledged.")
+    def acknowledge(self, object_id: str, by: str) -> None:
+        acknowledge(UUID(object_id), by=by)
 
-    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+    def possible_buttons(self, request: HttpRequest, object_id: str) -> Mapping[str, bool]:
         delivery = Delivery.objects.filter(pk=object_id).first()
-        shown: set[str] = set()
-        if delivery is not None:
-            shown |= {"arrived"} if delivery.status == UNKNOWN else set()
-            shown |= {"send_again"} if delivery.status in (UNKNOWN, FAILED) else set()
-            shown |= {"acknowledge"} if delivery.status in SEEN and not delivery.acknowledged_at else set()
-        names = {f"runs_delivery_{name}" for name in shown}
-        return [one for one in super().get_actions_detail(request, object_id) if one.action_name in names]
+        if delivery is None:
+            return dict.fromkeys(self.actions_detail, False)
+        return {
+            "arrived": delivery.status == UNKNOWN,
+            "send_again": delivery.status in (UNKNOWN, FAILED),
+            "acknowledge": delivery.status in SEEN and not delivery.acknowledged_at,
+        }
 
     @admin.action(description="Acknowledge", permissions=["acknowledge"])
     def acknowledge_chosen(self, request: HttpRequest, queryset: QuerySet[Delivery]) -> None:

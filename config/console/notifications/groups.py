@@ -1,19 +1,19 @@
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from unfold.enums import ActionVariant
 
 from config.console.access.audit import entries_of
 from config.console.parts import fields
-from config.console.parts.dialogs import attempt, dialog, leave
+from config.console.parts.dialogs import dialog, leave
 from config.console.parts.links import link, listing, page
 from config.console.parts.pages import form_page
 from config.console.parts.panel import Panel, acting, allowed, button, column
 from config.console.parts.sections import Section, Table
+from config.console.parts.service_button import service_button
 from config.console.parts.service_form import ServiceForm
 from runs.models import Recipient, RecipientGroup
 from runs.notifications.edit import change_group, create_group, remove_group
@@ -26,6 +26,9 @@ class GroupForm(ServiceForm):
     members = fields.ModelMultipleChoiceField(Recipient.objects.all(), required=False)
 
 
+DELETE = dialog("Delete this group?", "Its members stay.", "Delete it")
+
+
 @admin.register(RecipientGroup)
 class RecipientGroupPanel(Panel):
     """Recipients that agents address together."""
@@ -36,8 +39,6 @@ class RecipientGroupPanel(Panel):
     ordering = ("name",)
     actions_detail = ("edit", "delete_this")
     has_add_permission = allowed("runs.add_recipientgroup")
-    has_edit_permission = allowed("runs.change_recipientgroup")
-    has_remove_permission = allowed("runs.delete_recipientgroup")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[RecipientGroup]:
         groups: QuerySet[RecipientGroup] = super().get_queryset(request).prefetch_related("members")
@@ -59,7 +60,7 @@ class RecipientGroupPanel(Panel):
         back = listing("runs_recipientgroup")
         return form_page(self, request, form, title="New group", submit="Create it", back=back)
 
-    @button("Edit", permissions=["edit"], icon="edit", url_path="edit", variant=ActionVariant.PRIMARY)
+    @button("Edit", permissions=["runs.change_recipientgroup"], icon="edit", variant="primary")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         group = get_object_or_404(RecipientGroup, pk=object_id)
         form = GroupForm(request.POST or None, initial={"name": group.name, "members": group.members.all()})
@@ -71,16 +72,11 @@ class RecipientGroupPanel(Panel):
                 return leave(request, back)
         return form_page(self, request, form, title=f"Group {group.name}", submit="Save", back=back, obj=group)
 
-    @button(
-        "Delete",
-        permissions=["remove"],
-        icon="delete",
-        url_path="remove",
-        dialog=dialog("Delete this group?", "Its members stay.", "Delete it"),
+    @service_button(
+        "Delete", "runs.delete_recipientgroup", DELETE, icon="delete", url_path="remove", done="Deleted.", to_list=True
     )
-    def delete_this(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        act = partial(remove_group, int(object_id), by=acting(request))
-        return attempt(request, act, done="Deleted.", back=listing("runs_recipientgroup"))
+    def delete_this(self, object_id: str, by: str) -> None:
+        remove_group(int(object_id), by=by)
 
     def sections(self, request: HttpRequest, obj: RecipientGroup) -> list[Section]:
         members = obj.members.all()

@@ -1,15 +1,13 @@
 """Recipients: their rules, what they got and why, and a test of each."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from unfold.dataclasses import UnfoldAction
-from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 
 from agents.kernel.durations import in_words, parse_duration
@@ -18,11 +16,12 @@ from config.console.notifications.history import history
 from config.console.notifications.recipient_form import RecipientForm
 from config.console.notifications.words import delivery_link, shown_in
 from config.console.parts import fields
-from config.console.parts.dialogs import attempt, dialog, leave
+from config.console.parts.dialogs import dialog, leave
 from config.console.parts.links import joined, link, listing, page
 from config.console.parts.pages import form_page
 from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
 from config.console.parts.sections import Facts, LiveNotice, Notice, Section
+from config.console.parts.service_button import service_button
 from runs.db.sql import database_now
 from runs.models import Delivery, Recipient
 from runs.notifications.channels.inbox import CHANNEL as INBOX
@@ -54,6 +53,10 @@ SILENCE = dialog(
 )
 
 
+DELETE = dialog("Delete this recipient?", "Sent notifications stay. Waiting ones are suppressed.", "Delete it")
+TEST = dialog("Send a test?", "It is sent now, regardless of the rules.", "Send it")
+
+
 @admin.register(Recipient)
 class RecipientPanel(Panel):
     """Who notifications are sent to, and by which rules."""
@@ -65,10 +68,6 @@ class RecipientPanel(Panel):
     ordering = ("name",)
     actions_detail = ("test", "silence", "edit", "delete_this")
     has_add_permission = allowed("runs.add_recipient")
-    has_edit_permission = allowed("runs.change_recipient")
-    has_silence_permission = allowed("runs.silence_recipient")
-    has_test_permission = allowed("runs.test_recipient")
-    has_remove_permission = allowed("runs.delete_recipient")
 
     failing = time_column("failing since", "failing_since")
 
@@ -97,7 +96,7 @@ class RecipientPanel(Panel):
         back = listing("runs_recipient")
         return form_page(self, request, form, title="New recipient", submit="Create it", back=back, groups=form.groups)
 
-    @button("Edit", permissions=["edit"], icon="edit", url_path="edit")
+    @button("Edit", permissions=["runs.change_recipient"], icon="edit")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         recipient = get_object_or_404(Recipient, pk=object_id)
         form = RecipientForm(request.POST or None, recipient=recipient)
@@ -110,46 +109,31 @@ class RecipientPanel(Panel):
         title = f"Recipient {recipient.name}"
         return form_page(self, request, form, title=title, submit="Save", back=back, groups=form.groups, obj=recipient)
 
-    @button(
-        "Delete",
-        permissions=["remove"],
-        icon="delete",
-        url_path="remove",
-        dialog=dialog("Delete this recipient?", "Sent notifications stay. Waiting ones are suppressed.", "Delete it"),
+    @service_button(
+        "Delete", "runs.delete_recipient", DELETE, icon="delete", url_path="remove", done="Deleted.", to_list=True
     )
-    def delete_this(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        act = partial(remove_recipient, int(object_id), by=acting(request))
-        return attempt(request, act, done="Deleted.", back=listing("runs_recipient"))
+    def delete_this(self, object_id: str, by: str) -> None:
+        remove_recipient(int(object_id), by=by)
 
     # Silence and tests
 
-    @button(
-        "Send a test",
-        permissions=["test"],
-        icon="send",
-        url_path="test",
-        variant=ActionVariant.PRIMARY,
-        dialog=dialog("Send a test?", "It is sent now, regardless of the rules.", "Send it"),
+    @service_button(
+        "Send a test", "runs.test_recipient", TEST, icon="send", variant="primary", done="The test is on its way."
     )
-    def test(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        act = partial(send_test, int(object_id), by=acting(request))
-        return attempt(request, act, done="The test is on its way.", back=page("runs_recipient", object_id))
+    def test(self, object_id: str, by: str) -> None:
+        send_test(int(object_id), by=by)
 
-    @button("Silence", permissions=["silence"], icon="notifications_off", url_path="silence", dialog=SILENCE)
-    def silence(self, request: HttpRequest, form: SilenceForm, object_id: str) -> HttpResponse:
-        length = form.cleaned_data["length"]
-        act = partial(silence_for, int(object_id), parse_duration(length) if length else None, by=acting(request))
-        done = "Silenced." if length else "No longer silenced."
-        return attempt(request, act, done=done, back=page("runs_recipient", object_id))
+    @service_button("Silence", "runs.silence_recipient", SILENCE, icon="notifications_off")
+    def silence(self, object_id: str, by: str, length: str) -> str:
+        silence_for(int(object_id), parse_duration(length) if length else None, by=by)
+        return "Silenced." if length else "No longer silenced."
 
-    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+    def possible_buttons(self, request: HttpRequest, object_id: str) -> Mapping[str, bool]:
         recipient = Recipient.objects.filter(pk=object_id).first()
-        actions = super().get_actions_detail(request, object_id)
-        hidden: set[str] = set()
-        if recipient is not None:
-            hidden |= {"delete_this"} if recipient.is_from_settings else set()
-            hidden |= {"test", "silence"} if not recipient.active else set()
-        return [one for one in actions if one.action_name.removeprefix("runs_recipient_") not in hidden]
+        if recipient is None:
+            return {}
+        is_active = recipient.active
+        return {"delete_this": not recipient.is_from_settings, "test": is_active, "silence": is_active}
 
     # One recipient
 

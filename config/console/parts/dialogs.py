@@ -21,16 +21,16 @@ def dialog(title: str, description: str, submit: str, form: type[BaseDialogForm]
     return {"title": title, "description": description, "form_class": form, "form_submit_text": submit}
 
 
-def attempt(request: HttpRequest, act: Callable[[], object], *, done: str, back: str) -> HttpResponse:
-    """Call a service, show its refusal as a message, and go to a page."""
+def attempt(request: HttpRequest, act: Callable[[], object], *, done: str = "", back: str) -> HttpResponse:
+    """Call a service, show its refusal as a message, and go to a page. Without `done`, `act` returns the message."""
     try:
-        act()
+        told = act()
     except RunError as refusal:
         messages.error(request, str(refusal))
     except ObjectDoesNotExist:
         messages.error(request, "It is gone.")
     else:
-        messages.success(request, done)
+        messages.success(request, done or str(told))
     return leave(request, back)
 
 

@@ -5,6 +5,7 @@ from functools import wraps
 from typing import Any, ClassVar, TypeVar, cast
 
 from django.contrib.admin import ShowFacets
+from django.contrib.admin.checks import ModelAdminChecks
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
@@ -13,6 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.functional import cached_property
 from django.utils.safestring import SafeString
 from unfold.admin import ModelAdmin
+from unfold.dataclasses import UnfoldAction
 from unfold.decorators import action, display
 from unfold.enums import ActionVariant
 
@@ -64,6 +66,8 @@ class Panel(ModelAdmin):  # type: ignore[misc]
     Django's own forms for adding, changing and deleting are disabled: every change is a named action that calls a service.
     """
 
+    # Unfold's looks up each button's permission in the database, which `migrate` has yet to put there.
+    checks_class = ModelAdminChecks
     paginator = CappedPaginator
     show_full_result_count = False
     show_facets = ShowFacets.NEVER  # facets would count every choice of every filter
@@ -77,6 +81,19 @@ class Panel(ModelAdmin):  # type: ignore[misc]
 
     def sections(self, request: HttpRequest, obj: Any) -> list[Section]:
         raise NotImplementedError
+
+    def possible_buttons(self, request: HttpRequest, object_id: str) -> Mapping[str, bool]:
+        """Buttons by name: does it have an effect in the row's state? Those that are not named do."""
+        return {}
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+        noun = f"{self.opts.app_label}_{self.opts.model_name}"
+        hidden = {
+            f"{noun}_{name}"
+            for name, is_possible in self.possible_buttons(request, object_id).items()
+            if not is_possible
+        }
+        return [one for one in super().get_actions_detail(request, object_id) if one.action_name not in hidden]
 
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -160,12 +177,17 @@ def button(
     permissions: Sequence[str],
     icon: str,
     url_path: str | None = None,
-    variant: ActionVariant = ActionVariant.DEFAULT,
+    variant: str = "default",
     dialog: Mapping[str, Any] | None = None,
 ) -> Callable[[Method], Method]:
     """Turn a method into a button of the detail page: with a dialog it acts on the dialog's POST, without one it is a page."""
     marked = action(
-        description=description, permissions=permissions, icon=icon, url_path=url_path, variant=variant, dialog=dialog
+        description=description,
+        permissions=permissions,
+        icon=icon,
+        url_path=url_path,
+        variant=ActionVariant(variant),
+        dialog=dialog,
     )
     return cast(Callable[[Method], Method], marked)
 

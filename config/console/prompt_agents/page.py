@@ -2,7 +2,7 @@
 
 import difflib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -16,8 +16,6 @@ from django.db.models.fields.json import KeyTextTransform
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path
-from unfold.dataclasses import UnfoldAction
-from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 
 from agents import registry
@@ -30,9 +28,10 @@ from config.console.parts.json_field import JsonField
 from config.console.parts.links import link, listing, page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.pages import form_page
-from config.console.parts.panel import Panel, acting, allowed, button, column
+from config.console.parts.panel import Panel, acting, button, column
 from config.console.parts.previews import is_asked, respond
 from config.console.parts.sections import Facts, Notice, Section, Table, Text
+from config.console.parts.service_button import service_button
 from config.console.prompt_agents.form import EditForm, NewForm, WakeForm, in_words
 from config.console.prompt_agents.preview import preview_asked, preview_of
 from config.console.runs.shadow import told
@@ -82,9 +81,6 @@ class PromptAgentPanel(Panel):
     search_help_text = "name"
     ordering = ("name",)
     actions_detail = ("try_now", "edit", "wake", "checklist", "silence", "delete_agent", "restore")
-    has_edit_permission = allowed("agents.change_promptagent")
-    has_try_permission = allowed("agents.try_promptagent")
-    has_silence_permission = allowed("agents.change_checklist")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("agents.change_promptagent")
@@ -145,7 +141,7 @@ class PromptAgentPanel(Panel):
             self, request, form, title="New prompt agent", submit="Create the agent", back=back, groups=groups
         )
 
-    @button("Edit", permissions=["edit"], icon="edit", url_path="edit")
+    @button("Edit", permissions=["agents.change_promptagent"], icon="edit")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         agent = get_object_or_404(PromptAgent, pk=object_id)
         initial = {**newest_of(agent).definition, "version": agent.newest}
@@ -166,7 +162,7 @@ class PromptAgentPanel(Panel):
         title = f"Edit {agent.name}"
         return form_page(self, request, form, title=title, submit="Save", back=back, obj=agent, groups=form.groups())
 
-    @button("Add a trigger", permissions=["edit"], icon="alarm_add", url_path="wake")
+    @button("Add a trigger", permissions=["agents.change_promptagent"], icon="alarm_add")
     def wake(self, request: HttpRequest, object_id: str) -> HttpResponse:
         agent = get_object_or_404(PromptAgent, pk=object_id, deleted_at=None)
         form = WakeForm(request.POST or None)
@@ -187,11 +183,11 @@ class PromptAgentPanel(Panel):
         title = f"Add a trigger to {agent.name}"
         return form_page(self, request, form, title=title, submit="Add", back=back, obj=agent, groups=groups)
 
-    @button("Checklist", permissions=["view"], icon="checklist", url_path="checklist")
+    @button("Checklist", permissions=["view"], icon="checklist")
     def checklist(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return leave(request, page("agents_checklist", self._checklist(object_id).pk))
 
-    @button("Silence", permissions=["silence"], icon="notifications_off", url_path="silence")
+    @button("Silence", permissions=["agents.change_checklist"], icon="notifications_off")
     def silence(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return leave(request, page("agents_checklist", self._checklist(object_id).pk).replace("/change/", "/silence/"))
 
@@ -199,12 +195,13 @@ class PromptAgentPanel(Panel):
         agent = get_object_or_404(PromptAgent, pk=object_id)
         return get_object_or_404(Checklist, agent=agent.name, trigger="")
 
-    @button("Delete", permissions=["edit"], icon="delete", url_path="delete-agent", dialog=DELETE)
-    def delete_agent(self, request: HttpRequest, form: BaseDialogForm, object_id: str) -> HttpResponse:
-        back, by = page("agents_promptagent", object_id), acting(request)
-        return attempt(request, lambda: delete_prompt_agent(int(object_id), by=by), done="Deleted.", back=back)
+    @service_button(
+        "Delete", "agents.change_promptagent", DELETE, icon="delete", url_path="delete-agent", done="Deleted."
+    )
+    def delete_agent(self, object_id: str, by: str) -> None:
+        delete_prompt_agent(int(object_id), by=by)
 
-    @button("Restore", permissions=["edit"], icon="restore_from_trash", url_path="restore", dialog=RESTORE)
+    @button("Restore", permissions=["agents.change_promptagent"], icon="restore_from_trash", dialog=RESTORE)
     def restore(self, request: HttpRequest, form: BaseDialogForm, object_id: str) -> HttpResponse:
         back, by = page("agents_promptagent", object_id), acting(request)
         try:
@@ -216,7 +213,7 @@ class PromptAgentPanel(Panel):
 
     # Trying
 
-    @button("Try it now", permissions=["try"], icon="science", url_path="try", variant=ActionVariant.PRIMARY)
+    @button("Try it now", permissions=["agents.try_promptagent"], icon="science", url_path="try", variant="primary")
     def try_now(self, request: HttpRequest, object_id: str) -> HttpResponse:
         agent = get_object_or_404(PromptAgent, pk=object_id)
         form = TryForm(request.POST if request.method == "POST" else None)
@@ -233,14 +230,12 @@ class PromptAgentPanel(Panel):
 
     # The page
 
-    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
-        shown: list[UnfoldAction] = super().get_actions_detail(request, object_id)
+    def possible_buttons(self, request: HttpRequest, object_id: str) -> Mapping[str, bool]:
         agent = PromptAgent.objects.filter(pk=object_id).only("deleted_at").first()
         if agent is None:
-            return shown
-        live = {"try_now", "edit", "wake", "silence", "delete_agent"}
-        hidden = live if agent.is_deleted else {"restore"}
-        return [one for one in shown if not any(one.action_name.endswith(f"_{name}") for name in hidden)]
+            return {}
+        of_live_ones = ("try_now", "edit", "wake", "silence", "delete_agent")
+        return {**dict.fromkeys(of_live_ones, not agent.is_deleted), "restore": agent.is_deleted}
 
     def sections(self, request: HttpRequest, obj: PromptAgent) -> list[Section]:
         definition = Definition.load(newest_of(obj).definition)

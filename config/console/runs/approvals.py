@@ -1,5 +1,6 @@
 """The inbox of approvals that runs wait for."""
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -9,8 +10,6 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.utils.safestring import SafeString
-from unfold.dataclasses import UnfoldAction
-from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 
 from agents.kernel.redaction import shown_json
@@ -21,7 +20,7 @@ from config.console.parts.html import format_html
 from config.console.parts.json_field import JsonField
 from config.console.parts.links import page, run_link
 from config.console.parts.moments import appointment, distance, moment
-from config.console.parts.panel import Panel, acting, allowed, button, column, is_list
+from config.console.parts.panel import Panel, acting, button, column, is_list
 from config.console.parts.sections import Facts, Notice, Section, Text, pretty
 from config.console.runs.taint import taint_of
 from config.console.runs.words import first_line
@@ -151,25 +150,23 @@ class ApprovalPanel(Panel):
 
     # Deciding
 
-    has_decide_permission = allowed("runs.decide_approval")
-
-    @button("Answer", permissions=["decide"], icon="chat", variant=ActionVariant.PRIMARY, dialog=ANSWER)
+    @button("Answer", permissions=["runs.decide_approval"], icon="chat", variant="primary", dialog=ANSWER)
     def answer(self, request: HttpRequest, form: AnswerForm, object_id: str) -> HttpResponse:
         done = "Answered: the run continues."
         return self._decide(request, ANSWER, form, object_id, "edit", field="answer", done=done)
 
-    @button("Approve", permissions=["decide"], icon="check", variant=ActionVariant.SUCCESS, dialog=APPROVE)
+    @button("Approve", permissions=["runs.decide_approval"], icon="check", variant="success", dialog=APPROVE)
     def approve(self, request: HttpRequest, form: ApproveForm, object_id: str) -> HttpResponse:
         return self._decide(
             request, APPROVE, form, object_id, "approve", field="reason", done="Approved: the run continues."
         )
 
-    @button("Edit and approve", permissions=["decide"], icon="edit", dialog=EDIT)
+    @button("Edit and approve", permissions=["runs.decide_approval"], icon="edit", dialog=EDIT)
     def edit(self, request: HttpRequest, form: EditForm, object_id: str) -> HttpResponse:
         done = "Approved with other arguments: the run continues."
         return self._decide(request, EDIT, form, object_id, "edit", field="arguments", done=done)
 
-    @button("Deny", permissions=["decide"], icon="block", variant=ActionVariant.DANGER, dialog=DENY)
+    @button("Deny", permissions=["runs.decide_approval"], icon="block", variant="danger", dialog=DENY)
     def deny(self, request: HttpRequest, form: ApproveForm, object_id: str) -> HttpResponse:
         return self._decide(request, DENY, form, object_id, "deny", field="reason", done="Denied: the run continues.")
 
@@ -198,14 +195,13 @@ class ApprovalPanel(Panel):
 
         return submit(request, shown, form, act, field=field, done=done, back=page("runs_approval", object_id))
 
-    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+    def possible_buttons(self, request: HttpRequest, object_id: str) -> Mapping[str, bool]:
         approval = Approval.objects.select_related("wait").filter(pk=object_id).first()
         if approval is None or approval.status != PENDING:
-            return []
+            return dict.fromkeys(self.actions_detail, False)
         # A question gets a text as its answer, or yes or no; its arguments are the question itself.
-        left_out = "edit" if approval.is_question or approval.arguments is None else ""
-        hidden = {f"runs_approval_{left_out}", *([] if approval.is_question else ["runs_approval_answer"])}
-        return [one for one in super().get_actions_detail(request, object_id) if one.action_name not in hidden]
+        can_edit = not approval.is_question and approval.arguments is not None
+        return {"edit": can_edit, "answer": approval.is_question}
 
     # One approval
 

@@ -1,6 +1,6 @@
 """The buttons of a run's page: each opens a dialog and calls one service."""
 
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -8,16 +8,15 @@ from uuid import UUID
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
-from unfold.dataclasses import UnfoldAction
-from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 
 from agents.kernel.redaction import shown_json
 from config.console.parts import fields
-from config.console.parts.dialogs import attempt, dialog, submit
+from config.console.parts.dialogs import dialog, submit
 from config.console.parts.json_field import JsonField
 from config.console.parts.links import page
 from config.console.parts.panel import Panel, acting, allowed, button
+from config.console.parts.service_button import service_button
 from runs.actions.cancel import cancel
 from runs.actions.fork import fork
 from runs.actions.requeue import requeue
@@ -114,21 +113,18 @@ class RunButtons(Panel):
     has_requeue_permission = allowed("runs.requeue_run")
     has_cancel_permission = allowed("runs.cancel_run")
     has_fork_permission = allowed("runs.fork_run")
-    has_signal_permission = allowed("runs.signal_run")
-    has_resolve_permission = allowed("runs.resolve_run")
-    has_shadow_permission = allowed("triggers.replay_event")
 
-    @button("Requeue", permissions=["requeue"], icon="replay", variant=ActionVariant.PRIMARY, dialog=REQUEUE)
-    def requeue_run(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        act, back = partial(requeue, UUID(object_id), by=acting(request)), page("runs_run", object_id)
-        return attempt(request, act, done="Requeued.", back=back)
+    @service_button("Requeue", "runs.requeue_run", REQUEUE, icon="replay", variant="primary", done="Requeued.")
+    def requeue_run(self, object_id: str, by: str) -> None:
+        requeue(UUID(object_id), by=by)
 
-    @button("Cancel", permissions=["cancel"], icon="cancel", variant=ActionVariant.DANGER, dialog=CANCEL)
-    def cancel_run(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        act, back = partial(cancel, UUID(object_id), by=acting(request)), page("runs_run", object_id)
-        return attempt(request, act, done="Cancelled, or about to be.", back=back)
+    @service_button(
+        "Cancel", "runs.cancel_run", CANCEL, icon="cancel", variant="danger", done="Cancelled, or about to be."
+    )
+    def cancel_run(self, object_id: str, by: str) -> None:
+        cancel(UUID(object_id), by=by)
 
-    @button("Fork", permissions=["fork"], icon="fork_right", dialog=FORK)
+    @button("Fork", permissions=["runs.fork_run"], icon="fork_right", dialog=FORK)
     def fork_run(self, request: HttpRequest, form: ForkForm, object_id: str) -> HttpResponse:
         def act() -> str:
             changed = {"input": form.cleaned_data["input"], "has_input": True} if form.changes_input else {}
@@ -145,14 +141,14 @@ class RunButtons(Panel):
             back=page("runs_run", object_id),
         )
 
-    @button("Signal", permissions=["signal"], icon="podcasts", dialog=SIGNAL)
+    @button("Signal", permissions=["runs.signal_run"], icon="podcasts", dialog=SIGNAL)
     def signal_run(self, request: HttpRequest, form: SignalForm, object_id: str) -> HttpResponse:
         def act() -> None:
             signal(UUID(object_id), name=form.cleaned_data["name"], data=form.cleaned_data["data"], by=acting(request))
 
         return submit(request, SIGNAL, form, act, field="name", done="Signalled.", back=page("runs_run", object_id))
 
-    @button("Shadow run", permissions=["shadow"], icon="science", url_path="shadow")
+    @button("Shadow run", permissions=["triggers.replay_event"], icon="science", url_path="shadow")
     def shadow_run(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Open the event's shadow-run page with this run's journal."""
         run = get_object_or_404(Run.objects.only("id", "trigger", "event_ids"), pk=object_id)
@@ -161,7 +157,7 @@ class RunButtons(Panel):
         query = urlencode({"trigger": run.trigger, "run": run.pk})
         return redirect(f"{reverse('admin:triggers_event_shadow_event', args=[run.event_ids[-1]])}?{query}")
 
-    @button("Resolve", permissions=["resolve"], icon="rule", variant=ActionVariant.WARNING, dialog=RESOLVE)
+    @button("Resolve", permissions=["runs.resolve_run"], icon="rule", variant="warning", dialog=RESOLVE)
     def resolve_run(self, request: HttpRequest, form: ResolveForm, object_id: str) -> HttpResponse:
         def act() -> None:
             said = form.cleaned_data
@@ -169,18 +165,16 @@ class RunButtons(Panel):
 
         return submit(request, RESOLVE, form, act, field="outcome", done="Resolved.", back=page("runs_run", object_id))
 
-    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+    def possible_buttons(self, request: HttpRequest, object_id: str) -> Mapping[str, bool]:
         run = Run.objects.only("status", "payload_removed_at", "event_ids").filter(pk=object_id).first()
         if run is None:
-            return []
+            return dict.fromkeys(self.actions_detail, False)
         has_payload, is_forked = run.payload_removed_at is None, Run.objects.filter(forked_from_id=run.pk).exists()
-        possible = {
-            "runs_run_resolve_run": run.status == RunStatus.UNCERTAIN,
-            "runs_run_requeue_run": run.status in REQUEUEABLE and has_payload and not is_forked,
-            "runs_run_fork_run": has_payload,
-            "runs_run_shadow_run": has_payload and bool(run.event_ids),
-            "runs_run_signal_run": run.status in LIVE,
-            "runs_run_cancel_run": run.status in LIVE,
+        return {
+            "resolve_run": run.status == RunStatus.UNCERTAIN,
+            "requeue_run": run.status in REQUEUEABLE and has_payload and not is_forked,
+            "fork_run": has_payload,
+            "shadow_run": has_payload and bool(run.event_ids),
+            "signal_run": run.status in LIVE,
+            "cancel_run": run.status in LIVE,
         }
-        actions = super().get_actions_detail(request, object_id)
-        return [action for action in actions if possible[action.action_name]]

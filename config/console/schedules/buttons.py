@@ -1,20 +1,19 @@
 """The buttons of a schedule's page: each opens a dialog and calls one service."""
 
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from unfold.dataclasses import UnfoldAction
-from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 
 from config.console.parts import fields
-from config.console.parts.dialogs import attempt, dialog, leave
+from config.console.parts.dialogs import dialog, leave
 from config.console.parts.html import format_html
-from config.console.parts.links import event_link, listing, page
-from config.console.parts.panel import acting, allowed, button
+from config.console.parts.links import event_link, page
+from config.console.parts.panel import Panel, acting, allowed, button
+from config.console.parts.service_button import service_button
 from runs.exceptions import RunError
 from triggers.exceptions import RuleError
 from triggers.models import Schedule
@@ -40,18 +39,15 @@ def find_schedule(pk: str) -> Schedule:
     return get_object_or_404(Schedule.objects.select_related(*RELATED), pk=pk)
 
 
-class ScheduleButtons:
-    """Mixin for the panel of schedules."""
-
+class ScheduleButtons(Panel):
     has_pause_permission = allowed("triggers.pause_trigger")
     has_fire_permission = allowed("triggers.fire_trigger")
-    has_remove_permission = allowed("triggers.delete_schedule")
 
     @button(
         "Run now",
-        permissions=["fire"],
+        permissions=["triggers.fire_trigger"],
         icon="play_arrow",
-        variant=ActionVariant.PRIMARY,
+        variant="primary",
         url_path="fire",
         dialog=RUN_NOW,
     )
@@ -65,44 +61,33 @@ class ScheduleButtons:
             messages.success(request, told)
         return leave(request, page("triggers_schedule", object_id))
 
-    @button("Pause", permissions=["pause"], icon="pause", url_path="pause", dialog=PAUSE)
-    def pause(self, request: HttpRequest, form: PauseForm, object_id: str) -> HttpResponse:
-        note, back = form.cleaned_data["note"], page("triggers_schedule", object_id)
-        act = partial(pause_schedule, find_schedule(object_id), by=acting(request), note=note)
-        return attempt(request, act, done="Paused.", back=back)
+    @service_button("Pause", "triggers.pause_trigger", PAUSE, icon="pause", done="Paused.")
+    def pause(self, object_id: str, by: str, note: str) -> None:
+        pause_schedule(find_schedule(object_id), by=by, note=note)
 
-    @button(
-        "Resume", permissions=["pause"], icon="resume", variant=ActionVariant.PRIMARY, url_path="resume", dialog=RESUME
-    )
-    def resume(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        act = partial(resume_schedule, find_schedule(object_id), by=acting(request))
-        return attempt(request, act, done="Resumed.", back=page("triggers_schedule", object_id))
+    @service_button("Resume", "triggers.pause_trigger", RESUME, icon="resume", variant="primary", done="Resumed.")
+    def resume(self, object_id: str, by: str) -> None:
+        resume_schedule(find_schedule(object_id), by=by)
 
-    @button(
-        "Delete", permissions=["remove"], icon="delete", variant=ActionVariant.DANGER, url_path="remove", dialog=DELETE
+    @service_button(
+        "Delete", "triggers.delete_schedule", DELETE, icon="delete", url_path="remove", variant="danger", to_list=True
     )
-    def delete_schedule(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+    def delete_schedule(self, object_id: str, by: str) -> str:
         schedule = find_schedule(object_id)
-        done, back = f"{schedule.task.name} is deleted.", listing("triggers_schedule")
-        return attempt(request, lambda: delete_schedule(schedule, by=acting(request)), done=done, back=back)
+        delete_schedule(schedule, by=by)
+        return f"{schedule.task.name} is deleted."
 
-    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+    def possible_buttons(self, request: HttpRequest, object_id: str) -> Mapping[str, bool]:
         schedule = Schedule.objects.select_related("task", "trigger").filter(pk=object_id).first()
         if schedule is None:
-            return []
-        hidden = {f"triggers_schedule_{name}" for name in _impossible(schedule)}
-        actions = super().get_actions_detail(request, object_id)  # type: ignore[misc]
-        return [one for one in actions if one.action_name not in hidden]
-
-
-def _impossible(schedule: Schedule) -> set[str]:
-    """Buttons that have no effect in the schedule's state."""
-    hidden = {"pause" if not schedule.task.enabled else "resume"}
-    if schedule.trigger is None:
+            return dict.fromkeys(self.actions_detail, False)
         # An ordinary periodic task has its own form and no runs to backfill.
-        hidden |= {"edit", "delete_schedule", "backfill"}
-    if is_declared(schedule):
-        hidden.add("delete_schedule")  # the next deploy would create it again
-    if schedule.kind == Schedule.Kind.HEARTBEAT:
-        hidden.add("backfill")  # a heartbeat checks the current state, so there is nothing to backfill
-    return hidden
+        has_trigger = schedule.trigger is not None
+        return {
+            "pause": schedule.task.enabled,
+            "resume": not schedule.task.enabled,
+            "edit": has_trigger,
+            "delete_schedule": has_trigger and not is_declared(schedule),  # the next deploy would create it again
+            # A heartbeat checks the current state, so there is nothing to backfill.
+            "backfill": has_trigger and schedule.kind != Schedule.Kind.HEARTBEAT,
+        }

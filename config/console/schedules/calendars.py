@@ -10,7 +10,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from django.utils.text import capfirst
-from unfold.enums import ActionVariant
 from unfold.widgets import UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
 from config.console.access.audit import entries_of
@@ -88,8 +87,6 @@ class ExclusionCalendarPanel(Panel):
         return str(calendar.used)  # type: ignore[attr-defined]
 
     has_add_permission = allowed("triggers.add_exclusioncalendar")
-    has_edit_permission = allowed("triggers.change_exclusioncalendar")
-    has_remove_permission = allowed("triggers.delete_exclusioncalendar")
 
     def new(self, request: HttpRequest) -> HttpResponse:
         form = NewCalendarForm(request.POST or None)
@@ -99,7 +96,7 @@ class ExclusionCalendarPanel(Panel):
         back = listing("triggers_exclusioncalendar")
         return form_page(self, request, form, title="New exclusion calendar", submit="Create the calendar", back=back)
 
-    @button("Edit", permissions=["edit"], icon="edit", url_path="edit", variant=ActionVariant.PRIMARY)
+    @button("Edit", permissions=["triggers.change_exclusioncalendar"], icon="edit", variant="primary")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         calendar = get_object_or_404(ExclusionCalendar, pk=object_id)
         form = DaysForm(request.POST or None, initial={"days": calendar.days})
@@ -112,10 +109,10 @@ class ExclusionCalendarPanel(Panel):
 
     @button(
         "Delete",
-        permissions=["remove"],
+        permissions=["triggers.delete_exclusioncalendar"],
         icon="delete",
         url_path="remove",
-        variant=ActionVariant.DANGER,
+        variant="danger",
         dialog=dialog("Delete this calendar?", "This is refused while a schedule uses it.", "Delete the calendar"),
     )
     def delete_this(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:

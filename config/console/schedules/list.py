@@ -16,7 +16,7 @@ from config.console.parts.html import format_html
 from config.console.parts.links import listing, page
 from config.console.parts.moments import moment
 from config.console.parts.pages import form_page
-from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
+from config.console.parts.panel import acting, allowed, button, column, time_column
 from config.console.parts.previews import is_asked, respond
 from config.console.parts.sections import Section
 from config.console.schedules.backfills.form import backfill_page, backfill_preview
@@ -36,7 +36,7 @@ from triggers.schedules.rows import RELATED
 
 
 @admin.register(Schedule)
-class SchedulePanel(ScheduleButtons, Panel):
+class SchedulePanel(ScheduleButtons):
     """Agents and tasks that run by the clock."""
 
     list_display = ("name", "state", "rule", "next_fire", "last_fire", "wakes")
@@ -93,7 +93,6 @@ class SchedulePanel(ScheduleButtons, Panel):
     # Making and changing
 
     has_add_permission = allowed("triggers.add_schedule")
-    has_edit_permission = allowed("triggers.change_schedule")
     has_backfill_permission = allowed("triggers.backfill_schedule")
 
     def new(self, request: HttpRequest) -> HttpResponse:
@@ -103,7 +102,7 @@ class SchedulePanel(ScheduleButtons, Panel):
             return leave(request, page("triggers_schedule", schedule.pk))
         return self._form_page(request, form, "New schedule", "Create the schedule", listing("triggers_schedule"))
 
-    @button("Edit", permissions=["edit"], icon="edit", url_path="edit")
+    @button("Edit", permissions=["triggers.change_schedule"], icon="edit")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         schedule = find_schedule(object_id)
         form = EditScheduleForm(schedule, request.POST or None)
@@ -126,7 +125,7 @@ class SchedulePanel(ScheduleButtons, Panel):
 
     # Its other pages
 
-    @button("Backfill", permissions=["backfill"], icon="history", url_path="backfill")
+    @button("Backfill", permissions=["triggers.backfill_schedule"], icon="history")
     def backfill(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return backfill_page(self, request, find_schedule(object_id))
 
@@ -135,7 +134,7 @@ class SchedulePanel(ScheduleButtons, Panel):
             raise PermissionDenied
         return respond(request, backfill_preview(request, find_schedule(object_id)))
 
-    @button("Why?", permissions=["view"], icon="help", url_path="why")
+    @button("Why?", permissions=["view"], icon="help")
     def why(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return why_of_schedule(self, request, find_schedule(object_id))
 

@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -12,8 +13,6 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import html, timezone
 from django.utils.safestring import SafeString
-from unfold.dataclasses import UnfoldAction
-from unfold.enums import ActionVariant
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminTextInputWidget
 
@@ -27,6 +26,7 @@ from config.console.parts.moments import distance, moment
 from config.console.parts.pages import form_page, render, reveal, reveal_in_dialog
 from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
 from config.console.parts.sections import Facts, Notice, Section, Table, Text
+from config.console.parts.service_button import service_button
 from config.console.sources.form import NewSourceForm, SettingsForm, kind_of
 from config.console.sources.health import health_line
 from config.console.sources.listeners import listeners
@@ -88,6 +88,15 @@ class OwnSecretForm(GraceForm):
             return kinds()[source.kind].clean_secret(self.cleaned_data["secret"])
         except InvalidSettings as error:
             raise forms.ValidationError("; ".join(error.errors.values())) from None
+
+
+CHECK = dialog("Check the triggers?", "Missing triggers are created again, and missed changes are reported.", "Check")
+SWEEP = dialog(
+    "Sweep the table?",
+    "The whole table is read in the background, within minutes. Rows that have changed since the last sweep without an event "
+    "become events. The first sweep only remembers the rows.",
+    "Sweep",
+)
 
 
 @admin.register(Source)
@@ -168,7 +177,7 @@ class SourcePanel(MetricButtons, Panel):
             groups=form.groups(),
         )
 
-    @button("Edit", permissions=["edit"], icon="edit", url_path="edit")
+    @button("Edit", permissions=["triggers.change_source"], icon="edit")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         source = get_object_or_404(Source, pk=object_id, kind__in=kinds())
         kind = kinds()[source.kind]
@@ -191,7 +200,7 @@ class SourcePanel(MetricButtons, Panel):
 
     @button(
         "Send a test event",
-        permissions=["edit"],
+        permissions=["triggers.change_source"],
         icon="send",
         url_path="test",
         dialog=dialog(
@@ -213,9 +222,9 @@ class SourcePanel(MetricButtons, Panel):
 
     @button(
         "New secret",
-        permissions=["edit"],
+        permissions=["triggers.change_source"],
         icon="key",
-        variant=ActionVariant.PRIMARY,
+        variant="primary",
         url_path="rotate-secret",
         dialog=dialog(
             "Create a new secret?", "It is shown once. Choose how long the old one stays valid.", "Create it", GraceForm
@@ -230,7 +239,7 @@ class SourcePanel(MetricButtons, Panel):
 
     @button(
         "Enter a secret",
-        permissions=["edit"],
+        permissions=["triggers.change_source"],
         icon="password",
         url_path="enter-secret",
         dialog=dialog("Enter a secret", "For providers that create the secret themselves.", "Save it", OwnSecretForm),
@@ -242,39 +251,34 @@ class SourcePanel(MetricButtons, Panel):
         messages.success(request, "The secret is saved, encrypted.")
         return leave(request, page("triggers_source", object_id))
 
-    @button("Check now", permissions=["edit"], icon="build", url_path="check-table", dialog=dialog(
-        "Check the triggers?", "Missing triggers are created again, and missed changes are reported.", "Check"
-    ))  # fmt: skip
-    def check_table(self, request: HttpRequest, form: BaseDialogForm, object_id: str) -> HttpResponse:
+    @service_button("Check now", "triggers.change_source", CHECK, icon="build", url_path="check-table", done="Checked.")
+    def check_table(self, object_id: str, by: str) -> None:
         keep_tables()
-        messages.success(request, "Checked.")
-        return leave(request, page("triggers_source", object_id))
 
-    @button("Sweep now", permissions=["edit"], icon="cleaning_services", url_path="sweep-table", dialog=dialog(
-        "Sweep the table?",
-        "The whole table is read in the background, within minutes. Rows that have changed since the last sweep without an event "
-        "become events. The first sweep only remembers the rows.",
-        "Sweep",
-    ))  # fmt: skip
-    def sweep_table(self, request: HttpRequest, form: BaseDialogForm, object_id: str) -> HttpResponse:
-        sweep_soon(get_object_or_404(Source, pk=object_id, kind=KIND), by=acting(request))
-        messages.success(request, "The sweep begins within five minutes.")
-        return leave(request, page("triggers_source", object_id))
+    @service_button(
+        "Sweep now",
+        "triggers.change_source",
+        SWEEP,
+        icon="cleaning_services",
+        url_path="sweep-table",
+        done="The sweep begins within five minutes.",
+    )
+    def sweep_table(self, object_id: str, by: str) -> None:
+        sweep_soon(get_object_or_404(Source, pk=object_id, kind=KIND), by=by)
 
-    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+    def possible_buttons(self, request: HttpRequest, object_id: str) -> Mapping[str, bool]:
         source = Source.objects.filter(pk=object_id).first()
         kind = kind_of(source) if source else None
         if source is None or kind is None:
-            return []
-        shown = {"send_test": can_be_tried(source), "enter_secret": kind.needs_secret}
-        shown["check_table"] = source.kind == KIND and source.enabled
-        shown["sweep_table"] = shown["check_table"] and not is_by_statement(source)
-        shown["edit"] = _may_have(request, kind)
-        shown["rotate_secret"] = kind.needs_secret and not kind.is_secret_given
-        shown["try_detector"] = isinstance(kind, Metric)
-        shown["disarm_detector"] = MetricDetector.objects.filter(source=source, disarmed_at=None).exists()
-        hidden = {f"triggers_source_{name}" for name, is_shown in shown.items() if not is_shown}
-        return [one for one in super().get_actions_detail(request, object_id) if one.action_name not in hidden]
+            return dict.fromkeys(self.actions_detail, False)
+        possible = {"send_test": can_be_tried(source), "enter_secret": kind.needs_secret}
+        possible["check_table"] = source.kind == KIND and source.enabled
+        possible["sweep_table"] = possible["check_table"] and not is_by_statement(source)
+        possible["edit"] = _may_have(request, kind)
+        possible["rotate_secret"] = kind.needs_secret and not kind.is_secret_given
+        possible["try_detector"] = isinstance(kind, Metric)
+        possible["disarm_detector"] = MetricDetector.objects.filter(source=source, disarmed_at=None).exists()
+        return possible
 
     @admin.action(description="Enable", permissions=["edit"])
     def enable_chosen(self, request: HttpRequest, queryset: QuerySet[Source]) -> None:

@@ -1,24 +1,24 @@
 """Switches: what they wait for, since when, and which of them are down."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from django.contrib import admin
 from django.db.models import CharField, Exists, F, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Now
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from django.utils.safestring import SafeString
-from unfold.dataclasses import UnfoldAction
 
 from agents.kernel.durations import in_words
-from config.console.parts.dialogs import attempt, dialog
+from config.console.parts.dialogs import dialog
 from config.console.parts.html import format_html
 from config.console.parts.links import event_link, joined, link, page
 from config.console.parts.moments import distance, moment
-from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
+from config.console.parts.panel import Panel, column, time_column
 from config.console.parts.sections import Cell, Facts, Notice, Section, Table
+from config.console.parts.service_button import service_button
 from runs.db.sql import database_now
 from triggers.models import Event, Source, SwitchTimer
 from triggers.models import Switch as SwitchRow
@@ -27,6 +27,12 @@ from triggers.switches.switch import CLOSED, OPENED, REASONS, Switch, switch_of
 
 TIMERS_SHOWN = EPISODES_SHOWN = 50
 UP, LATE, DOWN, NEVER, PAUSED = "up", "late", "down", "never seen", "paused"
+PAUSE = dialog(
+    "Pause this switch?",
+    "Its source is disabled: nothing opens, and pings are refused. When it is resumed, its time begins again from zero.",
+    "Pause it",
+)
+RESUME = dialog("Resume this switch?", "Its source is enabled, and its time begins now.", "Resume it")
 
 
 @admin.register(SwitchRow)
@@ -39,7 +45,6 @@ class SwitchPanel(Panel):
     search_help_text = "switch"
     ordering = ("source__slug",)
     actions_detail = ("pause", "resume")
-    has_switch_permission = allowed("triggers.change_source")
 
     last = time_column("last seen", "seen_at")
     due = time_column("next due", "due_at")
@@ -78,43 +83,24 @@ class SwitchPanel(Panel):
         definition = defined(switch.source)
         return in_short(definition) if definition else "its settings are invalid"
 
-    @button(
-        "Pause",
-        permissions=["switch"],
-        icon="pause",
-        url_path="pause",
-        dialog=dialog(
-            "Pause this switch?",
-            "Its source is disabled: nothing opens, and pings are refused. When it is resumed, its time begins again from zero.",
-            "Pause it",
-        ),
-    )
-    def pause(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        return _turn(request, object_id, on=False)
+    @service_button("Pause", "triggers.change_source", PAUSE, icon="pause", done="Paused.")
+    def pause(self, object_id: str, by: str) -> None:
+        _turn(object_id, on=False, by=by)
 
-    @button(
-        "Resume",
-        permissions=["switch"],
-        icon="play_arrow",
-        url_path="resume",
-        dialog=dialog("Resume this switch?", "Its source is enabled, and its time begins now.", "Resume it"),
-    )
-    def resume(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        return _turn(request, object_id, on=True)
+    @service_button("Resume", "triggers.change_source", RESUME, icon="play_arrow", done="Resumed.")
+    def resume(self, object_id: str, by: str) -> None:
+        _turn(object_id, on=True, by=by)
 
-    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
+    def possible_buttons(self, request: HttpRequest, object_id: str) -> Mapping[str, bool]:
         is_on = Source.objects.filter(pk=object_id, enabled=True).exists()
-        hidden = "triggers_switch_resume" if is_on else "triggers_switch_pause"
-        return [one for one in super().get_actions_detail(request, object_id) if one.action_name != hidden]
+        return {"pause": is_on, "resume": not is_on}
 
     def sections(self, request: HttpRequest, obj: SwitchRow) -> list[Section]:
         return [*switch_sections(obj.source), _episodes(obj.source)]
 
 
-def _turn(request: HttpRequest, object_id: str, *, on: bool) -> HttpResponse:
-    source = get_object_or_404(Source, pk=object_id, switch__isnull=False)
-    act = partial(change_source, source, {"enabled": on}, by=acting(request))
-    return attempt(request, act, done="Resumed." if on else "Paused.", back=page("triggers_switch", object_id))
+def _turn(object_id: str, *, on: bool, by: str) -> None:
+    change_source(get_object_or_404(Source, pk=object_id, switch__isnull=False), {"enabled": on}, by=by)
 
 
 def defined(source: Source) -> Switch | None:

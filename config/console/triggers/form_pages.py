@@ -49,7 +49,7 @@ class TriggerFormPages(Panel):
             self, request, form, title="New trigger", submit="Create the trigger", back=back, groups=groups
         )
 
-    @button("Edit", permissions=["edit"], icon="edit", url_path="edit")
+    @button("Edit", permissions=["triggers.change_trigger"], icon="edit")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         trigger = get_object_or_404(Trigger, pk=object_id)
         # `message_filter` leads here with the filter that it has written.
@@ -68,7 +68,7 @@ class TriggerFormPages(Panel):
             self, request, form, title="Edit trigger", submit="Save", back=back, groups=groups, obj=trigger
         )
 
-    @button("Try the filter", icon="science", url_path="try", permissions=["view", "try"])
+    @button("Try the filter", icon="science", url_path="try", permissions=["view", "triggers.view_event"])
     def try_filter(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Only users who may change the trigger may enter expressions; others try the stored ones."""
         trigger = get_object_or_404(Trigger, pk=object_id)
@@ -94,7 +94,7 @@ class TriggerFormPages(Panel):
             obj=trigger,
         )
 
-    @button("Filter for messages", permissions=["edit"], icon="forum", url_path="messages")
+    @button("Filter for messages", permissions=["triggers.change_trigger"], icon="forum", url_path="messages")
     def message_filter(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Write a filter for messages and try it; the form of the trigger saves it."""
         trigger = get_object_or_404(Trigger, pk=object_id)

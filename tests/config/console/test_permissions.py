@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from django.contrib import admin
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group, Permission, User
 from django.db import connection
 from django.test import Client
 from django.urls import NoReverseMatch, reverse
@@ -55,6 +55,17 @@ def test_every_action_names_a_permission(model: Any, panel: Any) -> None:
     nameless = [name for name, action in actions_of(panel) if not getattr(action, "allowed_permissions", None)]
 
     assert nameless == []
+
+
+@pytest.mark.parametrize(("model", "panel"), PANELS, ids=lambda one: getattr(one, "__name__", ""))
+def test_every_permission_that_an_action_names_exists(model: Any, panel: Any) -> None:
+    named = {name for _, action in actions_of(panel) for name in action.allowed_permissions}
+    codenames = Permission.objects.values_list("content_type__app_label", "codename")
+    known = {f"{app}.{codename}" for app, codename in codenames}
+
+    unknown = [one for one in named if one not in known and not hasattr(panel, f"has_{one}_permission")]
+
+    assert unknown == []
 
 
 def test_a_viewer_who_posts_to_every_page_and_action_changes_nothing() -> None:

@@ -1,24 +1,22 @@
 """Backfills: past times of a schedule that a person has fired later."""
 
-from functools import partial
-from typing import Any
+from collections.abc import Mapping
 
 from django.contrib import admin
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from django.utils.safestring import SafeString
-from unfold.dataclasses import UnfoldAction
-from unfold.enums import ActionVariant
 
 from config.console.access.audit import entries_of
 from config.console.events.decisions import reason_of
-from config.console.parts.dialogs import attempt, dialog
+from config.console.parts.dialogs import dialog
 from config.console.parts.html import format_html
 from config.console.parts.links import event_link, link, listing, page
 from config.console.parts.moments import moment
-from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
+from config.console.parts.panel import Panel, column, time_column
 from config.console.parts.sections import Facts, Notice, Section, Table
+from config.console.parts.service_button import service_button
 from config.console.runs.words import run_list
 from config.console.schedules.backfills.words import COLOURS, bar_of, range_of, state_of_backfill
 from config.console.schedules.words import in_zone, zone_of_schedule
@@ -27,6 +25,9 @@ from triggers.models import Backfill, BackfillTick, Decision
 from triggers.schedules.backfill.advance import cancel_backfill, progress
 
 SHOWN = 50  # nominal times
+CANCEL = dialog(
+    "Cancel this backfill?", "No further runs start. Runs that have started continue.", "Cancel the backfill"
+)
 
 
 @admin.register(Backfill)
@@ -63,25 +64,12 @@ class BackfillPanel(Panel):
     asked = time_column("created", "created_at")
     ended = time_column("ended", "ended_at")
 
-    has_cancel_permission = allowed("triggers.backfill_schedule")
+    @service_button("Cancel", "triggers.backfill_schedule", CANCEL, icon="cancel", variant="danger", done="Cancelled.")
+    def cancel(self, object_id: str, by: str) -> None:
+        cancel_backfill(get_object_or_404(Backfill, pk=object_id), by=by)
 
-    @button(
-        "Cancel",
-        permissions=["cancel"],
-        icon="cancel",
-        variant=ActionVariant.DANGER,
-        dialog=dialog(
-            "Cancel this backfill?", "No further runs start. Runs that have started continue.", "Cancel the backfill"
-        ),
-    )
-    def cancel(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        backfill = get_object_or_404(Backfill, pk=object_id)
-        act, back = partial(cancel_backfill, backfill, by=acting(request)), page("triggers_backfill", object_id)
-        return attempt(request, act, done="Cancelled.", back=back)
-
-    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
-        is_running = Backfill.objects.filter(pk=object_id, status=Backfill.Status.RUNNING).exists()
-        return super().get_actions_detail(request, object_id) if is_running else []
+    def possible_buttons(self, request: HttpRequest, object_id: str) -> Mapping[str, bool]:
+        return {"cancel": Backfill.objects.filter(pk=object_id, status=Backfill.Status.RUNNING).exists()}
 
     def sections(self, request: HttpRequest, obj: Backfill) -> list[Section]:
         return [_notice(obj), bar_of(obj), _facts(obj), _times(obj), entries_of("backfill", obj.pk)]

@@ -15,8 +15,9 @@ from config.console.parts.dialogs import dialog, leave
 from config.console.parts.links import page
 from config.console.parts.moments import moment
 from config.console.parts.pages import Group, render
-from config.console.parts.panel import acting, allowed, button
+from config.console.parts.panel import acting, button
 from config.console.parts.sections import Section, Table
+from config.console.parts.service_button import service_button
 from config.console.sources.form import form_field
 from config.console.sources.metrics.chart import Span, draw, figure
 from config.console.sources.metrics.series import CHOICES, days_of
@@ -89,12 +90,13 @@ class DisarmForm(BaseDialogForm):  # type: ignore[misc]
         self.fields["detector"].label_from_instance = lambda one: f"{one.name} (no. {one.pk})"
 
 
+DISARM = dialog("Disarm a detector?", "Its open episodes end without an event.", "Disarm it", DisarmForm)
+
+
 class MetricButtons:
     """Mixin for the panel of sources."""
 
-    has_arm_permission = allowed("triggers.change_source")
-
-    @button("Try a detector", permissions=["arm"], icon="query_stats", url_path="detector")
+    @button("Try a detector", permissions=["triggers.change_source"], icon="query_stats", url_path="detector")
     def try_detector(self, request: HttpRequest, object_id: str) -> HttpResponse:
         source = get_object_or_404(Source, pk=object_id, kind__in=metric_kinds())
         detector = detectors().get(request.GET.get("detector", ""))
@@ -113,18 +115,10 @@ class MetricButtons:
                 form.refuse(invalid)
         return _page(self, request, source, form, sections=sections, submit="Try it", method="post")
 
-    @button(
-        "Disarm a detector",
-        permissions=["arm"],
-        icon="notifications_off",
-        url_path="disarm",
-        dialog=dialog("Disarm a detector?", "Its open episodes end without an event.", "Disarm it", DisarmForm),
-    )
-    def disarm_detector(self, request: HttpRequest, form: DisarmForm, object_id: str) -> HttpResponse:
-        armed: MetricDetector = form.cleaned_data["detector"]
-        disarm(armed, by=acting(request))
-        messages.success(request, f"{armed.name} is disarmed.")
-        return leave(request, page("triggers_source", object_id))
+    @service_button("Disarm a detector", "triggers.change_source", DISARM, icon="notifications_off", url_path="disarm")
+    def disarm_detector(self, object_id: str, by: str, detector: MetricDetector) -> str:
+        disarm(detector, by=by)
+        return f"{detector.name} is disarmed."
 
 
 def metric_kinds() -> list[str]:

@@ -1,23 +1,22 @@
 """Deliveries of events to subscriptions: each attempt with the first bytes of its answer."""
 
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse
-from unfold.dataclasses import UnfoldAction
-from unfold.enums import ActionVariant
+from django.http import HttpRequest
 
 from config.console.access.audit import entries_of
 from config.console.parts.bulk import carry_out
-from config.console.parts.dialogs import attempt, dialog
+from config.console.parts.dialogs import dialog
 from config.console.parts.html import format_html
 from config.console.parts.links import event_link, link, page
 from config.console.parts.moments import moment
-from config.console.parts.panel import Panel, acting, allowed, button, column, newest, time_column
+from config.console.parts.panel import Panel, allowed, column, newest, time_column
 from config.console.parts.sections import Facts, LiveNotice, Notice, Section
+from config.console.parts.service_button import service_button
 from config.console.sources.outbound.words import COLOURS, attempts_of
 from triggers.models import EventDelivery, Subscription
 from triggers.outbound.redeliver import redeliver
@@ -49,6 +48,11 @@ class SubscriptionFilter(admin.SimpleListFilter):
         return queryset.filter(
             subscription_id__in=list(Subscription.objects.filter(slug=self.value()).values_list("pk", flat=True))
         )
+
+
+REDELIVER = dialog(
+    "Send it again?", "With the same webhook-id: a receiver that has handled it recognises it.", "Redeliver"
+)
 
 
 @admin.register(EventDelivery)
@@ -85,24 +89,20 @@ class EventDeliveryPanel(Panel):
     def type(self, delivery: EventDelivery) -> Any:
         return event_link(delivery.event_id, delivery.event.type)
 
-    @button(
+    @service_button(
         "Redeliver",
-        permissions=["redeliver"],
+        "triggers.redeliver_subscription",
+        REDELIVER,
         icon="replay",
         url_path="redeliver",
-        variant=ActionVariant.PRIMARY,
-        dialog=dialog(
-            "Send it again?", "With the same webhook-id: a receiver that has handled it recognises it.", "Redeliver"
-        ),
+        variant="primary",
+        done="It is sent again.",
     )
-    def redeliver_this(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        act = partial(redeliver, UUID(object_id), by=acting(request))
-        return attempt(request, act, done="It is sent again.", back=page("triggers_eventdelivery", object_id))
+    def redeliver_this(self, object_id: str, by: str) -> None:
+        redeliver(UUID(object_id), by=by)
 
-    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
-        if EventDelivery.objects.filter(CAN_BE_SENT_AGAIN, pk=object_id).exists():
-            return super().get_actions_detail(request, object_id)  # type: ignore[no-any-return]
-        return []
+    def possible_buttons(self, request: HttpRequest, object_id: str) -> Mapping[str, bool]:
+        return {"redeliver_this": EventDelivery.objects.filter(CAN_BE_SENT_AGAIN, pk=object_id).exists()}
 
     @admin.action(description="Redeliver", permissions=["redeliver"])
     def redeliver_chosen(self, request: HttpRequest, queryset: QuerySet[EventDelivery]) -> None:

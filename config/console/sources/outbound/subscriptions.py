@@ -1,5 +1,6 @@
 """Subscriptions: where events leave to, and how it goes."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -10,18 +11,17 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.defaultfilters import pluralize
 from django.utils import timezone
-from unfold.dataclasses import UnfoldAction
-from unfold.enums import ActionVariant
 
 from config.console.access.audit import entries_of
 from config.console.parts.bulk import carry_out
-from config.console.parts.dialogs import attempt, dialog, leave
+from config.console.parts.dialogs import dialog, leave
 from config.console.parts.html import format_html
 from config.console.parts.links import link, listing, page
 from config.console.parts.moments import distance, moment
 from config.console.parts.pages import form_page, reveal, reveal_in_dialog
 from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
 from config.console.parts.sections import Facts, Notice, Section, Table
+from config.console.parts.service_button import service_button
 from config.console.sources.outbound.form import NewSubscriptionForm, RedeliverForm, RotateForm, SubscriptionForm
 from config.console.sources.outbound.words import table_of
 from runs.exceptions import RunError
@@ -32,6 +32,7 @@ from triggers.outbound.secrets import rotate
 from triggers.outbound.test_event import TYPE, send_test
 
 SHOWN = 20
+DELETE = dialog("Delete this subscription?", "Waiting deliveries fail. Sent ones stay.", "Delete it")
 
 
 @admin.register(Subscription)
@@ -47,7 +48,6 @@ class SubscriptionPanel(Panel):
     actions_detail = ("edit", "send_test", "rotate_secret", "redeliver", "delete_this")
     has_add_permission = allowed("triggers.add_subscription")
     has_edit_permission = allowed("triggers.change_subscription")
-    has_remove_permission = allowed("triggers.delete_subscription")
     has_redeliver_permission = allowed("triggers.redeliver_subscription")
 
     failing = time_column("failing since", "failing_since")
@@ -81,7 +81,7 @@ class SubscriptionPanel(Panel):
         back, groups = listing("triggers_subscription"), form.groups()
         return form_page(self, request, form, title="New subscription", submit="Create it", back=back, groups=groups)
 
-    @button("Edit", permissions=["edit"], icon="edit", url_path="edit")
+    @button("Edit", permissions=["triggers.change_subscription"], icon="edit")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         subscription = get_object_or_404(Subscription, pk=object_id)
         form = SubscriptionForm(request.POST or None, subscription=subscription)
@@ -96,7 +96,7 @@ class SubscriptionPanel(Panel):
 
     @button(
         "Send a test event",
-        permissions=["redeliver"],
+        permissions=["triggers.redeliver_subscription"],
         icon="send",
         url_path="test",
         dialog=dialog(
@@ -117,7 +117,7 @@ class SubscriptionPanel(Panel):
 
     @button(
         "New secret",
-        permissions=["edit"],
+        permissions=["triggers.change_subscription"],
         icon="key",
         url_path="rotate-secret",
         dialog=dialog(
@@ -137,24 +137,23 @@ class SubscriptionPanel(Panel):
         )
         return reveal_in_dialog(request, secret=plain, explained=explained, back=back)
 
-    @button(
+    @service_button(
         "Delete",
-        permissions=["remove"],
+        "triggers.delete_subscription",
+        DELETE,
         icon="delete",
         url_path="remove",
-        dialog=dialog("Delete this subscription?", "Waiting deliveries fail. Sent ones stay.", "Delete it"),
+        done="Deleted.",
+        to_list=True,
     )
-    def delete_this(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
-        subscription = get_object_or_404(Subscription, pk=object_id)
-        act = partial(remove_subscription, subscription, by=acting(request))
-        return attempt(request, act, done="Deleted.", back=listing("triggers_subscription"))
+    def delete_this(self, object_id: str, by: str) -> None:
+        remove_subscription(get_object_or_404(Subscription, pk=object_id), by=by)
 
     @button(
         "Redeliver",
-        permissions=["redeliver"],
+        permissions=["triggers.redeliver_subscription"],
         icon="replay",
-        url_path="redeliver",
-        variant=ActionVariant.PRIMARY,
+        variant="primary",
         dialog=dialog(
             "Send failed deliveries again?",
             "With the same ids: a receiver that has handled one before recognises it. At most 10,000 at once.",
@@ -172,12 +171,9 @@ class SubscriptionPanel(Panel):
             messages.success(request, f"{count:,} event{pluralize(count)} will be sent again.")
         return leave(request, page("triggers_subscription", object_id))
 
-    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
-        actions: list[UnfoldAction] = super().get_actions_detail(request, object_id)
-        if Subscription.objects.filter(pk=object_id, enabled=True).exists():
-            return actions
-        sending = ("triggers_subscription_redeliver", "triggers_subscription_send_test")
-        return [one for one in actions if one.action_name not in sending]
+    def possible_buttons(self, request: HttpRequest, object_id: str) -> Mapping[str, bool]:
+        is_enabled = Subscription.objects.filter(pk=object_id, enabled=True).exists()
+        return {"redeliver": is_enabled, "send_test": is_enabled}
 
     @admin.action(description="Enable", permissions=["edit"])
     def enable_chosen(self, request: HttpRequest, queryset: QuerySet[Subscription]) -> None:
