@@ -5,14 +5,13 @@ from typing import Any
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework.decorators import action
-from rest_framework.exceptions import ValidationError
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from runs.actions.approve import decide
 from runs.actions.select import select_approvals
-from runs.api.resource import Refusal, Resource
+from runs.api.resource import Refusal, Resource, faults_at
 from runs.api.runs_json import ApprovalQuery, ApprovalSerializer, DecideBody
 from runs.models import Approval
 
@@ -45,8 +44,6 @@ class ApprovalResource(ListModelMixin, RetrieveModelMixin, Resource):
         """Approve, approve with edited arguments, or deny; the run goes on."""
         body = DecideBody.read(request)
         approval: Approval = self.get_object()
-        try:
+        with faults_at("arguments"):
             decide(approval.pk, by=str(request.user), **body)
-        except ValueError as error:
-            raise ValidationError({"arguments": [str(error)]}) from None
         return Response(self.get_serializer(self.get_object()).data)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.core.exceptions import ValidationError as Invalid
 from django.db.models import QuerySet
 from django.http import Http404
 from drf_spectacular.utils import extend_schema, extend_schema_field
@@ -12,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from runs.api.body import Body
-from runs.api.resource import NewestFirst, Refusal, Resource
+from runs.api.resource import ById, Refusal, Resource, faults_at, faults_by_field
 from runs.api.shown import Shown
 from runs.budgets.caps import allow_more, create_budget, delete_budget, set_cap
 from runs.budgets.windows import current
@@ -69,10 +68,6 @@ class AllowBody(Body):
     run = serializers.UUIDField(required=False, default=None, help_text="of a budget of each run")
 
 
-class ById(NewestFirst):
-    ordering = "id"
-
-
 class BudgetResource(Resource):
     required_permissions = {
         "list": "runs.view_budget",
@@ -101,10 +96,8 @@ class BudgetResource(Resource):
     @extend_schema(request=NewBudgetBody, responses={201: BudgetSerializer})
     def create(self, request: Request) -> Response:
         """Cap what the runs of an agent, of a trigger, or all runs use."""
-        try:
+        with faults_by_field():
             budget = create_budget(**NewBudgetBody.read(request), by=str(request.user))
-        except Invalid as error:
-            raise serializers.ValidationError(error.message_dict) from None
         return Response(self._json(budget), status=201)
 
     @extend_schema(request=CapBody, responses=BudgetSerializer)
@@ -125,11 +118,10 @@ class BudgetResource(Resource):
         """Allow more than the cap, once: in the current window, or for one run of a budget of each run."""
         body = AllowBody.read(request)
         try:
-            budget = allow_more(self.get_object().pk, body["amount"], run_id=body["run"], by=str(request.user))
+            with faults_at("amount"):
+                budget = allow_more(self.get_object().pk, body["amount"], run_id=body["run"], by=str(request.user))
         except Run.DoesNotExist:
             raise Http404(f"There is no run {body['run']}.") from None
-        except ValueError as error:
-            raise serializers.ValidationError({"amount": [str(error)]}) from None
         return Response(self._json(budget))
 
     def _json(self, budgets: Any, *, many: bool = False) -> Any:

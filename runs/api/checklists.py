@@ -1,7 +1,6 @@
 """The checklists of agents over HTTP: to look at, to edit and to silence."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from django.db import transaction
@@ -17,7 +16,7 @@ from agents.models import Checklist, ChecklistItem, ChecklistRevision
 from runs.actions.checklists import ItemEdit, create_checklist, edit_checklist, silence_checklist
 from runs.api.body import Body
 from runs.api.interval import IntervalField
-from runs.api.resource import NewestFirst, Refusal, Resource
+from runs.api.resource import ById, Refusal, Resource, faults_at
 from runs.api.shown import Shown
 
 
@@ -100,10 +99,6 @@ class ChecklistBody(Body):
     silenced_until = serializers.DateTimeField(required=False, allow_null=True, help_text="until then no item is due")
 
 
-class ById(NewestFirst):
-    ordering = "id"
-
-
 class ChecklistResource(Resource):
     """Checklists of agents, with their items."""
 
@@ -134,7 +129,7 @@ class ChecklistResource(Resource):
     def create(self, request: Request) -> Response:
         """Give an agent, or one of its triggers, a checklist."""
         body = NewChecklistBody.read(request)
-        with _faults_of("items"):
+        with faults_at("items"):
             made = create_checklist(
                 body["agent"], trigger=body["trigger"], items=_items(body["items"]), by=str(request.user)
             )
@@ -144,7 +139,7 @@ class ChecklistResource(Resource):
     def partial_update(self, request: Request, pk: str) -> Response:
         """Replace the items, or silence the checklist, or both."""
         body, checklist, by = ChecklistBody.read(request), self.get_object(), str(request.user)
-        with transaction.atomic(), _faults_of("items"):
+        with transaction.atomic(), faults_at("items"):
             if "items" in body:
                 edit_checklist(checklist.pk, _items(body["items"]), by=by, revision=body["revision"])
             if "silenced_until" in body:
@@ -159,14 +154,6 @@ class ChecklistResource(Resource):
         definitions = {one.number: one.definition for one in newest}
         results = RevisionSerializer(newest[:100], many=True, context={"definitions": definitions}).data
         return Response({"results": results, "next": None, "previous": None})
-
-
-@contextmanager
-def _faults_of(field: str) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise serializers.ValidationError({field: [str(error)]}) from None
 
 
 def _items(given: Any) -> list[ItemEdit]:

@@ -1,8 +1,5 @@
 """The long-term memory of agents over HTTP."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -13,7 +10,7 @@ from agents.memory import KEY_LENGTH, MOST_FOUND, TEXT_LENGTH, searched
 from agents.models import MemoryNote
 from runs.actions.memory import create_note, delete_note, edit_note
 from runs.api.body import Body
-from runs.api.resource import NewestFirst, Query, Refusal, Resource
+from runs.api.resource import NewestFirst, Query, Refusal, Resource, faults_at
 from runs.api.shown import Shown
 
 
@@ -82,7 +79,7 @@ class MemoryResource(Resource):
     def create(self, request: Request) -> Response:
         """Give an agent a note."""
         body = NewNoteBody.read(request)
-        with _faults():
+        with faults_at("text"):
             made = create_note(body["agent"], body["key"], body["text"], by=str(request.user))
         return Response(NoteSerializer(made).data, status=201)
 
@@ -90,7 +87,7 @@ class MemoryResource(Resource):
     def partial_update(self, request: Request, pk: str) -> Response:
         """Write the text of a note."""
         body, note, by = NoteBody.read(request), self.get_object(), str(request.user)
-        with _faults():
+        with faults_at("text"):
             edited = edit_note(note.pk, body["text"], trusted=body["trusted"], by=by, revision=body["revision"])
         return Response(NoteSerializer(edited).data)
 
@@ -99,11 +96,3 @@ class MemoryResource(Resource):
         """Delete a note."""
         delete_note(self.get_object().pk, by=str(request.user))
         return Response(status=204)
-
-
-@contextmanager
-def _faults() -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise serializers.ValidationError({"text": [str(error)]}) from None

@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from runs.api.body import Body
-from runs.api.resource import Refusal, Resource
+from runs.api.resource import Refusal, Resource, faults_at
 from runs.api.shown import Shown
 from runs.exceptions import UnknownQueue
 from runs.queues.names import meant, spelled
@@ -89,10 +89,8 @@ class QueueResource(Resource):
     def limit(self, request: Request, name: str) -> Response:
         """Limit how many of its runs may run at the same time, over all workers; null removes the limit."""
         body = LimitBody.read(request)
-        try:
+        with faults_at("max_running"):
             set_max_running(meant(name), body["max_running"], by=str(request.user))
-        except ValueError as error:
-            raise serializers.ValidationError({"max_running": [str(error)]}) from None
         return self._answer(meant(name))
 
     def _answer(self, name: str) -> Response:

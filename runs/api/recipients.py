@@ -1,10 +1,8 @@
 """Recipients of notifications and groups of them over HTTP: to look at, to edit, to silence and to test."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
-from django.core.exceptions import ValidationError as Invalid
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -15,7 +13,7 @@ from rest_framework.response import Response
 from runs.api.body import Body
 from runs.api.interval import IntervalField
 from runs.api.notifications import DeliverySerializer
-from runs.api.resource import NewestFirst, Refusal, Resource
+from runs.api.resource import ById, Refusal, Resource, faults_by_field
 from runs.api.shown import Shown
 from runs.models import Notification, Recipient, RecipientGroup
 from runs.notifications.edit import (
@@ -101,10 +99,6 @@ class NewRecipientGroupBody(RecipientGroupBody):
     name = serializers.CharField(help_text="what agents call it in `to=`")
 
 
-class ById(NewestFirst):
-    ordering = "id"
-
-
 class RecipientResource(Resource):
     required_permissions = {
         "list": "runs.view_recipient",
@@ -135,7 +129,7 @@ class RecipientResource(Resource):
     def create(self, request: Request) -> Response:
         """Add a recipient. Rules that are left out have their defaults."""
         body = NewRecipientBody.read(request)
-        with _faults_by_field():
+        with faults_by_field():
             made = create_recipient(**body, by=str(request.user))
         return Response(RecipientSerializer(made).data, status=201)
 
@@ -143,7 +137,7 @@ class RecipientResource(Resource):
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change the rules that are given. 409: the recipient of WAKEFUL_NOTIFY_TO has its name and address from there."""
         body = RecipientBody.read(request)
-        with _faults_by_field():
+        with faults_by_field():
             changed = change_recipient(self.get_object().pk, **body, by=str(request.user))
         return Response(RecipientSerializer(changed).data)
 
@@ -158,7 +152,7 @@ class RecipientResource(Resource):
     def silence(self, request: Request, pk: str) -> Response:
         """Send the recipient nothing for so long, from now on."""
         body = SilenceBody.read(request)
-        with _faults_by_field(silenced_until="length"):
+        with faults_by_field(silenced_until="length"):
             changed = silence_for(self.get_object().pk, body["length"], by=str(request.user))
         return Response(RecipientSerializer(changed).data)
 
@@ -197,7 +191,7 @@ class RecipientGroupResource(Resource):
     def create(self, request: Request) -> Response:
         """Give several recipients a name that agents address together."""
         body = NewRecipientGroupBody.read(request)
-        with _faults_by_field():
+        with faults_by_field():
             made = create_group(body["name"], body.get("members", []), by=str(request.user))
         return Response(RecipientGroupSerializer(made).data, status=201)
 
@@ -205,7 +199,7 @@ class RecipientGroupResource(Resource):
     def partial_update(self, request: Request, pk: str) -> Response:
         """Rename a group, replace its members, or both."""
         body = RecipientGroupBody.read(request)
-        with _faults_by_field():
+        with faults_by_field():
             changed = change_group(self.get_object().pk, **body, by=str(request.user))
         return Response(RecipientGroupSerializer(changed).data)
 
@@ -221,13 +215,3 @@ def _named(names: Sequence[str]) -> list[Recipient]:
     if unknown := sorted(set(names) - set(found)):
         raise serializers.ValidationError(f"There is no recipient {unknown[0]!r}. GET recipients/ lists their names.")
     return [found[name] for name in dict.fromkeys(names)]
-
-
-@contextmanager
-def _faults_by_field(**renamed: str) -> Iterator[None]:
-    """Answer 400 with each fault under its field, or under another name of it."""
-    try:
-        yield
-    except Invalid as error:
-        faults = {renamed.get(field, field): said for field, said in error.message_dict.items()}
-        raise serializers.ValidationError(faults) from None

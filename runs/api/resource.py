@@ -1,6 +1,7 @@
 """The base of all API resources: cursor lists, strict input, and refusals that name the fix."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, cast
 
 from django.core.exceptions import ObjectDoesNotExist
@@ -54,6 +55,10 @@ class NewestFirst(CursorPagination):
             ) from None
 
 
+class ById(NewestFirst):
+    ordering = "id"
+
+
 class BySlug(NewestFirst):
     ordering = "slug"
 
@@ -63,6 +68,24 @@ class Refusal(Serializer[Any]):
 
     detail = CharField()
     status = CharField()
+
+
+@contextmanager
+def faults_at(field: str) -> Iterator[None]:
+    """Answer 400 for a ValueError of a service, under the name of this field."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValidationError({field: [str(error)]}) from None
+
+
+@contextmanager
+def faults_by_field(**renamed: str) -> Iterator[None]:
+    """Answer 400 with each fault under its field, or under another name of it."""
+    try:
+        yield
+    except InvalidValue as error:
+        raise ValidationError({renamed.get(name, name): texts for name, texts in error.message_dict.items()}) from None
 
 
 class Resource(GenericViewSet[Any]):

@@ -7,7 +7,6 @@ from uuid import UUID
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework.decorators import action
-from rest_framework.exceptions import ValidationError
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,7 +18,7 @@ from runs.actions.resolve import resolve
 from runs.actions.select import select_runs
 from runs.actions.signal import signal
 from runs.actions.watch import watch
-from runs.api.resource import Refusal, Resource
+from runs.api.resource import Refusal, Resource, faults_at
 from runs.api.runs_json import (
     ForkBody,
     ResolveBody,
@@ -92,10 +91,8 @@ class RunResource(ListModelMixin, RetrieveModelMixin, Resource):
         unfinished run is cancelled; a running one has to stop first, which takes seconds."""
         body = ForkBody.read(request)
         origin: Run = self.get_object()
-        try:
+        with faults_at("step"):
             new = fork(origin.id, by=str(request.user), has_input="input" in body, **body)
-        except ValueError as error:
-            raise ValidationError({"step": [str(error)]}) from None
         return Response(self.get_serializer(new).data)
 
     @extend_schema(request=SignalBody, responses={200: RunDetailSerializer, 409: Refusal})
@@ -108,10 +105,8 @@ class RunResource(ListModelMixin, RetrieveModelMixin, Resource):
     @action(detail=True, methods=["post"])
     def resolve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Say whether the step happened that an uncertain run is parked over."""
-        try:
+        with faults_at("result"):
             return self._answer(resolve, **ResolveBody.read(request))
-        except ValueError as error:
-            raise ValidationError({"result": [str(error)]}) from None
 
     def _answer(self, act: Callable[..., object], **how: Any) -> Response:
         run_id: UUID = self.get_object().id

@@ -1,10 +1,7 @@
 """`/api/v1/subscriptions/` and `/api/v1/event-deliveries/`: where events leave to, and what became of each."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from django.core.exceptions import ValidationError as Faults
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -15,7 +12,7 @@ from rest_framework.response import Response
 
 from runs.api.body import Body
 from runs.api.interval import IntervalField
-from runs.api.resource import Query, Refusal, Resource
+from runs.api.resource import Query, Refusal, Resource, faults_by_field
 from runs.api.shown import Shown
 from triggers.api.fields import BySlugResource, InstantInUtc
 from triggers.models import EventDelivery, Subscription
@@ -124,7 +121,7 @@ class SubscriptionResource(BySlugResource):
     def create(self, request: Request) -> Response:
         """Add a subscription. The answer has its secret, which cannot be read again."""
         body = NewSubscriptionBody.read(request)
-        with _faults_by_field():
+        with faults_by_field():
             made, secret = create_subscription(body.pop("slug"), **body, by=str(request.user))
         return Response({**SubscriptionSerializer(made).data, "secret": secret}, status=201)
 
@@ -132,7 +129,7 @@ class SubscriptionResource(BySlugResource):
     def partial_update(self, request: Request, slug: str) -> Response:
         """Change the given fields. Disabling a subscription fails its waiting deliveries; after enabling it again, new events are sent."""
         body = SubscriptionBody.read(request)
-        with _faults_by_field():
+        with faults_by_field():
             changed = change_subscription(self.get_object(), body, by=str(request.user))
         return Response(SubscriptionSerializer(changed).data)
 
@@ -147,7 +144,7 @@ class SubscriptionResource(BySlugResource):
     def rotate(self, request: Request, slug: str) -> Response:
         """Sign with a new secret, and with the old ones as well for a time."""
         body = RotateBody.read(request)
-        with _faults_by_field():
+        with faults_by_field():
             secret = rotate(self.get_object(), **body, by=str(request.user))
         return Response({"secret": secret})
 
@@ -203,12 +200,3 @@ class EventDeliveryResource(ListModelMixin, RetrieveModelMixin, Resource):
         """Send the event to the subscription again, with the same `webhook-id`."""
         again = redeliver(self.get_object().pk, by=str(request.user))
         return Response(EventDeliverySerializer(again).data)
-
-
-@contextmanager
-def _faults_by_field() -> Iterator[None]:
-    """Answer 400 with each fault under its field."""
-    try:
-        yield
-    except Faults as error:
-        raise serializers.ValidationError(error.message_dict) from None
