@@ -176,10 +176,10 @@ def _create(form: NewScheduleForm, by: str) -> Schedule | None:
 
 def _make(form: NewScheduleForm, by: str) -> Schedule:
     (rule, policy), said = form.agreed, form.cleaned_data
-    named = {"name": said["name"], "agent": said["agent"], "trigger": said["trigger"], "by": by}
+    named = {"name": said["name"], "agent": said["agent"], "trigger": said["trigger"]}
     if policy.kind != "reminder":
-        return create_schedule(rule=rule, policy=policy, **named)
-    return edit_schedule(remind(when=rule, text=said["text"], **named), policy=policy, by=by)
+        return create_schedule(rule=rule, policy=policy, by=by, **named)
+    return edit_schedule(remind(when=rule, text=said["text"], by=by, **named), policy=policy, by=by)
 
 
 def _save(form: EditScheduleForm, schedule: Schedule, by: str) -> bool:
