@@ -1,4 +1,4 @@
-"""One verb, several doors: a service needs the same permission by a button as by the API, and the page of accounts lists both."""
+"""A service needs the same permission at every door, and the page of accounts lists its doors."""
 
 import ast
 import inspect
@@ -111,9 +111,9 @@ def pages() -> Iterator[tuple[str, set[str], Any, type]]:
             yield f"{noun}: {method.short_description}", set(method.allowed_permissions), method, owner
         if isinstance(panel, Panel):
             yield f"{noun}: New", asked_by(panel.has_add_permission), owner.new, owner
-        for name in [name for name in vars(owner) if name.endswith("_view")]:
-            method = getattr(owner, name)
-            yield f"{noun}: {capfirst(name.removesuffix('_view'))}", set(named_in(method, owner)), method, owner
+            for name in panel.own_pages:
+                method = getattr(owner, f"{name}_view")
+                yield f"{noun}: {capfirst(name)}", set(named_in(method, owner)), method, owner
 
 
 def asked_by(has_permission: Callable[[Any], bool]) -> set[str]:
@@ -175,7 +175,7 @@ def called(function: Any, owner: type, *, by_somebody: bool = False) -> Iterator
 
 
 def is_answer(call: ast.Call) -> bool:
-    """A resource of the API hands its services to this method, which calls them."""
+    """Whether a resource of the API hands a service to its method `_answer`, which calls it."""
     return ast.unparse(call.func) == "self._answer"
 
 

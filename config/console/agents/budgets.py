@@ -8,7 +8,6 @@ from django.contrib import admin
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from django.urls import URLPattern, path
 
 from config.console.access.audit import entries_of
 from config.console.parts import fields
@@ -67,10 +66,7 @@ class BudgetPanel(Panel):
     list_filter = ("scope", "period", "measure")
     search_fields = ("name",)
     actions_detail = ("change_cap", "allow_once", "delete_this")
-
-    def get_urls(self) -> list[URLPattern]:
-        spending = path("spending/", self.admin_site.admin_view(self.spending_view), name="runs_budget_spending")
-        return [spending, *super().get_urls()]
+    own_pages = {"spending": "spending/"}
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("runs.raise_budget")

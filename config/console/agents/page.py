@@ -1,7 +1,7 @@
 """The Agents page: which agents there are, what of them runs, and the buttons that stop and start them."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django import forms
@@ -11,7 +11,7 @@ from django.db.models import Sum
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.defaultfilters import pluralize
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 from django.utils import html
 from django.utils.safestring import SafeString
 
@@ -56,16 +56,7 @@ class StopForm(forms.Form):
 class AgentPanel(Panel):
     """The Agents page, and the actions on its agents."""
 
-    def get_urls(self) -> list[URLPattern]:
-        views: dict[str, Callable[..., HttpResponse]] = {"stop": self.stop_view, "start": self.start_view}
-        return [
-            path("agents/", self.admin_site.admin_view(self.agents_view), name="runs_agentstop_agents"),
-            *[
-                path(f"<path:name>/{action}/", self.admin_site.admin_view(view), name=f"runs_agentstop_{action}")
-                for action, view in views.items()
-            ],
-            *super().get_urls(),
-        ]
+    own_pages = {"agents": "agents/", "stop": "<path:name>/stop/", "start": "<path:name>/start/"}
 
     # The Agents page replaces the list and the detail pages.
 

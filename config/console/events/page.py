@@ -11,13 +11,13 @@ from django.db.models.expressions import RawSQL
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.defaultfilters import pluralize
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminSelectMultipleWidget
 
 from agents.kernel.reserved_types import GAP, is_reserved
 from config.console.access.audit import entries_of
-from config.console.events.attachments import ATTACHMENT, attachments, download
+from config.console.events.attachments import attachments, download
 from config.console.events.decisions import cells_of
 from config.console.events.search_form import EventList
 from config.console.parts import fields
@@ -111,6 +111,7 @@ class EventPanel(Panel):
     ordering = ("-id",)
     actions = ("replay_chosen",)
     actions_detail = ("replay_event", "shadow_event", "erase_event")
+    own_pages = {"attachment": "<uuid:event_id>/attachments/<int:number>/"}
 
     # Lists
 
@@ -170,10 +171,6 @@ class EventPanel(Panel):
         return "redelivered" if event.was_redelivered else None  # type: ignore[attr-defined]
 
     # Attachments of mail
-
-    def get_urls(self) -> list[URLPattern]:
-        view = self.admin_site.admin_view(self.attachment_view)
-        return [path("<uuid:event_id>/attachments/<int:number>/", view, name=ATTACHMENT), *super().get_urls()]
 
     def attachment_view(self, request: HttpRequest, event_id: UUID, number: int) -> HttpResponse:
         if not self.has_view_permission(request):

@@ -6,7 +6,6 @@ from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from django.urls import URLPattern, path
 
 from config.console.access.audit import entries_of
 from config.console.events.replay_form import ReplayForm, preview_of, replay_page
@@ -53,10 +52,7 @@ class ReplayPanel(Panel):
     search_help_text = "account"
     ordering = ("-id",)
     actions_detail = ("pause", "resume", "cancel")
-
-    def get_urls(self) -> list[URLPattern]:
-        preview = self.admin_site.admin_view(self.preview_view)
-        return [path("preview/", preview, name="triggers_replay_preview"), *super().get_urls()]
+    own_pages = {"preview": "preview/"}
 
     @column("events")
     def events(self, replay: Replay) -> str:

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -7,7 +6,7 @@ from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 
 from config.console.access.audit import entries_of
 from config.console.operations.after_restore import restored
@@ -41,21 +40,13 @@ class LimitForm(forms.Form):
 class QueuePanel(Panel):
     """The Processes page, and the actions on its queues."""
 
-    def get_urls(self) -> list[URLPattern]:
-        views: dict[str, Callable[..., HttpResponse]] = {
-            "pause": self.pause_view,
-            "resume": self.resume_view,
-            "limit": self.limit_view,
-        }
-        return [
-            path("processes/", self.admin_site.admin_view(self.processes_view), name="runs_queue_processes"),
-            path("restored/", self.admin_site.admin_view(self.restored_view), name="runs_queue_restored"),
-            *[
-                path(f"<path:name>/{action}/", self.admin_site.admin_view(view), name=f"runs_queue_{action}")
-                for action, view in views.items()
-            ],
-            *super().get_urls(),
-        ]
+    own_pages = {
+        "processes": "processes/",
+        "restored": "restored/",
+        "pause": "<path:name>/pause/",
+        "resume": "<path:name>/resume/",
+        "limit": "<path:name>/limit/",
+    }
 
     # The Processes page replaces the list and the detail pages.
 

@@ -1,4 +1,4 @@
-"""Django's form fields, each with the widget that the console draws it with."""
+"""Django's form fields with the widgets of the console."""
 
 from typing import Any
 
@@ -33,14 +33,14 @@ class UUIDField(forms.UUIDField):
 
 
 class TextField(forms.CharField):
-    """Text, in a box of so many lines."""
+    """Text in a box of `rows` lines."""
 
     def __init__(self, *, rows: int, **options: Any) -> None:
         super().__init__(widget=UnfoldAdminTextareaWidget(attrs={"rows": rows}), **options)
 
 
 class ExpandableField(forms.CharField):
-    """Text that may have several lines."""
+    """Text in a box that grows with it."""
 
     widget = UnfoldAdminExpandableTextareaWidget
 
@@ -62,7 +62,7 @@ class ChoiceField(forms.ChoiceField):
 
 
 class RadioField(forms.ChoiceField):
-    """A choice whose values all stand on the page."""
+    """A choice whose values are all visible."""
 
     widget = UnfoldAdminRadioSelectWidget
 

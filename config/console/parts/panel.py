@@ -11,6 +11,7 @@ from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import CharField, Model, QuerySet, TextField
 from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, path
 from django.utils.functional import cached_property
 from django.utils.safestring import SafeString
 from unfold.admin import ModelAdmin
@@ -66,7 +67,7 @@ class Panel(ModelAdmin):  # type: ignore[misc]
     Django's own forms for adding, changing and deleting are disabled: every change is a named action that calls a service.
     """
 
-    # Unfold's looks up each button's permission in the database, which `migrate` has yet to put there.
+    # Unfold's checks look up each button's permission in the database, before `migrate` has put it there.
     checks_class = ModelAdminChecks
     paginator = CappedPaginator
     show_full_result_count = False
@@ -78,18 +79,31 @@ class Panel(ModelAdmin):  # type: ignore[misc]
     sortable_by: ClassVar[tuple[str, ...]] = ()
     change_form_template = "admin/console/detail.html"
     fields: ClassVar[tuple[str, ...]] = ()
+    # Routes of further pages, by name; the method of the page "x" is `x_view`.
+    own_pages: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def noun(self) -> str:
+        """The model in the names of URLs, such as "runs_run"."""
+        return f"{self.opts.app_label}_{self.opts.model_name}"
+
+    def get_urls(self) -> list[URLPattern]:
+        own = [
+            path(route, self.admin_site.admin_view(getattr(self, f"{name}_view")), name=f"{self.noun}_{name}")
+            for name, route in self.own_pages.items()
+        ]
+        return [*own, *super().get_urls()]  # Django's would take their names for the key of a row
 
     def sections(self, request: HttpRequest, obj: Any) -> list[Section]:
         raise NotImplementedError
 
     def possible_buttons(self, request: HttpRequest, object_id: str) -> Mapping[str, bool]:
-        """Buttons by name: does it have an effect in the row's state? Those that are not named do."""
+        """By name, whether a button has an effect in the row's state; a button that is left out has."""
         return {}
 
     def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[UnfoldAction]:
-        noun = f"{self.opts.app_label}_{self.opts.model_name}"
         hidden = {
-            f"{noun}_{name}"
+            f"{self.noun}_{name}"
             for name, is_possible in self.possible_buttons(request, object_id).items()
             if not is_possible
         }

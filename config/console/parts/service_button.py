@@ -25,16 +25,15 @@ def service_button(
     variant: str = "default",
     to_list: bool = False,
 ) -> Callable[[Callable[..., str | None]], Any]:
-    """Turn a method that calls a service into a button. The method gets the row's id, the acting account as `by`, and the values
-    of the dialog's form by name; it returns the message, where `done` is not always the same.
+    """Turn a method that calls a service into a button. The method gets the row's id, the acting account as `by` and the fields of
+    the dialog's form by name. Without `done`, it returns the message.
     """
 
     def button_of(call: Callable[..., str | None]) -> Any:
         @button(description, permissions=[permission], icon=icon, url_path=url_path, variant=variant, dialog=dialog)
         @wraps(call)
         def view(panel: Panel, request: HttpRequest, form: BaseDialogForm, object_id: str) -> HttpResponse:
-            noun = f"{panel.opts.app_label}_{panel.opts.model_name}"
-            back = listing(noun) if to_list else page(noun, object_id)
+            back = listing(panel.noun) if to_list else page(panel.noun, object_id)
             values = {name: value for name, value in form.cleaned_data.items() if name != SUBMITTED}
             act = partial(call, panel, object_id, by=acting(request), **values)
             return attempt(request, act, done=done, back=back)

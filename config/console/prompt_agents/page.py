@@ -15,7 +15,6 @@ from django.db.models import CharField, Count, OuterRef, Prefetch, QuerySet, Sub
 from django.db.models.fields.json import KeyTextTransform
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from django.urls import URLPattern, path
 from unfold.forms import BaseDialogForm
 
 from agents import registry
@@ -81,13 +80,10 @@ class PromptAgentPanel(Panel):
     search_help_text = "name"
     ordering = ("name",)
     actions_detail = ("try_now", "edit", "wake", "checklist", "silence", "delete_agent", "restore")
+    own_pages = {"preview": "preview/"}
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("agents.change_promptagent")
-
-    def get_urls(self) -> list[URLPattern]:
-        preview = path("preview/", self.admin_site.admin_view(self.preview_view), name="agents_promptagent_preview")
-        return [preview, *super().get_urls()]
 
     def preview_view(self, request: HttpRequest) -> HttpResponse:
         if not self.has_add_permission(request):

@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from agents.registry import all_agents
@@ -112,10 +112,7 @@ class RunPanel(RunButtons):
     search_help_text = "a run's id, an event's id, or a trigger's exact slug"
     ordering = ("-id",)
     actions = ("requeue_chosen", "cancel_chosen")
-
-    def get_urls(self) -> list[URLPattern]:
-        entry = self.admin_site.admin_view(self.entry_view)
-        return [path("<path:object_id>/entry/", entry, name="runs_run_entry"), *super().get_urls()]
+    own_pages = {"entry": "<path:object_id>/entry/"}
 
     # Lists
 

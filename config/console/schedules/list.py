@@ -1,13 +1,10 @@
 """The list of schedules, their create and edit forms, and the URLs of their other pages."""
 
-from collections.abc import Callable
-
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.urls import URLPattern, path
 from django.utils.safestring import SafeString
 
 from config.console.parts.bulk import carry_out
@@ -47,21 +44,14 @@ class SchedulePanel(ScheduleButtons):
     ordering = (F("next_fire_at").asc(nulls_last=True), "task__name")
     actions = ("pause_chosen", "resume_chosen", "fire_chosen")
     actions_detail = ("fire_now", "edit", "pause", "resume", "backfill", "why", "delete_schedule")
+    own_pages = {
+        "preview": "preview/",
+        "why_search": "why/",
+        "backfill_preview": "<path:object_id>/backfill/preview/",
+    }
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Schedule]:
         return super().get_queryset(request).select_related(*RELATED)  # type: ignore[no-any-return]
-
-    def get_urls(self) -> list[URLPattern]:
-        # Before the other URLs, which would take these names for a schedule's key.
-        own: list[tuple[str, Callable[..., HttpResponse], str]] = [
-            ("preview/", self.preview_view, "preview"),
-            ("why/", self.why_view, "why_search"),
-            ("<path:object_id>/backfill/preview/", self.backfill_preview_view, "backfill_preview"),
-        ]
-        urls = [
-            path(route, self.admin_site.admin_view(view), name=f"triggers_schedule_{name}") for route, view, name in own
-        ]
-        return [*urls, *super().get_urls()]
 
     # Lists
 
@@ -138,7 +128,7 @@ class SchedulePanel(ScheduleButtons):
     def why(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return why_of_schedule(self, request, find_schedule(object_id))
 
-    def why_view(self, request: HttpRequest) -> HttpResponse:
+    def why_search_view(self, request: HttpRequest) -> HttpResponse:
         if not self.has_view_permission(request):
             raise PermissionDenied
         return why_search(self, request)

@@ -5,7 +5,6 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path
 
 from config.console.parts.dialogs import leave
 from config.console.parts.links import listing, page
@@ -22,17 +21,10 @@ from triggers.models import Trigger
 
 
 class TriggerFormPages(Panel):
+    own_pages = {"seen": "seen/", "try_form": "try/"}
     has_add_permission = allowed("triggers.add_trigger")
     has_edit_permission = allowed("triggers.change_trigger")
     has_try_permission = allowed("triggers.view_event")  # the result of a filter reveals event data
-
-    def get_urls(self) -> list[URLPattern]:
-        # Before the other URLs, which would take these names for a trigger's key.
-        own = [("seen/", self.seen_view, "seen"), ("try/", self.try_form_view, "try_form")]
-        urls = [
-            path(route, self.admin_site.admin_view(view), name=f"triggers_trigger_{name}") for route, view, name in own
-        ]
-        return [*urls, *super().get_urls()]
 
     def new(self, request: HttpRequest) -> HttpResponse:
         # Pages of sources and events lead here with what the trigger is to listen to.
