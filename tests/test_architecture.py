@@ -171,7 +171,6 @@ LARGE = {
     "agents/testing.py": "what tests of authors use",
     "agents/testing.py run_agent": "what tests of authors use: most lines are its parameters and their description",
     "config/console/events/page.py": PAGE,
-    "config/console/events/page.py EventPanel": PAGE,
     "config/console/prompt_agents/page.py": PAGE,
     "config/console/prompt_agents/page.py PromptAgentPanel": PAGE,
     "config/console/runs/approvals.py ApprovalPanel": PAGE,
