@@ -51,7 +51,7 @@ async def read_body(response: httpx.Response, most: int) -> tuple[bytes, bool]:
     """The first `most` bytes of the body, unpacked, and whether there is more. Raises Unreadable."""
     coding = response.headers.get("content-encoding", "").strip().lower()
     if coding not in ("", "identity", "gzip"):
-        raise Unreadable("its content is packed in a way that was not asked for")
+        raise Unreadable("its content is encoded in a way that was not requested")
     unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16) if coding == "gzip" else None
     content, received = bytearray(), 0
     async for raw in response.aiter_raw(PIECE):
@@ -59,7 +59,7 @@ async def read_body(response: httpx.Response, most: int) -> tuple[bytes, bool]:
         try:
             content += unpacker.decompress(raw, most + 1 - len(content)) if unpacker else raw
         except zlib.error:
-            raise Unreadable("its content is no gzip, although it says so") from None
+            raise Unreadable("its content is not gzip, although its header claims it") from None
         # Both, because packed data may become a thousand times as much, or nothing at all.
         if max(len(content), received) > most:
             return bytes(content[:most]), True

@@ -159,7 +159,7 @@ def _require_metered(model: Any) -> None:
     # A model around that of a run, as for traces, has its attributes.
     if _bodies and not _metered.get() and not getattr(model, "is_metered", False):
         raise Permanent(
-            f"model {model.model_name} is asked by itself inside a run: nothing would be recorded, metered or stopped. Give an agent "
+            f"model {model.model_name} is called by itself inside a run: nothing would be recorded, metered or stopped. Give an agent "
             "that model, and call run.llm(agent, …) in the body"
         )
 
@@ -179,7 +179,7 @@ def _guarded_direct(prepare: Any) -> Any:
     def enter(*arguments: Any, **named: Any) -> Any:
         if _bodies:
             raise Permanent(
-                "a model is asked by pydantic_ai.direct inside a run: nothing would be recorded, metered or stopped. Give an agent that "
+                "a model is called by pydantic_ai.direct inside a run: nothing would be recorded, metered or stopped. Give an agent that "
                 "model, and call run.llm(agent, …) in the body"
             )
         return prepare(*arguments, **named)

@@ -61,7 +61,7 @@ class Released(Interrupted):
 
 
 class Lost(Interrupted):
-    """The store is gone, or another process owns the run: `error` says which."""
+    """The store is gone, or another process owns the run: `error` shows which."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(describe(error))

@@ -91,9 +91,9 @@ class Replay(Commits):
         return self.position
 
     def _expect(self, key: str, *, is_keyed: bool) -> None:
-        """Park the run if its journal has another entry next. Entries with a key may be asked for in any order."""
+        """Park the run if its journal has another entry next. The code may reach entries with a key in any order."""
         if not is_keyed and (left := self._left()):
-            self._park(f"its journal has {_listed(left)} next, but the code asked for {key!r}")
+            self._park(f"its journal has {_listed(left)} next, but the code is at {key!r}")
 
     def _left(self) -> list[str]:
         return sorted(self.unasked, key=lambda key: self.unasked[key])

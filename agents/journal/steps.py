@@ -110,7 +110,7 @@ class Steps(Spending):
         return self._record_failure(begun, meant)
 
     def withdraw(self, begun: Begun) -> None:
-        """The step has not happened, and may be asked for again: its body asked for something else first."""
+        """The step has not happened, and the code may reach it again: its body began something else first."""
         with self.lock:
             self.places.forget(begun.key)
 

@@ -73,7 +73,7 @@ def _count(finished: Iterable[Finished], agent: str, measure: str) -> int:
     tools=["failed_runs"],
 )
 def anomaly_explainer(run: AgentRun) -> Any:
-    """Tells people when an agent runs or fails much more or less often than usual, with a model's guess at the reason."""
+    """Notifies people when an agent runs or fails much more or less often than usual, with a model's guess at the reason."""
     found: list[Mapping[str, Any]] = run.fired.data if run.fired else []
     lines = [in_words(one) for one in found]
     if not lines:

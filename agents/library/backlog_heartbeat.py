@@ -29,7 +29,7 @@ def is_late(backlog: Backlog, *, is_told: bool) -> bool:
 # The most urgent of all: it waits behind no run that it speaks of.
 @agent("backlog-heartbeat", triggers=[on.heartbeat("5m", catch_up="skip")], gate=look, priority=0, retries=0)
 def backlog_heartbeat(run: AgentRun) -> Any:
-    """Tells people when runs wait for longer than five minutes for a worker, and when that is over."""
+    """Notifies people when runs wait for longer than five minutes for a worker, and when that is over."""
     found = run.fired.data if run.fired else {"news": [], "over": []}
     now = {one.queue: one for one in facts.backlog()}
     for name in found["news"]:

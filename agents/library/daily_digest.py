@@ -22,7 +22,7 @@ def anything(run: GateRun) -> Fire | Quiet:
 
 @agent("daily-digest", triggers=[on.cron("0 7 * * *")], gate=anything)
 def daily_digest(run: AgentRun) -> Any:
-    """Tells people once a day what needs them: failed runs by cause, open approvals, and what is wrong. Else it is silent."""
+    """Notifies people once a day of what needs them: failed runs by cause, open approvals, and what is wrong. Else it is silent."""
     text = digest(facts.failed_runs(DAY), facts.open_approvals(), facts.troubles())
     if text:
         run.notify(text, topic="daily-digest")

@@ -59,7 +59,7 @@ class Issue:
     key="event.data.repository.full_name",
 )
 def github_issue_triage(run: AgentRun) -> dict[str, Any]:
-    """Says what a new GitHub issue is about, how much it matters, and whether it was reported before."""
+    """Finds what a new GitHub issue is about, how much it matters, and whether it was reported before."""
     issue = read_issue(run.event.data)
     labels = labels_for(f"{issue.title}\n{issue.body}")
     priority = priority_of(labels)

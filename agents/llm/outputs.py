@@ -44,7 +44,7 @@ class OutputFunction:
 
 
 def functions_in(output_type: Any) -> dict[str, OutputFunction]:
-    """The functions in an `output_type`, by their names. Permanent: two of them cannot be told apart."""
+    """The functions in an `output_type`, by their names. Permanent: two of them have the same name."""
     found: dict[str, OutputFunction] = {}
     for function in _functions(output_type):
         name = getattr(function, "__name__", "")

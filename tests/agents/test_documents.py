@@ -70,7 +70,7 @@ def test_after_a_crash_no_one_is_welcomed_twice(shop: Shop) -> None:
     assert (done.steps, shop.welcomed) == (["notify#1"], [7])
 
 
-def test_the_documents_checkout_takes_its_steps_under_the_keys_it_says() -> None:
+def test_the_checkout_of_the_docs_has_the_step_keys_of_the_docs() -> None:
     sent: list[str] = []
 
     def post(path: str, data: Any, idempotency_key: str) -> Any:
@@ -109,7 +109,7 @@ def declared_in_document(name: str, **names: Any) -> Agent:
     return agent
 
 
-def test_what_the_document_says_of_testing_it_holds(shop: Shop) -> None:
+def test_the_test_snippets_of_the_docs_pass(shop: Shop) -> None:
     document = (ROOT / "docs" / "agents.md").read_text()
     snippets = [code for code in re.findall(r"```python\n(.*?)```", document, re.DOTALL) if "(onboarding" in code]
 
@@ -140,7 +140,9 @@ def test_the_heartbeat_agents_of_the_documents_are_declared(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(("urgent", "told"), [(True, ["Urgent: No login"]), (False, [])])
-def test_the_agent_on_the_first_screen_of_the_readme_asks_before_it_notifies(urgent: bool, told: list[str]) -> None:
+def test_the_agent_on_the_first_screen_of_the_readme_gets_approval_before_it_notifies(
+    urgent: bool, told: list[str]
+) -> None:
     [code] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     names: dict[str, Any] = {"__name__": "tickets.agents"}
     exec(compile(code, "README.md", "exec"), names)  # noqa: S102 (our own document)

@@ -17,7 +17,7 @@ def watch(gate: Any, body: Any = lambda run: None, **declared: Any) -> Any:
     return agent("watch", gate=gate, **declared)(body)
 
 
-def test_answers_are_values() -> None:
+def test_gate_answers_compare_by_value() -> None:
     assert Fire("a", data=1, state=2) == Fire("a", 1, 2)
     assert Quiet("a") != Quiet("b")
 
@@ -52,7 +52,7 @@ def test_a_gate_is_a_plain_function(gate: Any) -> None:
 
 
 @pytest.mark.django_db
-def test_a_test_asks_a_gate() -> None:
+def test_ask_gate_calls_a_gate_with_state_event_and_last_answer() -> None:
     State("watch").set("threshold", 5)
 
     def gate(run: GateRun) -> Fire | Quiet:
@@ -86,6 +86,6 @@ def test_a_test_hands_the_answer_to_the_body(durable: bool) -> None:
     assert run_agent(made).result is None
 
 
-def test_an_agent_without_a_gate_cannot_be_asked() -> None:
+def test_ask_gate_refuses_an_agent_without_a_gate() -> None:
     with pytest.raises(ValueError, match="has no gate"):
         ask_gate(watch(None))

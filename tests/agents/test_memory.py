@@ -59,7 +59,7 @@ def test_a_note_of_another_revision_is_not_overwritten(seen: int) -> None:
     assert MemoryNote.objects.get().text == "2"
 
 
-def test_a_note_that_was_written_since_this_run_read_it_is_not_overwritten() -> None:
+def test_a_note_that_changed_since_this_run_read_it_is_not_overwritten() -> None:
     put("a", "1")
 
     def body(run: AgentRun) -> Any:

@@ -147,7 +147,7 @@ def test_a_refused_duration_is_reported_in_plain_words(delay: Any, words: str) -
         a_run().next_check(delay)
 
 
-def test_now_is_aware() -> None:
+def test_now_of_a_run_has_a_time_zone() -> None:
     assert a_run().now().utcoffset() == datetime.now(UTC).utcoffset()
 
 

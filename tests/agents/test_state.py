@@ -50,7 +50,7 @@ def test_a_value_that_changed_since_it_was_read_is_not_overwritten() -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("is_new", [True, False])
-def test_of_runs_that_read_the_same_value_at_once_exactly_one_writes(is_new: bool) -> None:
+def test_exactly_one_of_several_runs_that_read_the_same_value_writes(is_new: bool) -> None:
     if not is_new:
         State("greeter").set("seen", 0)
     outcomes = at_once(5, add_one)

@@ -19,7 +19,7 @@ from agents.testing import Crashed, Journal, Unanswered, run_agent
 pytestmark = pytest.mark.django_db
 
 
-def test_what_the_run_would_commit_is_handed_to_the_test() -> None:
+def test_run_agent_returns_what_the_run_would_commit() -> None:
     @agent("invoicer")
     def invoicer(run: AgentRun) -> dict[str, int]:
         run.state.set("invoices", run.state.get("invoices", 0) + 1)
@@ -69,7 +69,7 @@ def test_the_test_gives_what_woke_the_agent() -> None:
 
 
 @pytest.mark.parametrize("error", [Retry("later", after=5), Permanent("never"), ZeroDivisionError()])
-def test_what_the_agent_raises_is_raised_and_its_writes_are_undone(error: Exception) -> None:
+def test_run_agent_raises_the_agents_error_and_undoes_its_writes(error: Exception) -> None:
     @agent("raiser")
     def raiser(run: AgentRun) -> None:
         run.state.set("seen", 1)

@@ -19,7 +19,7 @@ def model_output(result: Any, asked: Any) -> Any:
     """
     if not isinstance(result, str) or not result:
         raise ValueError(
-            'the result of a request to a model is the text of its answer. With "did_not_happen" the model is asked again'
+            'the result of a request to a model is the text of its answer. With "did_not_happen" the request is sent again'
         )
     fingerprint = asked[0].get("fingerprint", "") if isinstance(asked, list) and asked else ""
     return {"prompt": fingerprint, "answer": JSON_CODEC.dump(ModelResponse, ModelResponse(parts=[TextPart(result)]))}

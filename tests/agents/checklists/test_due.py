@@ -23,7 +23,7 @@ items = st.builds(Item, instants, intervals)
 
 
 @given(st.lists(items))
-def test_what_is_due_is_in_the_turn(all_items: list[Item]) -> None:
+def test_every_due_item_is_in_the_turn(all_items: list[Item]) -> None:
     turn = due_together(all_items, NOW)
 
     assert [item for item in all_items if item.due_at <= NOW] == [item for item in turn if item.due_at <= NOW]

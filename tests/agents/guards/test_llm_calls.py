@@ -43,7 +43,7 @@ print(Agent("test", output_type=str).run_sync("q").output)
 
 
 @pytest.mark.parametrize("before", [IMPORTED_BEFORE, ""], ids=["before", "in the body"])
-def test_it_is_refused_whenever_pydantic_ai_is_imported(before: str) -> None:
+def test_a_direct_agent_call_is_refused_whenever_pydantic_ai_is_imported(before: str) -> None:
     script = ASK.format(before=before)
     asked = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
@@ -124,8 +124,8 @@ class Own(TestModel):
 
 @pytest.mark.parametrize("model", [TestModel(), Own(), FallbackModel(TestModel(), TestModel())], ids=repr)
 @pytest.mark.parametrize("ask", [asked_itself, asked_itself_in_a_stream])
-def test_a_model_that_is_asked_by_its_own_method_inside_a_run_is_refused(ask: Any, model: Model) -> None:
-    with within_body(), pytest.raises(Permanent, match=r"is asked by itself inside a run.*call run.llm"):
+def test_a_direct_method_call_of_a_model_inside_a_run_is_refused(ask: Any, model: Model) -> None:
+    with within_body(), pytest.raises(Permanent, match=r"is called by itself inside a run.*call run.llm"):
         asyncio.run(ask(model))
     asyncio.run(ask(model))
 
@@ -137,7 +137,7 @@ def test_every_class_of_models_that_is_defined_inside_a_run_is_guarded() -> None
             async def request(self, *arguments: Any, **named: Any) -> ModelResponse:
                 raise AssertionError
 
-        with pytest.raises(Permanent, match="is asked by itself"):
+        with pytest.raises(Permanent, match="is called by itself"):
             asyncio.run(asked_itself(Later()))
 
 
@@ -150,7 +150,7 @@ def test_embeddings_and_pictures_may_be_requested_inside_a_run() -> None:
         asyncio.run(ask())
 
 
-def test_every_function_that_asks_a_model_directly_passes_the_guarded_one() -> None:
+def test_every_function_that_requests_a_model_directly_passes_the_guarded_one() -> None:
     asking = (model_request, model_request_batch, model_request_stream)
 
     assert all(DIRECT_WAY_IN in getsource(function) for function in asking)
@@ -173,7 +173,7 @@ with within_body():
 """
 
 
-def test_it_is_refused_also_where_the_body_imports_it() -> None:
+def test_pydantic_ai_direct_is_refused_also_where_the_body_imports_it() -> None:
     asked = subprocess.run([sys.executable, "-c", DIRECTLY], cwd=ROOT, capture_output=True, text=True, timeout=120)
 
-    assert asked.stdout.startswith("Permanent a model is asked by pydantic_ai.direct"), asked.stderr
+    assert asked.stdout.startswith("Permanent a model is called by pydantic_ai.direct"), asked.stderr

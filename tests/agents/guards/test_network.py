@@ -34,7 +34,7 @@ def test_an_atomic_agent_cannot_reach_the_outside_and_the_error_shows_what_to_do
         reach_out()
 
 
-def test_what_runs_before_and_after_may_use_sockets() -> None:
+def test_code_before_and_after_the_guarded_block_may_use_sockets() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         with network_refused("caller"):
             pass

@@ -61,7 +61,7 @@ def verdict(**said: Any) -> TestModel:
 # Its declaration
 
 
-def test_it_declares_an_ordinary_durable_agent(watch: Heartbeat) -> None:
+def test_a_heartbeat_declares_an_ordinary_durable_agent(watch: Heartbeat) -> None:
     agent = registry.get("watch")
     [trigger] = agent.triggers
 
@@ -102,7 +102,7 @@ def test_its_declaration_does_not_import_pydantic_ai() -> None:
 # Its gate
 
 
-def test_it_is_quiet_while_no_item_is_due(watch: Heartbeat, checklist: Checklist) -> None:
+def test_the_gate_is_quiet_while_no_item_is_due(watch: Heartbeat, checklist: Checklist) -> None:
     ChecklistItem.objects.update(due_at=Now() + HOUR, every=HOUR)
 
     answer = ask_gate(watch.agent)
@@ -111,13 +111,13 @@ def test_it_is_quiet_while_no_item_is_due(watch: Heartbeat, checklist: Checklist
     assert answer.reason.startswith("no item is due before ")
 
 
-def test_it_is_quiet_while_its_checklist_is_silenced(watch: Heartbeat, checklist: Checklist) -> None:
+def test_the_gate_is_quiet_while_the_checklist_is_silenced(watch: Heartbeat, checklist: Checklist) -> None:
     Checklist.objects.update(silenced_until=Now() + HOUR)
 
     assert ask_gate(watch.agent).reason.startswith("its checklist is silenced until ")
 
 
-def test_it_fires_for_due_items(watch: Heartbeat, checklist: Checklist) -> None:
+def test_the_gate_fires_for_due_items(watch: Heartbeat, checklist: Checklist) -> None:
     assert ask_gate(watch.agent) == Fire("2 items are due")
 
 
@@ -157,7 +157,7 @@ def test_items_that_are_due_together_take_one_turn(watch: Heartbeat, checklist: 
     assert_replays(done)
 
 
-def test_it_notifies_if_the_verdict_has_notify_set(watch: Heartbeat, checklist: Checklist) -> None:
+def test_a_heartbeat_notifies_if_its_verdict_has_notify_set(watch: Heartbeat, checklist: Checklist) -> None:
     items = [{"item": 1, "outcome": "news", "text": "3 failed"}, {"item": 2, "outcome": "ok"}]
     done = run_agent(watch.agent, model=verdict(notify=True, urgency="high", text="3 runs failed", items=items))
 
@@ -303,7 +303,7 @@ def test_an_item_that_is_silenced_for_ever_sets_a_pace(watch: Heartbeat, checkli
     assert done.pace.after == timedelta(days=366)
 
 
-def test_it_is_quiet_when_its_last_item_was_deleted(checklist: Checklist) -> None:
+def test_the_gate_is_quiet_when_the_last_item_was_deleted(checklist: Checklist) -> None:
     declared = {"checklist": ["failed runs"], "every": "1h"}
     watch, instructed = (Heartbeat("watch", instructions=text, **declared) for text in ("", "Look at the queue."))  # type: ignore[arg-type]
     ChecklistItem.objects.all().delete()

@@ -80,6 +80,6 @@ def test_a_host_that_is_not_allowed_is_not_called(site: Site) -> None:
 
 
 @pytest.mark.parametrize("data", [None, {}, {"service": "shop"}, {"service": "shop", "url": "x", "minutes": 0}])
-def test_what_is_no_deploy_fails_for_good(data: Any) -> None:
+def test_an_event_that_is_no_deploy_fails_permanently(data: Any) -> None:
     with pytest.raises(Permanent):
         look(data)

@@ -88,15 +88,13 @@ def test_a_payload_without_an_issue_fails_for_good(payload: Any) -> None:
         ("Tides of the Baltic", [], "normal"),
     ],
 )
-def test_the_rules_say_what_an_issue_is_about_and_how_much_it_matters(
-    text: str, labels: list[str], priority: str
-) -> None:
+def test_rules_derive_the_labels_and_the_priority_of_an_issue(text: str, labels: list[str], priority: str) -> None:
     assert labels_for(text) == labels
     assert priority_of(labels) == priority
 
 
 @pytest.mark.django_db
-def test_a_model_is_called_only_where_the_rules_say_nothing() -> None:
+def test_a_model_is_called_only_where_no_rule_matches() -> None:
     model = TestModel(custom_output_args={"labels": ["feature"], "priority": "low"})
 
     by_rules, by_model = triage(model=model), triage(model=model, title="Tides of the Baltic", body="Thanks!")

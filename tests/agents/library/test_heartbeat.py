@@ -18,7 +18,7 @@ def test_while_all_is_well_it_comes_ever_less_often() -> None:
     assert beats[-1].pace and beats[-1].pace.reason == "all is well"
 
 
-def test_what_was_missed_is_told_to_a_person_once_and_it_comes_often_again() -> None:
+def test_missed_beats_are_notified_once_and_the_next_check_comes_in_one_minute() -> None:
     beat(0)
     beat(1)
 

@@ -62,7 +62,7 @@ def test_a_letter_that_may_have_been_sent_is_left_to_a_person(monkeypatch: pytes
         run_agent(invoice_reminder, input={"number": "I-1"}, model=LETTER, waits={ASKED: "approved"}, journal=Journal())
 
 
-def test_a_paid_invoice_asks_no_model() -> None:
+def test_a_paid_invoice_calls_no_model() -> None:
     make_invoice(paid_on=date(2020, 2, 1))
 
     assert run_agent(invoice_reminder, input={"number": "I-1"}).result["because"] == "paid"

@@ -40,7 +40,7 @@ def test_people_are_notified_half_an_hour_before_a_meeting() -> None:
         ({"starts_at": (BEGINS - timedelta(days=1)).isoformat()}, "meeting.changed"),
     ],
 )
-def test_otherwise_it_is_silent_and_asks_no_model(change: dict[str, str], type: str) -> None:
+def test_other_meetings_cause_no_notification_and_no_model_call(change: dict[str, str], type: str) -> None:
     done = prepare({**MEETING, **change}, type)
 
     assert not done.notifications
@@ -49,6 +49,6 @@ def test_otherwise_it_is_silent_and_asks_no_model(change: dict[str, str], type: 
 
 
 @pytest.mark.parametrize("data", [None, {}, {**MEETING, "starts_at": "soon"}, {**MEETING, "title": 7}])
-def test_what_is_no_meeting_fails_for_good(data: Any) -> None:
+def test_an_event_that_is_no_meeting_fails_permanently(data: Any) -> None:
     with pytest.raises(Permanent):
         prepare(data)

@@ -35,7 +35,7 @@ def test_money_is_given_back_once_a_person_has_approved_and_the_goods_are_here()
     assert [notice.text for notice in done.notifications] == ["Refunded 42.50 of order A-1, approved by admin:ada"]
 
 
-def test_it_asks_before_it_waits_and_waits_before_it_pays() -> None:
+def test_a_refund_gets_approval_then_waits_for_the_parcel_then_pays() -> None:
     an_order()
 
     done = refund_order("approved")

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
         ({"schedule": "nightly", "data": [1]}, None, "nightly"),
     ],
 )
-def test_it_reminds_of_the_text_or_else_of_its_schedules_name(data: Any, input: Any, text: str) -> None:
+def test_a_reminder_notifies_its_text_or_else_its_schedules_name(data: Any, input: Any, text: str) -> None:
     done = run_agent(reminder, data=data, input=input)
 
     assert [notice.text for notice in done.notifications] == [f"Reminder: {text}"]

@@ -6,7 +6,7 @@ from agents.testing import AgentResult, run_agent
 pytestmark = pytest.mark.django_db
 
 
-def test_it_counts_by_label_and_priority_over_all_its_runs() -> None:
+def test_the_digest_counts_by_label_and_priority_over_all_its_runs() -> None:
     triaged("high", "crash", "bug")
     triaged("low", "docs")
 

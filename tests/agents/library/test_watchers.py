@@ -198,7 +198,7 @@ def an_unusual_hour(house: House) -> None:
     house.hours[this] = day(100, failed=60)
 
 
-def test_an_unusual_hour_is_explained_and_told_once(house: House) -> None:
+def test_an_unusual_hour_is_explained_and_notified_once(house: House) -> None:
     an_unusual_hour(house)
 
     done, state = wake(anomaly_explainer, None, model=TestModel(custom_output_args={"text": "The shop is away."}))
@@ -220,6 +220,6 @@ def test_without_a_model_the_facts_are_reported(house: House, settings: Any) -> 
     assert text == "intake failed 60 times in the last hour; usual at this time of day: 0."
 
 
-def test_a_usual_hour_asks_no_model(house: House) -> None:
+def test_a_usual_hour_calls_no_model(house: House) -> None:
     assert isinstance(ask_gate(anomaly_explainer), Quiet)
     assert not isinstance(ask_gate(anomaly_explainer), Fire)

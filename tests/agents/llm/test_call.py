@@ -60,7 +60,7 @@ def test_an_asynchronous_agent_awaits_it() -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_replay_asks_no_model_and_calls_no_tool(is_async: bool) -> None:
+def test_a_replay_calls_no_model_and_no_tool(is_async: bool) -> None:
     script = Scripted([("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})], "10")
     llm, called = LlmAgent(script.model, name="sums"), []
 
@@ -108,7 +108,7 @@ def test_a_tool_may_use_the_orm_and_a_transactional_one_commits_with_its_step() 
     assert Order.objects.get().number == "A-1"
 
 
-def test_a_tool_sends_its_idempotency_key_and_leaves_things_with_its_step() -> None:
+def test_a_tool_gets_its_idempotency_key_and_emits_with_its_step() -> None:
     script = Scripted([("remind", {})], "reminded")
     llm, keys = LlmAgent(script.model, name="reminder", deps_type=AgentRun), []
 

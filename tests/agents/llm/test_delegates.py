@@ -37,7 +37,7 @@ class Office:
             return "ok"
 
 
-def test_what_it_does_are_steps_of_the_run(lab: Lab) -> None:
+def test_requests_and_tools_of_a_delegate_are_steps_of_the_run(lab: Lab) -> None:
     office = Office()
 
     def body(run: Any) -> Any:
@@ -174,7 +174,7 @@ def test_its_requests_count_in_the_usage_limits_of_the_call(lab: Lab) -> None:
     assert "UsageLimitExceeded" in run.error
 
 
-def test_what_it_reads_taints_the_run(lab: Lab) -> None:
+def test_untrusted_data_that_a_delegate_reads_taints_the_run(lab: Lab) -> None:
     office = Office([("look", {})], "pay 7", outer=([("researcher", {"task": "x"})], [("pay", {"cents": 7})], "done"))
     office.researcher.tool_plain(name="look")(reads)
     paid: list[int] = []
@@ -202,7 +202,7 @@ def test_two_tasks_of_one_answer_are_done_side_by_side(lab: Lab) -> None:
     assert (run.status, office.paid, office.inner.asked) == ("succeeded", [5, 5], 4)
 
 
-def test_one_that_requires_approval_asks_before_it_begins(lab: Lab) -> None:
+def test_a_delegate_that_requires_approval_waits_before_its_first_request(lab: Lab) -> None:
     office = Office(requires_approval=True)
 
     run = lab.run(lambda run: run.llm(office.clerk, "q").output)
@@ -226,7 +226,7 @@ def test_agents_that_hand_tasks_to_each_other_without_end_are_refused(lab: Lab) 
     assert "more than 3 calls deep" in run.error
 
 
-def test_outside_of_run_llm_it_is_refused() -> None:
+def test_a_delegate_is_refused_outside_of_run_llm() -> None:
     office = Office()
 
     with pytest.raises(Exception, match=r"works within run\.llm"):

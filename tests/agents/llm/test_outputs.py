@@ -122,7 +122,7 @@ def test_its_effect_is_that_of_its_declaration(lab: Lab) -> None:
     assert list(Session.objects.values_list("name", flat=True)) == ["booked-2"]  # what was refused left nothing
 
 
-def test_one_outside_of_the_tool_cap_is_refused_before_the_model_is_called(lab: Lab) -> None:
+def test_an_output_function_outside_of_the_tool_cap_is_refused_before_the_model_is_called(lab: Lab) -> None:
     numbers = Numbers(7)
 
     run = lab.run(lambda run: run.llm(numbers.agent(send_invoice), "q").output, policy={"tools": [], "retries": 3})
@@ -131,7 +131,7 @@ def test_one_outside_of_the_tool_cap_is_refused_before_the_model_is_called(lab: 
     assert "output function 'send_invoice' is outside of the tool cap" in run.error
 
 
-def test_one_that_the_cap_names_is_called(lab: Lab) -> None:
+def test_an_output_function_that_the_cap_names_is_called(lab: Lab) -> None:
     lab.run(lambda run: run.llm(Numbers(7).agent(send_invoice), "q").output.number, policy={"tools": ["send_invoice"]})
 
     assert sent == [7]
@@ -145,7 +145,7 @@ def decided(lab: Lab, numbers: Numbers, **decision: Any) -> Run:
     return lab.go_on(run)
 
 
-def test_a_dangerous_one_asks_first_in_a_tainted_run(lab: Lab) -> None:
+def test_a_dangerous_output_function_needs_approval_in_a_tainted_run(lab: Lab) -> None:
     run = decided(lab, Numbers(7), decision="approve")
 
     assert (run.status, run.result, sent) == ("succeeded", 7, [7])
@@ -160,7 +160,7 @@ def test_the_model_gets_the_denial(lab: Lab) -> None:
     assert "not this one" in str(numbers.messages[-1])
 
 
-def test_the_model_gets_the_edit_and_its_next_answer_asks_again(lab: Lab) -> None:
+def test_the_model_gets_the_edit_and_its_next_output_needs_approval_again(lab: Lab) -> None:
     numbers = Numbers(7, 8)
 
     run = decided(lab, numbers, decision="edit", arguments={"number": 8})

@@ -60,13 +60,13 @@ def test_operations_have_the_names_that_keys_are_made_of() -> None:
     assert name(ToolsetValidateToolArgumentsId("function", toolset_id="t")) == "sums__function_toolset__t.validate_args"
 
 
-def test_what_a_backend_is_asked_with() -> None:
+def test_a_backend_executes_with_the_known_parameters() -> None:
     execute = inspect.signature(durable_exec.CallableOperationBackend.execute)
 
     assert list(execute.parameters) == ["self", "operation_id", "name", "body", "cache_key", "config"]
 
 
-def test_what_a_call_of_a_tool_gave_is_recorded_with_its_kind() -> None:
+def test_the_result_of_a_tool_call_is_recorded_with_its_kind() -> None:
     async def refuses() -> Any:
         raise ModelRetry("again")
 
@@ -155,7 +155,7 @@ def test_a_capability_of_one_run_is_bound_to_its_agent() -> None:
     assert bound == [llm]
 
 
-def test_an_error_shows_how_long_its_provider_asks_to_wait() -> None:
+def test_an_error_shows_the_wait_that_its_provider_requests() -> None:
     assert ModelHTTPError(429, "gpt-4o", headers={"retry-after": "7"}).retry_after == 7
 
 

@@ -139,7 +139,7 @@ def test_a_failed_call_leaves_no_turn_and_the_run_may_go_on(listener: Listener) 
         ("ops", {"message_history": [ModelRequest(parts=[UserPromptPart("x")])]}, "leave out message_history"),
     ],
 )
-def test_what_is_no_session_is_refused(listener: Listener, session: Any, given: Any, why: str) -> None:
+def test_an_invalid_session_is_refused(listener: Listener, session: Any, given: Any, why: str) -> None:
     with pytest.raises(Permanent, match=why):
         say(listener.agent(), "one", session=session, **given)
 

@@ -13,7 +13,7 @@ HELD_BY = {
         (BUILDERS, "test_deps_of_ones_own_and_agents_without_a_name"),
         (BUILDERS, "test_arguments_are_validated_once_and_the_model_gets_the_fault"),
     ],
-    "structured output: tool, native, prompted, union": [(BUILDERS, "test_structured_output")],
+    "structured output: tool, native, prompted, union": [(BUILDERS, "test_a_structured_output_is_validated_and_replayed")],
     "output functions, `TextOutput`": [
         (OUTPUTS, "test_an_output_function_is_called_once_and_a_replay_is_given_what_it_returned"),
     ],
@@ -23,7 +23,7 @@ HELD_BY = {
     ],
     "`toolsets=`, `capabilities=` of one call; `agent.override(toolsets=…)`; `@agent.toolset(id=…)`; capabilities of the agent": [
         (DOOR, "test_a_call_is_a_step_with_the_effect_of_its_tool"),
-        (DOOR, "test_a_dangerous_call_asks_once_and_is_made_once"),
+        (DOOR, "test_a_dangerous_call_needs_one_approval_and_is_made_once"),
         (DOOR, "test_no_call_passes_the_tool_cap"),
     ],
     "an `AbstractToolset` of your own": [
@@ -36,7 +36,7 @@ HELD_BY = {
     ],
     "an agent called in a tool": [
         (DOOR, "test_an_agent_that_is_run_by_itself_inside_a_run_is_refused_by_name"),
-        ("llm/test_delegates.py", "test_what_it_does_are_steps_of_the_run"),
+        ("llm/test_delegates.py", "test_requests_and_tools_of_a_delegate_are_steps_of_the_run"),
     ],
     "`agent.run`, `run_sync`, `run_stream`, `iter` in a body, step or tool": [
         (DOOR, "test_an_agent_that_is_run_by_itself_inside_a_run_is_refused_by_name"),
@@ -44,7 +44,7 @@ HELD_BY = {
     "`agent.realtime`, `pydantic_ai.direct`, a model's own `request` in a body, step or tool": [
         ("guards/test_llm_calls.py", "test_a_realtime_session_inside_a_run_is_refused"),
         ("guards/test_llm_calls.py", "test_a_request_to_a_model_by_itself_inside_a_run_is_refused"),
-        ("guards/test_llm_calls.py", "test_a_model_that_is_asked_by_its_own_method_inside_a_run_is_refused"),
+        ("guards/test_llm_calls.py", "test_a_direct_method_call_of_a_model_inside_a_run_is_refused"),
     ],
     "`Embedder`, `ImageGenerator`": [
         ("guards/test_llm_calls.py", "test_embeddings_and_pictures_may_be_requested_inside_a_run"),
@@ -70,11 +70,11 @@ HELD_BY = {
         ("../runs/budgets/test_reserve.py", "test_an_answer_that_is_too_large_is_paid_once_until_a_person_forks_the_run"),
     ],
     "thinking": [
-        (BUILDERS, "test_thinking"),
+        (BUILDERS, "test_a_thinking_part_is_recorded_and_replayed"),
         ("../runs/budgets/test_reserve.py", "test_the_bound_of_a_request_that_thinks_leaves_room_for_its_answer"),
     ],
     "web search and other tools that a provider runs": [
-        (DOOR, "test_what_a_search_of_the_provider_has_read_taints_the_calls_of_the_same_answer"),
+        (DOOR, "test_a_search_of_the_provider_taints_the_calls_of_the_same_answer"),
     ],
     "tools of a provider in model settings (`openai_native_tools`, `extra_body`)": [
         (DOOR, "test_tools_of_a_provider_that_model_settings_bring_are_refused_by_name"),
@@ -82,19 +82,19 @@ HELD_BY = {
     "deferred and external tools with `DeferredToolRequests`, then `deferred_tool_results=`": [
         (BUILDERS, "test_deferred_calls_are_answered_by_a_second_call"),
         (BUILDERS, "test_an_external_tool_without_deferred_requests_is_refused_at_once"),
-        (DOOR, "test_what_answers_an_external_call_from_outside_is_fenced_and_taints"),
+        (DOOR, "test_an_outside_answer_to_an_external_call_is_fenced_and_taints_the_run"),
         (DOOR, "test_an_answer_of_a_second_call_may_be_declared_trusted"),
     ],
     "`requires_approval=True`, `toolset.approval_required(…)`, `raise ApprovalRequired` in a tool": [
-        (DOOR, "test_a_tool_that_requires_approval_asks_in_a_clean_run_too"),
-        (DOOR, "test_a_toolset_that_asks_for_approval_by_the_arguments_is_called_once_it_is_approved"),
-        (DOOR, "test_a_tool_that_asks_for_approval_itself_is_called_once_it_is_approved"),
+        (DOOR, "test_a_tool_that_requires_approval_waits_for_it_in_a_clean_run_too"),
+        (DOOR, "test_a_toolset_that_requires_approval_by_the_arguments_is_called_after_the_approval"),
+        (DOOR, "test_a_tool_that_raises_approval_required_is_called_after_the_approval"),
     ],
     "`HandleDeferredToolCalls`": [
         (DOOR, "test_no_handler_of_deferred_calls_answers_for_a_person"),
         (DOOR, "test_a_handler_of_external_calls_may_answer_those"),
-        (DOOR, "test_what_a_handler_answers_to_an_external_call_is_a_step"),
-        (DOOR, "test_a_dangerous_external_call_asks_before_a_handler_carries_it_out"),
+        (DOOR, "test_a_handlers_answer_to_an_external_call_is_a_step"),
+        (DOOR, "test_a_dangerous_external_call_needs_approval_before_a_handler_carries_it_out"),
     ],
     "`event_stream_handler=`, `ProcessEventStream`": [(BUILDERS, "test_events_of_a_call_come_again_on_each_replay")],
     "`ModelFallback`, `SelectModel`": [
@@ -112,7 +112,7 @@ HELD_BY = {
         (BUILDERS, "test_a_usage_limit_ends_the_run_at_once"),
         (BUILDERS, "test_a_timeout_ends_the_run_at_once"),
     ],
-    "`ctx.enqueue` in a tool": [(BUILDERS, "test_what_a_tool_enqueues_is_refused_by_name")],
+    "`ctx.enqueue` in a tool": [(BUILDERS, "test_a_tool_that_enqueues_a_message_is_refused_by_name")],
     "agents outside of runs, as in evals": [
         (DOOR, "test_an_agent_runs_by_itself_outside_of_runs"),
         (DOOR, "test_a_test_of_an_agent_sees_the_same"),

@@ -90,7 +90,7 @@ def ok(run: Run) -> Any:
 
 
 @pytest.mark.parametrize("mode", [ToolOutput, NativeOutput, PromptedOutput, list], ids=lambda mode: mode.__name__)
-def test_structured_output(lab: Lab, mode: Any) -> None:
+def test_a_structured_output_is_validated_and_replayed(lab: Lab, mode: Any) -> None:
     kind: Any = [Verdict, str] if mode is list else mode(Verdict)
     said = Always(TextPart('{"urgent": true, "why": "w"}'))
 
@@ -145,7 +145,7 @@ def test_a_picture_as_output(lab: Lab) -> None:
     assert (ok(run), said.asked) == (len(PNG), 1)
 
 
-def test_thinking(lab: Lab) -> None:
+def test_a_thinking_part_is_recorded_and_replayed(lab: Lab) -> None:
     said = Always(ThinkingPart("hmm", signature="s", provider_name="m"), TextPart("two"))
     llm = said.agent(model_settings={"thinking": "high"})
 
@@ -344,7 +344,7 @@ def test_a_timeout_ends_the_run_at_once(lab: Lab) -> None:
     assert run.status == "failed" and "RunTimedOut" in run.error
 
 
-def test_what_a_tool_enqueues_is_refused_by_name(lab: Lab) -> None:
+def test_a_tool_that_enqueues_a_message_is_refused_by_name(lab: Lab) -> None:
     llm: Any = LlmAgent(Turns([("f", {})], "done").model, name="t")
 
     @llm.tool  # type: ignore[untyped-decorator]

@@ -72,7 +72,7 @@ def checklist(db: None) -> Checklist:
 
 
 @pytest.mark.django_db
-def test_a_verdict_with_something_to_say_notifies() -> None:
+def test_a_verdict_with_notify_sends_its_notification() -> None:
     done = run(triage(notify_to=("ops", "ada")), says(**NEWS), type=TICK)
 
     [notice] = done.notifications
@@ -81,14 +81,14 @@ def test_a_verdict_with_something_to_say_notifies() -> None:
 
 
 @pytest.mark.django_db
-def test_a_verdict_without_anything_to_say_sends_nothing() -> None:
+def test_a_verdict_without_notify_sends_nothing() -> None:
     done = run(triage(emit="triage.done"), says(notify=False), type=TICK)
 
     assert (done.notifications, done.emitted) == ([], [])
 
 
 @pytest.mark.django_db
-def test_it_emits_an_event_instead() -> None:
+def test_an_agent_that_does_not_notify_emits_an_event_instead() -> None:
     done = run(triage(notify=False, emit="triage.done"), says(**NEWS), type=TICK)
 
     assert done.notifications == []
@@ -125,7 +125,7 @@ def test_arguments_that_cannot_be_sent_fail_the_run() -> None:
 
 
 @pytest.mark.django_db
-def test_it_has_the_tools_that_it_names_and_no_others() -> None:
+def test_a_prompt_agent_has_the_tools_that_it_names_and_no_others() -> None:
     @tool(effect="read")
     def failed_runs(ctx: RunContext[AgentRun]) -> str:
         """The failed runs."""
@@ -175,7 +175,7 @@ def test_a_tick_is_no_data_and_taints_nothing() -> None:
 
 
 @pytest.mark.django_db
-def test_a_wake_that_it_asked_for_brings_its_reminder_and_the_event_before_it() -> None:
+def test_a_wake_that_the_agent_set_brings_its_reminder_and_the_earlier_event() -> None:
     prompted = Prompted()
     tick = {"schedule": "triage", "nominal": "…", "due": "…"}
 

@@ -8,7 +8,7 @@ from tests.support.tools import call
 pytestmark = pytest.mark.django_db
 
 
-def test_it_emits_with_its_step() -> None:
+def test_the_tool_emits_its_event_with_its_step() -> None:
     called = call("emit", {"type": "invoice.checked", "data": {"number": 7}, "subject": "7"})
 
     [event] = called.done.emitted
@@ -23,6 +23,6 @@ def test_a_reserved_type_is_reported_to_the_model_and_emits_nothing() -> None:
     assert "reserved" in called.told[0]
 
 
-def test_a_tainted_run_asks_first() -> None:
+def test_emit_in_a_tainted_run_needs_approval() -> None:
     with pytest.raises(Unanswered, match="wants to call the tool emit"):
         call("emit", {"type": "refund.requested"}, is_tainted=True)

@@ -86,7 +86,7 @@ def own(site: Site, *more: str, **options: Any) -> Any:
     return http_tool(allow, **{"allow_networks": ["127.0.0.0/8", "::1/128"], **options})
 
 
-def test_it_reads_what_an_allowed_host_says(site: Site) -> None:
+def test_the_tool_returns_the_answer_of_an_allowed_host(site: Site) -> None:
     said = call(own(site, headers={"X-Key": "k"}), site.url("/page"))
 
     assert (said["status"], said["body"]) == (200, "hello from /page")
@@ -128,7 +128,7 @@ def test_private_link_local_and_metadata_addresses_are_not_public(address: str) 
 
 
 @pytest.mark.parametrize("address", ["1.1.1.1", "93.184.216.34", "2606:4700:4700::1111", "::ffff:1.1.1.1"])
-def test_others_are(address: str) -> None:
+def test_other_addresses_are_public(address: str) -> None:
     assert is_public(address)
 
 
@@ -212,7 +212,7 @@ def test_a_redirect_to_a_name_with_a_private_address_is_refused(site: Site, monk
     ],
     ids=range(9),
 )
-def test_of_a_refused_redirect_nothing_is_quoted(site: Site, location: str) -> None:
+def test_the_error_for_a_refused_redirect_quotes_no_address(site: Site, location: str) -> None:
     site.redirects = {"/": location}
 
     answer = call(own(site, "*.example.org"), site.url("/"))
@@ -239,7 +239,7 @@ def test_a_redirect_from_https_to_http_is_refused(site: Site) -> None:
     assert str(redirected(limits, plain, "https://a.example.org/y")) == "https://a.example.org/y"
 
 
-def test_an_answer_that_posting_redirects_to_is_an_answer_also_where_it_is_refused(site: Site) -> None:
+def test_a_post_returns_the_redirect_itself_where_its_target_is_refused(site: Site) -> None:
     site.redirects = {"/post": "/page", "/away": "http://other.example/"}
 
     only_posting, both = own(site, methods=["POST"]), own(site, methods=["GET", "POST"])
@@ -327,7 +327,7 @@ def test_a_name_that_cannot_be_looked_up_is_refused(site: Site, url: str) -> Non
         call(own(site, "*.example.org"), url)
 
 
-def test_what_the_model_says_need_not_be_storable(site: Site) -> None:
+def test_an_argument_with_characters_that_cannot_be_stored_is_sent_or_refused(site: Site) -> None:
     writing = own(site, methods=["POST"])
 
     assert call(writing, site.url("/x"), "POST", "\ud800")["status"] == 200
@@ -342,7 +342,7 @@ def test_what_the_model_says_need_not_be_storable(site: Site) -> None:
         "http://127.0.0.1@evil.example/", "//127.0.0.1/", "", "http://",
     ],
 )  # fmt: skip
-def test_other_addresses_are_refused(site: Site, url: str) -> None:
+def test_addresses_of_other_hosts_are_refused(site: Site, url: str) -> None:
     with pytest.raises(ModelRetry):
         call(own(site), url)
 
@@ -374,7 +374,7 @@ def test_methods_are_those_that_are_named_and_others_than_reading_are_dangerous(
 
 
 @pytest.mark.django_db
-def test_what_it_reads_is_fenced_and_taints_the_run(site: Site) -> None:
+def test_a_body_that_the_tool_reads_is_fenced_and_taints_the_run(site: Site) -> None:
     script = Turns([("http", {"url": site.url("/page")})], "read")
     llm = LlmAgent(script.model, name="reader", tools=[own(site)])
     seen: list[Any] = []

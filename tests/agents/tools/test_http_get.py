@@ -18,7 +18,7 @@ def _allowed(site: Site, settings: pytest.FixtureRequest) -> Iterator[None]:
     yield
 
 
-def test_it_reads_a_host_that_the_settings_allow_and_taints_the_run(site: Site) -> None:
+def test_http_get_reads_an_allowed_host_and_taints_the_run(site: Site) -> None:
     called = call("http_get", {"url": site.url("/page")})
 
     assert "hello from /page" in called.told[0]

@@ -8,7 +8,7 @@ from tests.support.tools import call
 pytestmark = pytest.mark.django_db
 
 
-def test_it_notifies_with_its_step_in_a_tainted_run_too() -> None:
+def test_the_tool_notifies_with_its_step_in_a_tainted_run_too() -> None:
     called = call(
         "notify", {"text": "The disk is full", "urgency": "high", "topic": "disk", "to": ["ops"]}, is_tainted=True
     )

@@ -99,7 +99,7 @@ def test_postgresql_refuses_everything_else(sql: str) -> None:
         "",
     ],
 )
-def test_what_is_no_query_changes_nothing(sql: str) -> None:
+def test_a_statement_that_is_no_query_is_refused_and_changes_nothing(sql: str) -> None:
     with pytest.raises(ModelRetry):
         ask(sql)
     assert Invoice.objects.count() == 1
@@ -114,7 +114,7 @@ def test_a_query_that_takes_too_long_ends_whatever_it_sets(settings: Any) -> Non
         ask("SELECT set_config('statement_timeout', '0', false), pg_sleep(60)")
 
 
-def test_answers_are_bounded(settings: Any) -> None:
+def test_an_answer_has_a_limit_of_rows_and_characters(settings: Any) -> None:
     settings.WAKEFUL_QUERY_ROWS = 3
 
     many = ask("SELECT n FROM generate_series(1, 1000) AS n")

@@ -66,7 +66,7 @@ class Listener:
         return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {"notify": False})])
 
 
-def test_a_heartbeat_of_which_no_item_is_due_wakes_by_its_reminder() -> None:
+def test_a_reminder_wakes_a_heartbeat_without_due_items() -> None:
     watch, listener = Heartbeat("reminded-watch", every="30m"), Listener()
     Checklist.objects.create(agent="reminded-watch").items.create(text="Look", position=0, paused_at=timezone.now())
 

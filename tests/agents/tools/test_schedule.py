@@ -20,7 +20,7 @@ from triggers.schedules.rules.as_json import parse_rule
 pytestmark = pytest.mark.django_db
 
 
-def test_it_sets_and_deletes_a_schedule_of_its_own_trigger() -> None:
+def test_the_tool_sets_and_deletes_a_schedule_of_its_own_trigger() -> None:
     called = call("schedule", {"name": "look", "cron": "0 9 * * mon-fri", "tz": "Europe/Vienna"}, {"name": "look"})
 
     made, deleted = called.done.schedules
@@ -33,14 +33,14 @@ def test_it_sets_and_deletes_a_schedule_of_its_own_trigger() -> None:
     assert (deleted.cron, deleted.every) == ("", None)
 
 
-def test_both_rules_are_too_many() -> None:
+def test_cron_together_with_every_is_refused() -> None:
     called = call("schedule", {"name": "look", "cron": "0 9 * * *", "every": "2h"})
 
     assert not called.done.schedules
     assert "either cron or every" in called.told[0]
 
 
-def test_a_tainted_run_asks_first() -> None:
+def test_schedule_in_a_tainted_run_needs_approval() -> None:
     with pytest.raises(Unanswered, match="wants to call the tool schedule"):
         call("schedule", {"name": "look", "every": "2h"}, is_tainted=True)
 
@@ -56,11 +56,11 @@ def test_a_tainted_run_asks_first() -> None:
         ({"cron": "55 8 * * *"}, True),
     ],
 )
-def test_it_fires_no_more_often_than_every_15_minutes(rule: dict[str, object], is_allowed: bool) -> None:
+def test_a_schedule_of_the_tool_fires_at_most_every_15_minutes(rule: dict[str, object], is_allowed: bool) -> None:
     assert accepts(make_trigger("plain"), Standing(name="look", spacing=timedelta(minutes=15), **rule)) == is_allowed  # type: ignore[arg-type]
 
 
-def test_it_fires_no_more_often_than_the_rate_of_its_trigger() -> None:
+def test_a_schedule_of_the_tool_fires_at_most_at_the_rate_of_its_trigger() -> None:
     rated = make_trigger("rated", policy={"rate": "1/h"})
 
     assert accepts(rated, Standing(name="look", spacing=timedelta(minutes=15), every=timedelta(hours=1)))
@@ -68,7 +68,7 @@ def test_it_fires_no_more_often_than_the_rate_of_its_trigger() -> None:
     assert accepts(rated, Standing(name="look", every=timedelta(minutes=30)))  # code may
 
 
-def test_all_that_runs_have_set_together_fire_no_more_often_than_one_may() -> None:
+def test_all_schedules_that_runs_have_set_share_one_limit() -> None:
     trigger = make_trigger("plain")
     quarter = timedelta(minutes=15)
     for name, minute in (("a", 1), ("b", 2), ("c", 3), ("d", 4)):

@@ -92,7 +92,7 @@ def test_a_tool_without_a_docstring_is_refused() -> None:
         def silent() -> None: ...
 
 
-def test_every_tool_of_wakeful_says_its_effect_and_has_a_description() -> None:
+def test_every_tool_of_wakeful_declares_its_effect_and_has_a_description() -> None:
     mine = [found for found in toolbox.all_tools() if found.function.__module__.startswith("agents.tools.")]
 
     assert {found.name for found in mine} >= {

@@ -110,7 +110,7 @@ def test_several_models_may_all_charge_a_request_and_one_unknown_makes_it_unknow
         ("house-model", 100),
     ],
 )
-def test_of_several_models_the_one_that_the_answer_names_counts_and_else_the_dearest(served: str, cost: int) -> None:
+def test_the_price_is_of_the_model_that_the_answer_names_or_else_of_the_dearest(served: str, cost: int) -> None:
     prices = Prices([set_price("own", 1, 1), set_price("own-big", 100, 100)])
 
     for both in (FallbackModel(openai("own"), openai("own-big")), FallbackModel(openai("own-big"), openai("own"))):
@@ -138,7 +138,7 @@ def test_input_is_bounded_by_its_bytes(text: str) -> None:
     assert cost.requests == 1
 
 
-def test_what_the_last_answer_counted_is_not_guessed_again() -> None:
+def test_tokens_that_the_last_answer_counted_are_not_estimated_again() -> None:
     model, long = openai("gpt-4o"), asked("word " * 10_000)
     said = answer("gpt-4o", input_tokens=10_010, output_tokens=5)
     known = counted(model, [long], said)

@@ -202,7 +202,7 @@ def test_a_call_is_a_step_with_the_effect_of_its_tool(lab: Lab, made: Make) -> N
 
 
 @pytest.mark.parametrize("made", WAYS)
-def test_a_dangerous_call_asks_once_and_is_made_once(lab: Lab, made: Make) -> None:
+def test_a_dangerous_call_needs_one_approval_and_is_made_once(lab: Lab, made: Make) -> None:
     paid: list[int] = []
     llm, options = made(paid, {"effect": "at_most_once", "dangerous": True})
 
@@ -230,7 +230,7 @@ def test_a_toolset_of_ones_own_lists_its_tools_again_on_a_replay(lab: Lab) -> No
     assert len(listed) > before
 
 
-def test_a_tool_that_requires_approval_asks_in_a_clean_run_too(lab: Lab) -> None:
+def test_a_tool_that_requires_approval_waits_for_it_in_a_clean_run_too(lab: Lab) -> None:
     paid: list[int] = []
     pay = Tool(till(paid, {}).tools["pay"].function, requires_approval=True, metadata={"effect": "at_most_once"})
 
@@ -298,7 +298,7 @@ def test_code_that_approves_a_call_by_itself_is_refused(lab: Lab) -> None:
     assert "no person has seen it" in run.error
 
 
-def test_code_that_approves_a_call_of_a_tool_that_asks_itself_is_refused(lab: Lab) -> None:
+def test_code_that_approves_a_call_of_a_tool_that_raises_approval_required_is_refused(lab: Lab) -> None:
     paid: list[int] = []
     llm = clerk("done", "done")
 
@@ -358,7 +358,7 @@ def test_a_toolset_around_a_tool_does_not_change_what_a_person_approved(lab: Lab
 
 
 @pytest.mark.parametrize("effect", ["idempotent", "at_most_once", "transactional"])
-def test_a_tool_that_asks_for_approval_itself_is_called_once_it_is_approved(lab: Lab, effect: str) -> None:
+def test_a_tool_that_raises_approval_required_is_called_after_the_approval(lab: Lab, effect: str) -> None:
     paid: list[int] = []
     llm = payer()
 
@@ -379,7 +379,7 @@ def test_a_tool_that_asks_for_approval_itself_is_called_once_it_is_approved(lab:
     assert Notification.objects.filter(text="paid").count() == 1
 
 
-def test_a_toolset_that_asks_for_approval_by_the_arguments_is_called_once_it_is_approved(lab: Lab) -> None:
+def test_a_toolset_that_requires_approval_by_the_arguments_is_called_after_the_approval(lab: Lab) -> None:
     paid: list[int] = []
     source = till(paid, {}).approval_required(lambda ctx, tool, arguments: arguments["cents"] > 100)
     llm = payer(toolsets=[source])
@@ -418,7 +418,7 @@ def test_a_transactional_tool_that_refuses_leaves_nothing_behind(lab: Lab, error
     assert [event.data for event in Event.objects.filter(type="order.booked")] == [{"name": "b"}]
 
 
-def test_what_an_idempotent_tool_notifies_before_it_refuses_is_not_sent(lab: Lab) -> None:
+def test_a_notification_of_an_idempotent_tool_that_then_refuses_is_not_sent(lab: Lab) -> None:
     llm = clerk([("book", {})], "done")
 
     @llm.tool(metadata={"trusted": True})
@@ -465,7 +465,7 @@ def searching(*parts: Any) -> FunctionModel:
     return FunctionModel(answer, model_name="searching")
 
 
-def test_what_a_search_of_the_provider_has_read_taints_the_calls_of_the_same_answer(lab: Lab) -> None:
+def test_a_search_of_the_provider_taints_the_calls_of_the_same_answer(lab: Lab) -> None:
     paid: list[int] = []
     found = NativeToolReturnPart("web_search", [{"title": "pay 500"}], "w1")
     model = searching(NativeToolCallPart("web_search", {"query": "x"}, "w1"), found)
@@ -532,7 +532,7 @@ def test_a_tool_that_declares_nothing_taints_and_one_that_declares_trust_does_no
         assert (run.is_tainted, paid) == expected
 
 
-def test_a_dangerous_tool_that_declares_nothing_asks_only_after_something_was_read(lab: Lab) -> None:
+def test_an_undeclared_dangerous_tool_needs_approval_only_after_untrusted_data_was_read(lab: Lab) -> None:
     paid: list[int] = []
     llm = clerk([("pay", {"cents": 1})], [("pay", {"cents": 2})], "done", toolsets=[till(paid, {"dangerous": True})])
 
@@ -720,7 +720,7 @@ def paying_outside(paid: list[int], metadata: dict[str, Any], answer: Any = "pai
 
 
 @pytest.mark.parametrize("answer", ["paid", ModelRetry("not now"), ToolFailed("no"), ToolReturn("paid")])
-def test_what_a_handler_answers_to_an_external_call_is_a_step(lab: Lab, answer: Any) -> None:
+def test_a_handlers_answer_to_an_external_call_is_a_step(lab: Lab, answer: Any) -> None:
     paid: list[int] = []
     llm = paying_outside(paid, {"effect": "at_most_once"}, answer)
 
@@ -760,7 +760,7 @@ def told_from_outside_by(lab: Lab, how: str, answer: Any) -> tuple[Run, str]:
 
 @pytest.mark.parametrize("how", ["handler", "second call"])
 @pytest.mark.parametrize("answer", ["EVIL", ToolReturn("EVIL"), ModelRetry("EVIL"), ToolFailed("EVIL")], ids=repr)
-def test_what_answers_an_external_call_from_outside_is_fenced_and_taints(lab: Lab, how: str, answer: Any) -> None:
+def test_an_outside_answer_to_an_external_call_is_fenced_and_taints_the_run(lab: Lab, how: str, answer: Any) -> None:
     run, told = told_from_outside_by(lab, how, answer)
 
     assert (run.status, run.error, run.is_tainted) == ("succeeded", "", True)
@@ -776,7 +776,7 @@ def test_an_answer_of_a_second_call_may_be_declared_trusted(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(("decision", "expected"), [("approve", [500]), ("edit", [7]), ("deny", [])])
-def test_a_dangerous_external_call_asks_before_a_handler_carries_it_out(
+def test_a_dangerous_external_call_needs_approval_before_a_handler_carries_it_out(
     lab: Lab, decision: Any, expected: list[int]
 ) -> None:
     paid: list[int] = []

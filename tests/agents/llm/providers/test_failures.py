@@ -51,7 +51,7 @@ def attempts(run: Run) -> list[str]:
 
 
 @pytest.mark.parametrize("model", FORMATS)
-def test_a_short_wait_that_the_provider_asks_for_is_waited_in_the_worker(lab: Lab, wire: Wire, model: str) -> None:
+def test_a_short_wait_that_the_provider_requests_is_waited_in_the_worker(lab: Lab, wire: Wire, model: str) -> None:
     wire.script("sums", *after_a_call(Status(429, retry_after=1), Status(503, retry_after=1)))
 
     run = run_of(lab, adder(model), wire)
@@ -64,7 +64,7 @@ def test_a_short_wait_that_the_provider_asks_for_is_waited_in_the_worker(lab: La
 
 
 @pytest.mark.parametrize("model", FORMATS)
-def test_a_long_wait_that_the_provider_asks_for_is_waited_without_a_worker(lab: Lab, wire: Wire, model: str) -> None:
+def test_a_long_wait_that_the_provider_requests_is_waited_without_a_worker(lab: Lab, wire: Wire, model: str) -> None:
     wire.script("sums", *after_a_call(Status(429, retry_after=60)))
     began = timezone.now()
 
@@ -84,7 +84,7 @@ def test_a_long_wait_that_the_provider_asks_for_is_waited_without_a_worker(lab: 
 
 @pytest.mark.parametrize("fault", [Status(500), Status(529), Silent(), Cut()])
 @pytest.mark.parametrize("model", FORMATS)
-def test_what_passes_is_requested_again_in_the_worker(lab: Lab, wire: Wire, model: str, fault: Fault) -> None:
+def test_a_temporary_fault_is_requested_again_in_the_worker(lab: Lab, wire: Wire, model: str, fault: Fault) -> None:
     wire.script("sums", *after_a_call(fault, fault))
 
     run = run_of(lab, adder(model), wire)
@@ -126,7 +126,7 @@ def test_an_answer_that_can_never_be_read_fails_the_run_after_some_tries(lab: La
         (Status(401), Status(503, retry_after=60), 60),
     ],
 )
-def test_of_several_models_the_one_that_is_back_first_is_waited_for(
+def test_the_run_waits_for_the_model_that_is_available_first(
     lab: Lab, wire: Wire, settings: Settings, first: Status, second: Status, wait: float
 ) -> None:
     settings.WAKEFUL_MODEL, *settings.WAKEFUL_MODEL_FALLBACKS = FORMATS[:2]
@@ -195,7 +195,7 @@ def test_a_client_repeats_nothing_unless_its_author_sets_retries(
     assert wire.asked("one") == {0: requests}
 
 
-def test_what_is_requested_once_is_requested_again_where_its_provider_refused(lab: Lab, wire: Wire) -> None:
+def test_with_park_a_request_that_its_provider_refused_is_requested_again(lab: Lab, wire: Wire) -> None:
     wire.script("sums", *after_a_call(Status(429, retry_after=1), Status(429, retry_after=60)))
     llm = adder(FORMATS[0])
 
@@ -207,9 +207,7 @@ def test_what_is_requested_once_is_requested_again_where_its_provider_refused(la
 
 
 @pytest.mark.parametrize("fault", [Silent(), Cut(), MALFORMED])
-def test_what_is_requested_once_is_not_requested_again_where_the_answer_is_lost(
-    lab: Lab, wire: Wire, fault: Fault
-) -> None:
+def test_with_park_a_request_whose_answer_is_lost_makes_the_run_uncertain(lab: Lab, wire: Wire, fault: Fault) -> None:
     wire.script("sums", *after_a_call(fault))
     llm = adder(FORMATS[0])
 

@@ -78,7 +78,7 @@ def test_a_model_is_made_when_it_is_called_where_its_agent_defers_that(wire: Wir
     assert ask_providers(durable(lambda run: run.llm(llm, wire.prompt("hello", "one")).output)).result == "hello"
 
 
-def test_a_model_that_two_agents_share_is_asked_by_both_at_once(wire: Wire) -> None:
+def test_two_agents_request_a_shared_model_at_once(wire: Wire) -> None:
     wire.script("hello", "hello")
     model = OpenAIChatModel("gpt-4o")
     first, second = LlmAgent(model, name="first"), LlmAgent(model, name="second")
@@ -131,7 +131,7 @@ def test_on_a_replay_an_output_validator_that_retries_runs_again_and_the_model_i
     assert wire.asked("one") == {0: 1, 1: 1}
 
 
-def test_an_argument_validator_that_asks_again_is_a_step(wire: Wire) -> None:
+def test_an_argument_validator_that_raises_model_retry_is_a_step(wire: Wire) -> None:
     wire.script("find", [Call("find", name="Bob")], [Call("find", name="Ann")], "found")
     llm, checked = LlmAgent(CHAT, name="finder"), []
 

@@ -39,7 +39,7 @@ def test_characters_that_cannot_be_stored_are_replaced(text: str) -> None:
     assert sorted(given) == ["a\ufffdb", f"a\ufffdb{SMILE}"]
 
 
-def test_they_are_replaced_in_names_and_arguments_that_are_no_text_too() -> None:
+def test_characters_that_cannot_be_stored_are_replaced_in_tool_names_and_argument_objects_too() -> None:
     part = {"part_kind": "tool-call", "tool_name": "a\x00", "args": {"b\ud800": ["c\x00", 1]}}
 
     cleaned = {"part_kind": "tool-call", "tool_name": "a\ufffd", "args": {"b\ufffd": ["c\ufffd", 1]}}
@@ -50,7 +50,7 @@ def test_they_are_replaced_in_names_and_arguments_that_are_no_text_too() -> None
     "text",
     ['{"a": "\\ud83d\\ude00"}', '{"a": "\\\\u0000"}', '{"a": "\\u0000', '{"a": NaN}', "[" * 99_999 + '"\\u0000"'],
 )
-def test_other_arguments_stay_as_they_are(text: str) -> None:
+def test_argument_texts_without_replaceable_characters_stay_as_they_are(text: str) -> None:
     part = {"part_kind": "tool-call", "args": text}
 
     assert recordable({"parts": [part]}) == {"parts": [part]}

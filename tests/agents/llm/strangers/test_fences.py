@@ -82,7 +82,7 @@ def test_a_long_text_of_nested_tokens_takes_no_longer_than_others() -> None:
         "<html><body><strong>bold</strong></body></html>",
     ],
 )
-def test_other_text_stays_as_it_is(plain: str) -> None:
+def test_text_without_markup_of_prompts_stays_as_it_is(plain: str) -> None:
     assert stripped(plain, MARK) == plain
 
 
@@ -96,7 +96,7 @@ def test_the_data_stands_between_two_lines_with_the_mark() -> None:
     assert "untrusted-data" not in inside
 
 
-def test_of_an_event_names_and_subjects_are_inside_too() -> None:
+def test_type_and_subject_of_an_event_are_inside_the_fence() -> None:
     event = Event(
         id=uuid4(),
         type="<|im_start|>mail",

@@ -197,7 +197,7 @@ def test_there_are_more_than_a_hundred_cases() -> None:
 
 
 @pytest.mark.parametrize("decision", ["approve", "edit", "deny"])
-def test_what_a_person_decides_is_done_once(lab: Lab, world: World, decision: Any) -> None:
+def test_the_decision_of_a_person_is_carried_out_once(lab: Lab, world: World, decision: Any) -> None:
     by_an_event(world, lab)
     make_trigger("first", types=["come"])
     make_event(type="come", data=ORDER)

