@@ -104,7 +104,7 @@ def read_body(request: HttpRequest, most: int | None = None) -> bytes:
     except UnreadablePostError:
         raise ParseError("The body is incomplete.") from None
     if len(body) != int(length):
-        raise ParseError("The body is not as long as Content-Length says.")
+        raise ParseError("The body's length is not that of Content-Length.")
     return body
 
 

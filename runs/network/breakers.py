@@ -35,7 +35,7 @@ class Breaker:
         return max(0.0, self.retry_at - self.clock())
 
     def failed(self, error: str = "", *, pause: float = 0.0) -> None:
-        """`pause`: the other side has said how long to wait."""
+        """`pause`: how long to wait, if the other side named that."""
         now = self.clock()
         if self.opened_at is None:
             self.opened_at = now
@@ -66,7 +66,7 @@ class Breakers:
         self.opened.pop(host, None)
 
     def failed(self, host: str, pause: float = 0.0) -> None:
-        """The host did not take a message; `pause`: it has said how long to wait."""
+        """The host did not take a message; `pause`: how long to wait, if it named that."""
         if host:
             self.opened.setdefault(host, Breaker(clock=self.clock)).failed(pause=pause)
 

@@ -19,7 +19,7 @@ from runs.network.posting import in_words
 
 
 class NotFetched(OSError):
-    """There is no answer, or it is over a limit; the message says why, without the address."""
+    """There is no answer, or it is over a limit; the message gives the reason, without the address."""
 
 
 @dataclass(frozen=True, kw_only=True)

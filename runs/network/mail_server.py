@@ -21,7 +21,7 @@ class MailServer:
 
     @classmethod
     def parse(cls, url: str) -> "MailServer":
-        """ValueError says what is wrong, without quoting the address."""
+        """ValueError names what is wrong, without quoting the address."""
         try:
             parts = urlsplit(url)
             port = parts.port

@@ -13,7 +13,7 @@ MOST_REDIRECTS = 10
 
 
 class NotTaken(OSError):
-    """The receiver could not be reached, or did not accept the request; the message says why, without the address."""
+    """The receiver could not be reached, or did not accept the request; the message gives the reason, without the address."""
 
 
 def what_is_wrong_with(url: str) -> str:

@@ -19,7 +19,7 @@ READING = 2.0  # seconds for the first bytes of an answer, after its status
 
 
 class NotHandedOver(OSError):
-    """The receiver has not got the body; the message says why, without the address."""
+    """The receiver has not got the body; the message gives the reason, without the address."""
 
 
 class CutOff(OSError):

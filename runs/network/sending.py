@@ -3,7 +3,7 @@
 What notifications (`runs.notifications.deliver`) and subscriptions (`triggers.outbound.deliver`) promise alike:
 
 1. A delivery is claimed (`sending`, with a lease), then sent by a thread that knows no database, then recorded by a compare-and-set
-   on its claim. If the process dies in between, the lease ends without an outcome: each of the two says what that means.
+   on its claim. If the process dies in between, the lease ends without an outcome: each of the two defines what that means.
 2. No host delays the messages to another one. A host that is away gets one message at a time (`breakers`). Hosts that fail or
    answer slowly occupy at most half of the threads together, and the last threads are kept for hosts that have nothing under way.
 """
@@ -50,7 +50,7 @@ class Result(Generic[J, R]):
 
 
 class Sending(Generic[J, R]):
-    """Call `start` and `record_each` from one thread. `judge` tells the breakers of a result; `wake` is called from any thread
+    """Call `start` and `record_each` from one thread. `judge` reports a result to the breakers; `wake` is called from any thread
     when one is there."""
 
     def __init__(

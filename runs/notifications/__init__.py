@@ -5,7 +5,7 @@
 - `deliver`: sends what is due, outside of any transaction, and records what became of it; `network.breakers` leaves hosts
   alone that are away.
 - `channels`: one file for each way out. `message` is what they send.
-- `alarms`: conditions that hold, told when they begin and when they end.
+- `alarms`: conditions that hold, reported when they begin and when they end.
 - `recipients`: addresses and rules as rows say them; `edit`: what operators do to recipients and groups.
 - `resolve`: what people say about deliveries; `inbox`: the messages that a user of the console reads there.
   `waiting_deliveries`: deliveries that are called off or put off.

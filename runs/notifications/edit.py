@@ -1,7 +1,7 @@
 """Create, edit, silence and remove recipients and groups, and send tests: what the console, the API and the command line call.
 
 Each edit is audited, and holds the lock of planning: no notification is planned by half of it, and no name is taken twice.
-ValidationError names the field and the fix; IllegalState says what forbids it.
+ValidationError names the field and the fix; IllegalState names what forbids it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -115,7 +115,7 @@ def open_inbox(username: str, *, by: str) -> Recipient:
 
 @not_in_atomic_body
 def send_test(recipient_id: int, *, by: str) -> Delivery:
-    """Send it a message now, whatever its rules say; the delivery says what becomes of it."""
+    """Send the recipient a message now, whatever its rules; the delivery shows the outcome."""
     with transaction.atomic():
         recipient = Recipient.objects.get(pk=recipient_id)
         if not recipient.active:
@@ -123,7 +123,7 @@ def send_test(recipient_id: int, *, by: str) -> Delivery:
         now = database_now()
         notification = Notification.objects.create(
             sender=WAKEFUL,
-            text=f"This is a test of the recipient {recipient.name}, asked for by {by}.",
+            text=f"This is a test of the recipient {recipient.name}, requested by {by}.",
             topic=topic_of_tests(recipient),
             to=[recipient.name],
             planned_at=now,

@@ -1,4 +1,4 @@
-"""What a delivery says: one notification, or several together."""
+"""The text of a delivery: one notification, or several together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

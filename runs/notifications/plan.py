@@ -44,7 +44,7 @@ SELECT recipient.id, (
     ELSE (SELECT max(sent_at) FROM runs_delivery WHERE recipient_id = recipient.id AND status = 'sent') END)
 FROM unnest(%s::bigint[]) recipient (id)
 """
-# Deliveries that may have told it: not those that were suppressed or failed, and not those of an unknown outcome.
+# Deliveries that may have reached the recipient: not those that were suppressed or failed, and not those of an unknown outcome.
 # Read backwards to the first of them: a topic may have a long history.
 SAID = """
 SELECT recipient.id, topic.name, said.text, said.at, said.is_held
@@ -73,7 +73,7 @@ class Desk:
 
     def decide(self, news: News, now: datetime) -> Verdict:
         if news.topic.startswith(topic_of(unreachable(self.recipient), "")):
-            return Suppress(reason="it says that this recipient cannot be reached")
+            return Suppress(reason="it reports that this recipient cannot be reached")
         held_until = self.held.due_at if self.held else None
         history = History(last_at=self.last_at, held_until=held_until, said=self.said.get(news.topic))
         return decide(rules_of(self.recipient), news, history, now)

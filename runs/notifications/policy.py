@@ -53,7 +53,7 @@ class News:
 
 @dataclass(frozen=True, kw_only=True)
 class Said:
-    """The last that the recipient was told about a topic, or is about to be told; `is_held`: it still waits."""
+    """The last text about a topic that was or will be sent to the recipient; `is_held`: it still waits."""
 
     text: str
     at: datetime

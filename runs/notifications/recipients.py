@@ -63,7 +63,7 @@ def address_of(recipient: Recipient) -> str:
 
 
 def sync_settings() -> None:
-    """Make the row of WAKEFUL_NOTIFY_TO say what the setting says; one query if nothing has changed."""
+    """Give the row of WAKEFUL_NOTIFY_TO the values of the setting; one query if nothing has changed."""
     address = str(settings.WAKEFUL_NOTIFY_TO)
     channel = channel_of(address) if address and not fault_of(address) else None
     said: dict[str, Any] = {"active": channel is not None}

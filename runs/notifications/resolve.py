@@ -20,7 +20,7 @@ SEEN = (Delivery.Status.SENT, Delivery.Status.UNKNOWN, Delivery.Status.FAILED, D
 
 @not_in_atomic_body
 def resolve(delivery_id: UUID, *, outcome: Answer, by: str) -> Delivery:
-    """Say that an unknown delivery arrived, or send an unknown or failed one again. Raises Delivery.DoesNotExist, ValueError for
+    """Record that an unknown delivery arrived, or send an unknown or failed one again. Raises Delivery.DoesNotExist, ValueError for
     an invalid answer, and IllegalState if its status forbids it."""
     if outcome not in get_args(Answer):
         raise ValueError(f"outcome is one of {', '.join(get_args(Answer))}, not {outcome!r}")
@@ -28,7 +28,7 @@ def resolve(delivery_id: UUID, *, outcome: Answer, by: str) -> Delivery:
         delivery = _lock(delivery_id)
         if delivery.status == Delivery.Status.UNKNOWN and outcome == "arrived":
             delivery.status, delivery.ended_at = Delivery.Status.SENT, database_now()
-            delivery.sent_at, delivery.reason = delivery.ended_at, f"{by} said that it arrived"
+            delivery.sent_at, delivery.reason = delivery.ended_at, f"{by} confirmed that it arrived"
         elif delivery.status in (Delivery.Status.UNKNOWN, Delivery.Status.FAILED) and outcome == "send_again":
             _send_again(delivery, by)
         else:

@@ -1,4 +1,4 @@
-"""Doorbells. A doorbell is a Celery message that says "queue Q has work". A lost doorbell costs a second; a superfluous
+"""Doorbells. A doorbell is a Celery message that means "queue Q has work". A lost doorbell costs a second; a superfluous
 one finds no work.
 """
 

@@ -70,7 +70,7 @@ def test_signal_makes_an_event_for_each_run() -> None:
         (["--deny"], "denied", None),
     ],
 )
-def test_approve_decides(how: list[str], status: str, arguments: Any) -> None:
+def test_the_approve_command_decides_with_arguments_and_reason(how: list[str], status: str, arguments: Any) -> None:
     asked = make_asking_run()
 
     out, _, well = run_command("approve", asked.id, *how, "--reason", "so")
@@ -177,6 +177,6 @@ def test_since_is_a_duration_ago_or_an_instant() -> None:
 
 
 @pytest.mark.parametrize(("text", "remedy"), [("soon", "a duration ago, e.g. 2h"), ("99999999w", "too long")])
-def test_what_since_cannot_be_gets_an_error_with_forms_that_work(text: str, remedy: str) -> None:
+def test_an_invalid_since_is_refused_with_forms_that_work(text: str, remedy: str) -> None:
     with pytest.raises(ArgumentTypeError, match=remedy):
         since(text)

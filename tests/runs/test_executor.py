@@ -35,7 +35,7 @@ def run_of(claim: Claim) -> Run:
     return Run.objects.get(pk=claim.run_id)
 
 
-def test_the_agent_may_say_when_to_retry(claim_for: Callable[..., Claim]) -> None:
+def test_retry_with_after_sets_the_time_of_the_next_attempt(claim_for: Callable[..., Claim]) -> None:
     def body(run: AgentRun) -> None:
         raise Retry(after=timedelta(hours=2))
 

@@ -57,7 +57,7 @@ def counts() -> dict[str, int]:
     return {topic: OutboxMessage.objects.filter(topic=topic).count() for topic in ("a", "b", "task", "alarm")}
 
 
-def test_a_locked_trigger_delays_only_what_is_told_of_its_own_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_trigger_delays_only_messages_about_its_own_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "_one_by_one", pytest.fail)
     locked, other = make_trigger("locked"), make_trigger("other", types=["other.*"])
     leave("run.finished", *finished(locked, 200), *finished(other, 3))
@@ -114,7 +114,9 @@ def test_a_handler_that_waits_for_locks_nevertheless_stops_at_the_second(
     assert OutboxMessage.objects.filter(available_at__gt=database_now(), attempts=0).count() == 50
 
 
-def test_one_bad_message_stops_none_of_the_others(handled: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_whose_handler_fails_stops_no_other_message(
+    handled: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse_sevens(payloads: Any) -> None:
         if 7 in payloads:
             raise ValueError("seven")
@@ -177,7 +179,7 @@ def test_a_queue_that_is_paused_alone_keeps_no_periodic_task(handled: list[Any])
     assert handled == ["a task"]
 
 
-def test_of_a_broker_that_is_away_a_whole_batch_asks_once_and_nothing_counts_against_it(
+def test_a_whole_batch_tries_an_absent_broker_once_and_counts_no_attempt(
     handled: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []

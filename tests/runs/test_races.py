@@ -93,7 +93,7 @@ def test_a_cancel_of_a_running_run_wins_over_its_retry(claim_for: Callable[..., 
     assert blocked.ready_at is not None
 
 
-def test_a_cancel_asked_for_is_not_forgotten_over_a_release(claim_for: Callable[..., Claim], worker: Worker) -> None:
+def test_a_cancel_request_survives_the_release_of_its_run(claim_for: Callable[..., Claim], worker: Worker) -> None:
     claim = claim_for(lambda run: None)
     cancel(claim.run_id, by="test")
 

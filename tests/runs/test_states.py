@@ -208,7 +208,7 @@ class OneKey(RuleBasedStateMachine):
 
 
 @pytest.mark.django_db
-def test_no_order_of_things_breaks_a_key() -> None:
+def test_no_sequence_of_actions_breaks_the_limit_of_a_key() -> None:
     run_state_machine_as_test(
         OneKey,
         settings=settings(max_examples=some_of(40), stateful_step_count=25, suppress_health_check=list(HealthCheck)),

@@ -264,7 +264,7 @@ def test_keys_that_fall_due_together_get_a_turn_each(worker: Worker) -> None:
     assert executed(worker, 20).count("reports") in range(9, 12)
 
 
-def test_a_turn_in_one_queue_says_nothing_in_another(worker: Worker) -> None:
+def test_a_turn_in_one_queue_does_not_count_in_another(worker: Worker) -> None:
     woken("reports", 100)
     woken("invoices", 1, key="moved", queue="other")
     woken("invoices", 1, key="moved")

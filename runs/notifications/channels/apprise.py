@@ -5,7 +5,7 @@ to any host (amqp, irc), or ask a server that the account's owner chooses where 
 checked before a message is sent, and follow no redirect. Unlike those of webhooks, their connections are not pinned to the checked
 address.
 
-Apprise says only whether it worked; what it logs says more. A failure without a word about it may have arrived, and so may one
+Apprise reports only whether it worked; its log has more. A failure without a line about it may have arrived, and so may one
 that took too long: those are unknown.
 """
 

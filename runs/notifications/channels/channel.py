@@ -46,7 +46,7 @@ Outcome = Sent | Refused | NotNow | Unknown
 
 
 class Channel(Protocol):
-    """No method quotes an address or what a receiver says in full: both may contain secrets.
+    """No method quotes an address or a receiver's full answer: both may contain secrets.
 
     `can_tell_repeats`: receivers recognize a message that comes again, so one that may have arrived is sent again. `rank`: of
     several channels that take an address, the lowest counts.

@@ -122,7 +122,7 @@ class _Dialogue:
         why = f"the server answered {code}"
         if code == 250 and self.has_begun_data:
             return Sent()
-        if code == -1:  # how smtplib says that an answer was none
+        if code == -1:  # smtplib's code for a malformed answer
             return Unknown(why=why) if self.has_begun_data else NotNow(why=why)
         if 500 <= code < 600:
             return Refused(why=why)

@@ -116,7 +116,7 @@ def test_an_expired_approval_cannot_be_decided_even_before_its_run_knows() -> No
     assert Approval.objects.get().status == "expired"
 
 
-def test_a_stopped_run_asks_nothing_any_more() -> None:
+def test_the_approval_of_a_cancelled_run_is_closed() -> None:
     asked = make_asking_run()
     cancel(asked.wait.run_id, by="bob")
 
@@ -155,7 +155,7 @@ def test_arguments_that_were_not_part_of_the_question_cannot_be_edited() -> None
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_two_who_decide_at_once_one_wins_and_the_other_is_told_who() -> None:
+def test_one_of_two_simultaneous_decisions_wins_and_the_refusal_names_its_author() -> None:
     asked = make_asking_run()
 
     said = elsewhere(

@@ -66,7 +66,9 @@ def paying(lab: Lab, paid: list[Any], arguments: Any = ASKED) -> Run:
         ({**ASKED, "note": "\ud800"}, "value of arguments is not JSON"),
     ],
 )
-def test_other_arguments_are_refused_and_the_approval_stays_open(lab: Lab, arguments: Any, complaint: str) -> None:
+def test_arguments_that_do_not_fit_are_refused_and_the_approval_stays_open(
+    lab: Lab, arguments: Any, complaint: str
+) -> None:
     paid: list[Any] = []
     run = paying(lab, paid)
     approval = Approval.objects.get(wait__run=run)
@@ -126,7 +128,7 @@ def test_where_the_schema_is_not_known_the_names_of_the_call_count(lab: Lab, sch
     decide(approval.pk, decision="edit", by="ann", arguments={**shown, "cents": 1})
 
 
-def test_a_body_that_asks_about_an_object_gets_one() -> None:
+def test_an_approval_with_an_object_accepts_only_an_object() -> None:
     asked = make_asking_run()
 
     with pytest.raises(ValueError, match="the arguments are an object with 'cents', 'invoice', not 5"):
@@ -134,7 +136,7 @@ def test_a_body_that_asks_about_an_object_gets_one() -> None:
     decide(asked.id, decision="edit", by="ann", arguments={"cents": 1, "other": 2})
 
 
-def test_a_body_that_asks_about_a_number_gets_anything() -> None:
+def test_an_approval_with_a_number_accepts_any_arguments() -> None:
     asked = make_approval(make_run(status="waiting"), status="open", arguments=5)
 
     assert decide(asked.id, decision="edit", by="ann", arguments={"cents": 1}).status == "edited"

@@ -157,7 +157,7 @@ def make_refunded(effect: str = "idempotent", status: str = "done") -> Run:
 
 
 @pytest.mark.parametrize("status", ["done", "started", "failed"])  # a call that failed may have arrived
-def test_a_fork_that_repeats_an_approved_step_asks_again(status: str) -> None:
+def test_a_fork_that_repeats_an_approved_step_needs_another_approval(status: str) -> None:
     origin = make_refunded(status=status)
     asked_at = timezone.now() - timedelta(hours=3)
     Wait.objects.update(created_at=asked_at, due_at=asked_at + timedelta(hours=2))
@@ -347,7 +347,7 @@ def test_a_running_run_that_finishes_first_has_won(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("key", [None, "t:k"])
-def test_of_a_requeue_and_a_fork_at_once_the_same_work_is_not_done_twice(key: str | None) -> None:
+def test_a_simultaneous_requeue_and_fork_leave_one_queued_run(key: str | None) -> None:
     for _ in range(5):
         origin = make_failed(key=f"{key}{uuid4()}" if key else None)
 

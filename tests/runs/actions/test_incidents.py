@@ -94,7 +94,7 @@ def test_runs_of_a_key_are_requeued_behind_it_in_their_order() -> None:
     assert [run.slot for run in in_order] == [1, None, None]
 
 
-def test_what_takes_too_long_is_left_for_another_call() -> None:
+def test_a_requeue_that_takes_too_long_leaves_runs_for_another_call() -> None:
     incident = cover(failed_run())
 
     done = requeue_incident(incident.pk, by="ada", patience=0)

@@ -126,7 +126,7 @@ def test_a_fork_from_the_failed_step_repeats_nothing_before_it(lab: Lab, desk: D
     assert verify().violated == []
 
 
-def test_a_fork_that_would_refund_once_more_asks_once_more(lab: Lab, desk: Desk) -> None:
+def test_a_fork_that_would_refund_again_needs_another_approval(lab: Lab, desk: Desk) -> None:
     run = approved(lab, desk)
 
     new = lab.go_on(fork(run.id, step="refund", by="ada"))

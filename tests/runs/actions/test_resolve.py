@@ -124,7 +124,7 @@ def test_a_run_that_fails_makes_room_for_the_next_of_its_key() -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("key", [None, "t:k"])
-def test_of_two_who_answer_at_once_one_counts(key: str | None) -> None:
+def test_one_of_two_simultaneous_answers_counts(key: str | None) -> None:
     run = make_uncertain(key=key)
     answers: list[Callable[[], Any]] = [
         lambda: resolve(run.id, outcome="happened", result=1, by="ada"),

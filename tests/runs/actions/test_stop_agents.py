@@ -93,7 +93,7 @@ def test_no_one_rings_for_runs_that_are_stopped(lab: Lab) -> None:
     assert [line.claimable for line in doorbell.look("default")] == [0]
 
 
-def test_what_is_stopped_is_a_problem_that_shows_who_and_why(lab: Lab) -> None:
+def test_a_stopped_agent_is_a_problem_that_shows_who_and_why(lab: Lab) -> None:
     lab.declare(lambda run: None)
     stop_agents("durable", reason="odd answers", by="ann")
 
@@ -103,7 +103,7 @@ def test_what_is_stopped_is_a_problem_that_shows_who_and_why(lab: Lab) -> None:
     assert [one.name for one in all_agents() if one.is_stopped] == ["durable"]
 
 
-def test_it_is_stopped_once_and_only_if_it_is_there(lab: Lab) -> None:
+def test_an_agent_is_stopped_once_and_only_if_it_exists(lab: Lab) -> None:
     lab.declare(lambda run: None)
     stop_agents("durable", reason="first", by="ann")
 
@@ -115,7 +115,7 @@ def test_it_is_stopped_once_and_only_if_it_is_there(lab: Lab) -> None:
         start_agents(EVERY, by="ann")
 
 
-def test_one_that_is_stopped_by_itself_stays_so_when_all_are_started(lab: Lab) -> None:
+def test_an_agent_that_was_stopped_alone_stays_stopped_when_all_are_started(lab: Lab) -> None:
     lab.declare(lambda run: None)
     stop_agents("durable", reason="", by="ann")
     stop_agents(EVERY, reason="", by="ann")

@@ -174,7 +174,7 @@ def test_a_refused_decision_leaves_no_link_in_the_log(caplog: pytest.LogCaptureF
     assert link.split("/")[-2] not in caplog.text
 
 
-def test_an_expired_link_shows_it_even_before_the_run_was_told() -> None:
+def test_an_expired_link_shows_its_expiry_even_before_the_run_is_woken() -> None:
     asked = make_asking_run()
     Wait.objects.update(due_at=timezone.now() - timedelta(seconds=1))
 

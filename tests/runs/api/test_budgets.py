@@ -39,7 +39,7 @@ def test_a_cap_is_changed_only_with_the_permission() -> None:
     assert budget.cap == 5
 
 
-def test_what_makes_no_sense_is_refused_with_its_field() -> None:
+def test_an_invalid_budget_is_refused_with_its_field() -> None:
     api = Api()
     budget = Budget.objects.create(scope="installation", period="run", measure="usd", cap=5)
 

@@ -48,7 +48,7 @@ def test_a_checklist_is_made_listed_edited_and_silenced() -> None:
     assert actions == ["create", "edit", "silence", "unsilence"]
 
 
-def test_revisions_say_who_changed_what(checklist: Checklist) -> None:
+def test_revisions_show_who_changed_what(checklist: Checklist) -> None:
     api = Api()
     api.patch(f"checklists/{checklist.pk}/", {"items": [{"text": "disk"}]})
 
@@ -82,7 +82,7 @@ def test_an_edit_of_an_older_revision_is_refused(checklist: Checklist) -> None:
         ({"name": "x"}, "name"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_its_field(checklist: Checklist, body: dict[str, Any], fault: str) -> None:
+def test_an_invalid_checklist_is_refused_with_its_field(checklist: Checklist, body: dict[str, Any], fault: str) -> None:
     refused = Api().patch(f"checklists/{checklist.pk}/", body)
 
     assert (refused.status, list(refused.body)) == (400, [fault])

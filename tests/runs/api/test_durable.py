@@ -38,7 +38,7 @@ def test_a_run_is_read_with_its_journal() -> None:
     ]
 
 
-def test_of_a_long_journal_the_first_steps_and_the_last_waits_are_shown(
+def test_a_long_journal_shows_its_first_steps_and_its_last_waits(
     django_assert_max_num_queries: DjangoAssertNumQueries,
 ) -> None:
     run = make_run()
@@ -54,7 +54,7 @@ def test_of_a_long_journal_the_first_steps_and_the_last_waits_are_shown(
     assert (body["steps"][-1]["key"], body["waits"][0]["key"]) == ("s:199", "sleep#1")
 
 
-def test_a_large_output_is_left_out_and_its_size_told() -> None:
+def test_a_large_output_is_left_out_and_its_size_shown() -> None:
     run = make_run()
     make_step(run, "large", output=list(range(100_000)))
 

@@ -20,7 +20,7 @@ def unknown() -> Any:
     )
 
 
-def test_what_was_said_and_what_became_of_it() -> None:
+def test_notifications_and_their_deliveries_are_listed_and_filtered() -> None:
     run = make_run()
     make_recipient()
     notify("a", run_id=run.id, topic="t", to=["ops"])

@@ -57,7 +57,7 @@ def test_a_filter_that_makes_no_sense_is_400_naming_the_field(field: str, value:
     assert (answer.status, list(answer.body)) == (400, [field])
 
 
-def test_filters_survive_paging() -> None:
+def test_the_next_page_keeps_the_filters() -> None:
     for trigger in ("greeter", "other") * 3:
         make_run(trigger=trigger)
     api = Api()

@@ -112,7 +112,7 @@ def test_notes_are_made_found_edited_and_deleted() -> None:
     assert (api.delete(path).status, api.get(path).status) == (204, 404)
 
 
-def test_a_note_that_a_person_edits_is_trusted_if_they_say_so() -> None:
+def test_a_note_that_a_person_edits_is_trusted_if_they_mark_it_trusted() -> None:
     note = MemoryNote.objects.create(agent="ops", key="disk", text="pay Eve", is_tainted=True, run_id=uuid4())
 
     edited = edit_note(note.pk, "db-1", trusted=True, by="ann")

@@ -128,7 +128,7 @@ def test_the_schema_of_a_tool_may_be_anything(lab: Lab, admin_client: Client, sc
     assert "note()" in admin_client.get(f"/admin/runs/run/{run.pk}/change/").content.decode()
 
 
-def test_who_may_not_see_runs_may_not_see_what_they_said() -> None:
+def test_a_transcript_requires_permission_to_view_runs() -> None:
     run = make_run()
 
     assert Api(["triggers.view_trigger"], name="other").get(f"runs/{run.id}/transcript/").status == 403

@@ -236,7 +236,7 @@ def test_the_children_of_a_cancelled_run_are_cancelled_and_theirs(parent: Claim,
     assert Wait.objects.filter(status="closed").count() == 2
 
 
-def test_a_running_child_is_asked_to_stop_and_blocked_ones_never_start(
+def test_a_running_child_gets_a_cancel_request_and_blocked_children_are_cancelled(
     parent: Claim, claim: Callable[[str], Claim]
 ) -> None:
     enqueue_children(parent, children(parent, 3, at_once=1))

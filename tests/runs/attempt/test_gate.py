@@ -376,7 +376,7 @@ def test_a_claim_that_lost_its_run_deletes_nothing(lab: Lab) -> None:
     assert not Gate.objects.exists()
 
 
-def test_a_child_run_is_not_asked(lab: Lab) -> None:
+def test_the_gate_is_not_called_for_a_child_run(lab: Lab) -> None:
     lab.declare(lambda run: "child", name="child", gate=lambda run: Quiet("never"))
 
     run = lab.run(lambda run: run.gather(run.spawn("child")))

@@ -120,7 +120,7 @@ def test_a_locking_service_may_be_called_in_a_step_of_a_durable_agent(
     assert (run.status, victim.status) == ("succeeded", "cancelled")
 
 
-def test_a_test_of_the_agent_says_the_same(victim: Run) -> None:
+def test_run_agent_refuses_the_same_locks(victim: Run) -> None:
     with pytest.raises(LockRefused, match=r"'keeper' is atomic: cancel\(\) takes locks"):
         run_agent(Agent(name="keeper", body=lambda run: cancel(victim.pk, by="keeper")), data={})
 

@@ -73,7 +73,7 @@ def test_a_budget_that_is_declared_no_more_goes_unless_an_operator_has_changed_i
 @pytest.mark.parametrize(
     "wrong", [{"run_usd": "much"}, {"run_usd": 0.2}, {"day_usd": "-1"}, {"day_usd": "1e-12"}, {"at_cap": "stop"}]
 )
-def test_a_budget_that_makes_no_sense_is_refused_where_it_is_declared(wrong: dict[str, Any]) -> None:
+def test_an_invalid_budget_is_refused_where_it_is_declared(wrong: dict[str, Any]) -> None:
     with pytest.raises(DeclarationError, match="budget: "):
         Declared(**wrong)
 

@@ -108,7 +108,7 @@ def test_a_run_without_room_waits_and_goes_on_when_the_cap_is_raised(lab: Lab) -
     assert (run.status, model.requests, window().spent) == ("succeeded", 2, Decimal("0.20"))
 
 
-def test_it_goes_on_when_the_window_turns_and_waits_again_if_there_is_no_room_then(lab: Lab) -> None:
+def test_a_run_waits_again_without_room_and_goes_on_when_the_window_turns(lab: Lab) -> None:
     price()
     cap("0.25")
     model = PaidModel("four", output_tokens=10, max_tokens=20)
@@ -419,7 +419,7 @@ def test_turns_are_dropped_whose_summary_costs_more_than_a_cap_that_lets_runs_wa
     assert Session.objects.get().run_id is None
 
 
-def test_what_does_not_say_what_it_used_counts_as_it_was_reserved(lab: Lab) -> None:
+def test_a_response_without_usage_counts_as_it_was_reserved(lab: Lab) -> None:
     price()
     cap("1.00")
     model = PaidModel("four", max_tokens=20)
@@ -502,7 +502,7 @@ def test_a_call_of_a_tool_that_failed_counts_in_a_cap_that_comes_later(lab: Lab)
     assert amounts() == (Decimal(1), Decimal(0))
 
 
-def test_what_is_no_call_of_a_tool_does_not_count_in_a_cap_that_comes_later(lab: Lab) -> None:
+def test_steps_that_list_tools_do_not_count_in_a_later_cap_of_tool_calls(lab: Lab) -> None:
     def body(run: AgentRun) -> str:
         llm = PaidModel([("look", {}, "a")], "done").agent()
 
@@ -735,7 +735,7 @@ class Counting(PaidModel):
         return replace(response, usage=RequestUsage(input_tokens=letters // 4, output_tokens=10))
 
 
-def test_what_is_put_before_an_earlier_answer_of_a_session_is_reserved(lab: Lab) -> None:
+def test_a_system_prompt_before_an_earlier_answer_of_a_session_is_reserved(lab: Lab) -> None:
     cap("20000", measure="tokens", period="run")
     model = Counting("one", "two")
     small = LlmAgent(model.model, name="small")
@@ -747,7 +747,7 @@ def test_what_is_put_before_an_earlier_answer_of_a_session_is_reserved(lab: Lab)
     assert (run.status, model.requests) == ("waiting", 1)
 
 
-def test_what_a_processor_of_the_history_puts_before_an_earlier_answer_is_reserved(lab: Lab) -> None:
+def test_messages_that_a_history_processor_puts_before_an_earlier_answer_are_reserved(lab: Lab) -> None:
     cap("20000", measure="tokens", period="run")
     model = Counting([("look", {}, "call-1")], "done")
 
@@ -767,7 +767,7 @@ def test_what_a_processor_of_the_history_puts_before_an_earlier_answer_is_reserv
     assert (run.status, model.requests) == ("waiting", 1)
 
 
-def test_what_a_tool_adds_to_a_counted_conversation_is_all_that_is_reserved_again(lab: Lab) -> None:
+def test_a_counted_conversation_reserves_only_what_a_tool_adds(lab: Lab) -> None:
     cap("30000", measure="tokens", period="run")
     model = Counting([("look", {}, "call-1")], "done")
     llm = LlmAgent(model.model, name="clerk")

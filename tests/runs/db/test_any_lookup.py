@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 MANY = 66_000
 
 
-def test_more_rows_than_a_statement_has_parameters_are_asked_about_at_once() -> None:
+def test_a_lookup_takes_more_ids_than_a_statement_has_parameters() -> None:
     run = make_run(status="succeeded")
     ids = [run.id, *(uuid4() for _ in range(MANY))]
 
@@ -32,7 +32,7 @@ def test_more_rows_than_a_statement_has_parameters_are_asked_about_at_once() -> 
     assert prune.with_old_payload(ids, run.created_at) == []
 
 
-def test_of_a_subject_any_number_of_events_is_erased(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_erasure_of_a_subject_handles_any_number_of_events_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each statement is about few of them, and what was erased before a crash stays erased."""
     monkeypatch.setattr("triggers.retention.erasure.TOGETHER", 3)
     asked: list[int] = []

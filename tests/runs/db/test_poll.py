@@ -27,7 +27,7 @@ def test_descriptors_of_any_number_are_waited_for() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_the_wait_ends() -> None:
+def test_the_wait_ends_after_its_timeout() -> None:
     reader, writer = os.pipe()
     began = time.monotonic()
     assert readable([reader], 0.01) == set()

@@ -73,7 +73,7 @@ def test_a_running_session_notices_and_ends(server: Server) -> None:
     assert Group.objects.create(name="y").pk
 
 
-def test_hooks_say_that_they_are_unavailable(server: Server, client: Client) -> None:
+def test_hooks_answer_503_on_a_read_only_server(server: Server, client: Client) -> None:
     Source.objects.create(slug="shop", kind="bearer")
     add_secret(Source.objects.get(slug="shop"), "a-token-of-the-shop", by="test")
 
@@ -127,7 +127,7 @@ def test_an_atomic_run_is_tried_again(server: Server, monkeypatch: pytest.Monkey
     assert Run.objects.get(pk=claim.run_id).status == "succeeded"
 
 
-def test_a_body_that_may_only_read_is_still_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_durable_body_that_writes_still_fails_with_the_read_only_error(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Lab(monkeypatch).run(lambda run: Group.objects.create(name="x") and None, policy={"retries": 5})
 
     assert (run.status, run.status_reason) == ("failed", "permanent error")

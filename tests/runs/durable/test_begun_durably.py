@@ -126,7 +126,7 @@ def test_a_fork_with_a_journal_has_one(fleet: Fleet) -> None:
     assert (copied.has_journal, empty.has_journal) == (True, False)
 
 
-def test_a_journal_of_a_version_that_did_not_say_so_is_found(fleet: Fleet) -> None:
+def test_a_journal_without_has_journal_of_an_older_version_is_found(fleet: Fleet) -> None:
     run = fleet.run(pays_and_sleeps)
     fleet.as_durable(pays_and_sleeps)
     Run.objects.update(has_journal=False)

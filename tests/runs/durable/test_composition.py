@@ -199,7 +199,7 @@ def test_a_wake_for_this_very_moment_comes_when_loops_may_go_round(lab: Lab, set
     assert timedelta(minutes=1) <= message.available_at - message.created_at < timedelta(minutes=2)
 
 
-def test_one_wake_too_many_fails_the_run(lab: Lab, settings: Any) -> None:
+def test_one_wake_over_the_limit_fails_the_run(lab: Lab, settings: Any) -> None:
     settings.WAKEFUL_MAX_WAKES = 2
 
     run = lab.run(lambda run: [run.wake_in("1h") for _ in range(3)])

@@ -95,7 +95,7 @@ def test_a_recorded_failure_is_raised_again_where_something_came_after_it(lab: L
     assert (run.status, run.result, len(tries)) == ("succeeded", "ValueError", 1)
 
 
-def test_a_failure_with_nothing_after_it_is_tried_again_by_the_next_attempt(lab: Lab) -> None:
+def test_a_failed_last_step_is_tried_again_by_the_next_attempt(lab: Lab) -> None:
     tries: list[int] = []
 
     def flaky() -> str:
@@ -184,7 +184,7 @@ def test_an_at_most_once_step_with_an_unknown_outcome_parks_the_run(lab: Lab) ->
 
 
 @pytest.mark.parametrize("error", [Permanent("refused"), Retry("not sent", after=0)])
-def test_at_most_once_may_say_that_it_did_not_happen(lab: Lab, error: Exception) -> None:
+def test_an_at_most_once_step_that_raises_retry_or_permanent_did_not_happen(lab: Lab, error: Exception) -> None:
     calls: list[int] = []
 
     def charge() -> str:
@@ -468,7 +468,7 @@ def test_a_body_cannot_swallow_a_wait(lab: Lab) -> None:
     assert run.status == "waiting"
 
 
-def test_an_atomic_agent_is_told_how_to_become_durable(lab: Lab) -> None:
+def test_the_error_of_an_atomic_agent_that_sleeps_names_durable_true(lab: Lab) -> None:
     run = lab.run(lambda run: run.sleep("1d"), declared={"durable": False})
 
     assert run.status == "failed"

@@ -119,7 +119,7 @@ def test_a_second_run_waits_without_a_worker_until_the_turn_is_recorded(lab: Lab
     assert [turn.run_id for turn in turns()] == [first.id, second.id]
 
 
-def test_those_who_wait_have_their_turn_in_the_order_in_which_they_came(lab: Lab, listener: Listener) -> None:
+def test_waiting_runs_take_their_turns_in_the_order_of_their_arrival(lab: Lab, listener: Listener) -> None:
     first = holding(lab, listener)
     others = [lab.go_on(start(lab, f"r{number}", says(listener, f"{number}"))) for number in range(3)]
 
@@ -404,7 +404,7 @@ def test_a_claim_that_has_lost_its_run_takes_and_frees_no_session(lab: Lab, list
     assert Session.objects.get().run_id == run.id
 
 
-def test_of_runs_that_come_to_a_new_session_at_once_exactly_one_holds_it(lab: Lab, listener: Listener) -> None:
+def test_exactly_one_of_several_simultaneous_runs_holds_a_new_session(lab: Lab, listener: Listener) -> None:
     claims = []
     for number in range(4):
         start(lab, f"r{number}", says(listener, "one"))

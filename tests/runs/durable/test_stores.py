@@ -201,7 +201,7 @@ def test_a_body_comes_to_the_same_in_the_database_and_in_memory(lab: Lab, body: 
     assert memory(body) == in_database
 
 
-def test_a_failed_step_is_tried_as_often_as_it_may_be(lab: Lab) -> None:
+def test_a_failed_step_is_tried_as_often_as_its_retries_allow(lab: Lab) -> None:
     tries: list[int] = []
 
     def flaky() -> int:

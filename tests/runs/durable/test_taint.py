@@ -58,7 +58,7 @@ def test_the_commit_of_a_step_shows_it_before_the_run_ends(lab: Lab) -> None:
     assert (seen, run.status, run.is_tainted) == ([False, True], "waiting", True)
 
 
-def test_it_survives_a_crash_a_failure_a_requeue_and_a_fork(lab: Lab) -> None:
+def test_taint_survives_a_failure_a_requeue_and_a_fork(lab: Lab) -> None:
     def body(run: AgentRun) -> None:
         run.step("tainting", lambda: run.taint())
         told.append(run.is_tainted)
@@ -89,7 +89,7 @@ def test_an_event_that_it_emits_is_tainted_and_so_is_the_run_that_this_wakes(lab
     assert list(Run.objects.filter(agent="other").order_by("seq").values_list("is_tainted", flat=True)) == [True, False]
 
 
-def test_what_it_emitted_before_is_not(lab: Lab) -> None:
+def test_an_event_that_was_emitted_before_the_taint_is_not_tainted(lab: Lab) -> None:
     def body(run: AgentRun) -> None:
         run.emit("before")
         run.taint()
@@ -267,7 +267,7 @@ def test_an_event_from_outside_is_not_tainted_and_no_tainted_event_becomes_clean
         Event.objects.filter(pk=tainted.pk).update(is_tainted=False)
 
 
-def test_the_api_says_it(lab: Lab) -> None:
+def test_the_api_shows_the_taint_of_runs_and_events(lab: Lab) -> None:
     run = lab.run(tainting(lambda run: run.emit("told")))
 
     assert RunSerializer(run).data["is_tainted"] is True

@@ -125,7 +125,7 @@ def test_an_answer_that_does_not_fit_is_requested_again(lab: Lab) -> None:
     assert [call.status for call in second.tool_calls] == ["output"]
 
 
-def test_a_tool_that_asks_the_model_to_try_again_shows_it(lab: Lab) -> None:
+def test_a_tool_that_raises_model_retry_shows_a_retry(lab: Lab) -> None:
     llm = LlmAgent(Turns([("find", {"name": "Bob"})], "nobody").model, name="finder")
 
     @llm.tool_plain
@@ -235,7 +235,7 @@ def test_a_later_request_names_those_whose_prompts_have_changed(lab: Lab) -> Non
     assert first.instructions == "It is 9."
 
 
-def test_what_was_spent_is_summed_over_the_run(lab: Lab) -> None:
+def test_usage_is_summed_over_the_run(lab: Lab) -> None:
     llm = LlmAgent(Turns([("look", {})], "done").model, name="looker")
 
     @llm.tool_plain

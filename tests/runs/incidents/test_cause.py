@@ -27,16 +27,16 @@ OTHER = [
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)
-def test_one_cause(one: str, other: str) -> None:
+def test_errors_that_differ_in_values_have_one_cause(one: str, other: str) -> None:
     assert cause_of(one) == cause_of(other)
 
 
 @pytest.mark.parametrize(("one", "other"), OTHER)
-def test_two_causes(one: str, other: str) -> None:
+def test_errors_that_differ_in_words_have_two_causes(one: str, other: str) -> None:
     assert cause_of(one) != cause_of(other)
 
 
-def test_what_stays_can_be_read() -> None:
+def test_a_cause_is_a_readable_text() -> None:
     assert cause_of("KeyError: 'x7' in row 12 of orders") == "KeyError: '…' in row # of orders"
     assert cause_of("  ") == NONE
 

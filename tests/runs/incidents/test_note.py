@@ -18,7 +18,7 @@ def the_incident() -> Incident:
     return Incident.objects.get()
 
 
-def test_one_failure_is_only_noticed() -> None:
+def test_one_failure_is_noticed_without_a_notification() -> None:
     fail()
 
     assert (the_incident().status, told()) == ("noticed", [])
@@ -70,7 +70,7 @@ def test_outcomes_of_one_batch_count_in_their_order() -> None:
     assert (incident.status, incident.reopened, incident.count, incident.in_a_row) == ("closed", 1, 5, 1)
 
 
-def test_other_things_are_left_alone() -> None:
+def test_a_success_closes_only_the_incident_of_its_trigger() -> None:
     fail(2)
     fail(2, name="other")
     succeed("other")
@@ -88,7 +88,7 @@ def test_two_causes_are_two_incidents_even_if_they_alternate() -> None:
     assert found == {"KeyError: '…'": ("open", 2), "ValueError: #": ("open", 2)}
 
 
-def test_a_thing_has_a_few_causes_and_the_rest_are_counted_together() -> None:
+def test_a_trigger_has_a_few_causes_and_the_rest_are_counted_together() -> None:
     for n in range(100):
         fail(error=f"Error{'abcdefghij'[n // 10]}{'abcdefghij'[n % 10]}: no")
 
@@ -105,7 +105,7 @@ def test_the_number_of_failures_is_an_option(after: int, opens_at: int | None) -
         assert (the_incident().status == "open") == (opens_at is not None and n >= opens_at)
 
 
-def test_an_urgent_thing_is_told_of_urgently() -> None:
+def test_an_urgent_trigger_opens_with_an_urgent_notification() -> None:
     fail(2, urgency="high")
     succeed()
 
@@ -115,7 +115,7 @@ def test_an_urgent_thing_is_told_of_urgently() -> None:
 # Flapping
 
 
-def test_what_fails_again_soon_is_the_same_incident_and_waits_for_the_cooldown() -> None:
+def test_failures_within_the_cooldown_reopen_the_same_incident() -> None:
     fail(2)
     succeed()
 
@@ -150,7 +150,7 @@ def test_people_learn_within_the_cooldown_that_it_fails_again() -> None:
     assert not tell_due()
 
 
-def test_what_fails_again_later_is_a_new_incident() -> None:
+def test_a_failure_after_the_cooldown_is_a_new_incident() -> None:
     fail(2)
     succeed()
     pass_by(HOUR)

@@ -47,7 +47,7 @@ def test_a_deleted_run_is_no_longer_covered() -> None:
     assert not CoveredRun.objects.exists()
 
 
-def test_erasing_a_run_erases_what_its_incident_says_everywhere() -> None:
+def test_erasing_a_run_erases_the_texts_of_its_incident_and_notifications() -> None:
     run = make_run(status="failed", error="Unknown: Ada Lovelace")
     other = make_run(status="failed", error="Unknown: Ada Lovelace")
     fail(2, "Unknown: Ada Lovelace")

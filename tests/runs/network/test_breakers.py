@@ -31,7 +31,7 @@ def test_pauses_grow_to_the_longest_and_end_with_a_success() -> None:
     assert breakers.room("a") == MOST_AT_ONCE
 
 
-def test_a_host_that_says_how_long_is_left_for_that_long() -> None:
+def test_a_host_that_names_a_pause_counts_as_away_for_that_long() -> None:
     clock = Clock()
     breakers = Breakers(clock=clock)
 

@@ -68,7 +68,7 @@ def test_an_address_that_cannot_work_is_refused_at_the_start_and_quoted_nowhere(
     assert not any(SECRET in text for text in texts)
 
 
-def test_good_addresses_pass(settings: Any) -> None:
+def test_valid_addresses_pass_the_check(settings: Any) -> None:
     settings.WAKEFUL_ALARM_URL = "https://user:word@[::1]:8443/a/b?c=d"
     settings.WAKEFUL_HEARTBEAT_URL = ""
 
@@ -116,7 +116,7 @@ def test_requests_go_through_the_proxy_of_the_environment(elsewhere: Any, monkey
 
 
 @pytest.mark.parametrize("status", [404, 500])
-def test_a_refusal_says_its_number_and_no_address(status: int, elsewhere: Any) -> None:
+def test_a_refusal_shows_its_status_and_no_address(status: int, elsewhere: Any) -> None:
     url, said = elsewhere
     said["status"] = status
 

@@ -156,7 +156,7 @@ def test_a_webhook_is_sent_again_also_if_it_may_have_arrived(hook: HookServer, m
     assert len({posted.body for posted in hook.posted}) == 1
 
 
-def test_a_receiver_says_when_to_come_back(hook: HookServer) -> None:
+def test_a_receiver_that_names_a_pause_gets_the_message_after_it(hook: HookServer) -> None:
     hook.manner = "greylist"
     make_recipient(address=hook.url)
     notify()
@@ -236,7 +236,7 @@ def test_a_request_for_approval_waits_for_no_spacing_of_the_second_route(hook: H
     assert statuses(name="day") == ["failed"] and statuses(name="night") == ["sent", "sent"]
 
 
-def test_what_reached_none_of_those_it_names_goes_to_those_who_get_all(hook: HookServer) -> None:
+def test_a_notification_that_reached_no_named_recipient_goes_to_those_who_get_all(hook: HookServer) -> None:
     hook.manner = "refuse"
     make_recipient("night", hook.url, gets_all=False)
     make_recipient("gone", hook.url + "?gone", gets_all=False)
@@ -250,7 +250,7 @@ def test_what_reached_none_of_those_it_names_goes_to_those_who_get_all(hook: Hoo
     assert Delivery.objects.filter(reason__endswith="sent to ops instead").count() == 1
 
 
-def test_what_reached_one_of_those_it_names_goes_to_no_other(hook: HookServer) -> None:
+def test_a_notification_that_reached_one_named_recipient_goes_to_no_other(hook: HookServer) -> None:
     hook.manner = "refuse"
     make_recipient("gone", hook.url, gets_all=False)
     make_recipient("ada", "inbox:ada", gets_all=False)
@@ -263,7 +263,7 @@ def test_what_reached_one_of_those_it_names_goes_to_no_other(hook: HookServer) -
     assert statuses(name="ops") == []
 
 
-def test_what_is_decided_leaves_the_message_that_is_held_and_what_is_not_stands_first(smtp: MailServer) -> None:
+def test_a_held_message_drops_decided_approvals_and_lists_open_ones_first(smtp: MailServer) -> None:
     make_recipient("ops", "mailto:ops@example.com", **quiet_now())
     asked = [make_approval(make_run(status="waiting"), status="open", question=f"Renew {name}?") for name in "AB"]
     notify("Disk is full")
@@ -439,7 +439,7 @@ def test_an_attempt_that_was_under_way_when_its_recipient_was_silenced_is_repeat
     assert (statuses(), one().due_at, len(hook.posted)) == (["pending"], until, 1)
 
 
-def test_what_waits_for_the_recipient_of_the_settings_ends_with_the_setting(
+def test_deliveries_to_the_recipient_of_the_settings_end_with_the_setting(
     hook: HookServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hook.manner = "later"
@@ -470,7 +470,7 @@ def test_slow_hosts_do_not_keep_the_last_thread_from_others(hook: HookServer) ->
     assert (statuses(name="slow"), statuses(name="quick")) == (["pending"], ["sending"])
 
 
-def test_what_waits_behind_a_dead_host_takes_the_second_route_untried(hook: HookServer) -> None:
+def test_a_delivery_behind_a_dead_host_takes_the_second_route_untried(hook: HookServer) -> None:
     hook.close()
     second = make_recipient("night", gets_all=False)
     make_recipient("day", hook.url, second=second)
@@ -489,7 +489,7 @@ def test_what_waits_behind_a_dead_host_takes_the_second_route_untried(hook: Hook
     assert Delivery.objects.get(notification__text="b", name="day").attempts == 0
 
 
-def test_what_waited_while_no_process_ran_is_tried_before_it_is_given_up(hook: HookServer) -> None:
+def test_a_delivery_that_waited_while_no_process_ran_is_tried_before_it_is_given_up(hook: HookServer) -> None:
     make_recipient(address=hook.url)
     notify()
     plan()

@@ -177,7 +177,7 @@ def test_nothing_takes_the_name_of_the_recipient_of_the_settings(monkeypatch: py
     assert Recipient.objects.get().is_from_settings
 
 
-def test_a_test_is_sent_whatever_the_rules_say() -> None:
+def test_a_test_message_is_sent_regardless_of_the_rules() -> None:
     recipient = make_recipient(silenced_until=database_now() + timedelta(days=1), digest_hour=8)
 
     delivery = send_test(recipient.pk, by="ada")
@@ -186,7 +186,7 @@ def test_a_test_is_sent_whatever_the_rules_say() -> None:
     delivery.refresh_from_db()
     assert (delivery.status, delivery.notification.text) == (
         "sent",
-        "This is a test of the recipient ops, asked for by ada.",
+        "This is a test of the recipient ops, requested by ada.",
     )
     change_recipient(recipient.pk, by="ada", active=False)
     with pytest.raises(IllegalState, match="is inactive"):
@@ -221,7 +221,7 @@ def test_the_address_of_a_webhook_stands_in_no_log(capfd: pytest.CaptureFixture[
     assert "very-secret" not in "".join(capfd.readouterr())
 
 
-def test_what_is_held_waits_until_the_end_of_a_silence_and_of_quiet_hours() -> None:
+def test_a_held_delivery_waits_until_the_end_of_a_silence_and_of_quiet_hours() -> None:
     recipient = make_recipient(spacing=HOUR, zone="Europe/Vienna")
     for text in ("sent", "held"):
         notify(text)
@@ -248,7 +248,7 @@ def test_an_urgent_message_that_waits_is_not_put_off_by_a_silence() -> None:
     assert statuses() == ["sent"]
 
 
-def test_what_waits_for_a_recipient_is_called_off_when_it_is_made_inactive() -> None:
+def test_waiting_deliveries_are_suppressed_when_their_recipient_becomes_inactive() -> None:
     second = make_recipient("night", gets_all=False)
     recipient = make_recipient(spacing=HOUR, second=second)
     notify("sent")

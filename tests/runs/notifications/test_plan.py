@@ -28,7 +28,7 @@ def planned() -> list[tuple[str, str]]:
     return [(one.name, one.status) for one in found]
 
 
-def test_everyone_who_gets_all_gets_what_names_no_recipient() -> None:
+def test_a_notification_without_recipient_goes_to_everyone_who_gets_all() -> None:
     make_recipient("ada")
     make_recipient("bob", gets_all=False)
     make_recipient("cy", active=False)
@@ -71,7 +71,7 @@ def test_an_unknown_name_beside_a_known_one_reaches_the_known_one_alone() -> Non
     assert planned() == [("ada", "pending"), ("opps", "suppressed")]
 
 
-def test_without_any_recipient_a_notification_is_planned_all_the_same() -> None:
+def test_a_notification_is_planned_also_without_any_recipient() -> None:
     notify()
 
     assert planned() == []
@@ -100,7 +100,7 @@ def test_within_the_spacing_one_is_held_and_the_others_are_merged_into_it() -> N
     assert set(Delivery.objects.filter(status="merged").values_list("merged_into", flat=True)) == {held.pk}
 
 
-def test_what_comes_later_is_merged_into_the_one_that_is_held_already() -> None:
+def test_a_later_notification_is_merged_into_the_held_delivery() -> None:
     make_recipient(spacing=HALF_AN_HOUR)
     for text in "ab":
         notify(text)
@@ -139,7 +139,7 @@ def test_the_same_text_about_a_topic_is_nothing_new_in_the_same_batch_and_in_the
     assert {one.reason for one in Delivery.objects.filter(status="suppressed")} == {"nothing new about its topic"}
 
 
-def test_what_failed_is_news_when_it_is_said_again() -> None:
+def test_a_text_whose_delivery_failed_is_sent_again() -> None:
     make_recipient()
     notify("90 %", topic="disk")
     plan()
@@ -389,7 +389,7 @@ def _waits_for_a_lock() -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def test_what_was_said_about_a_topic_is_found_without_reading_its_history() -> None:
+def test_the_last_text_about_a_topic_is_found_without_reading_its_history() -> None:
     ids = [make_recipient(name, gets_all=False).pk for name in ("ada", "bob")]
     execute(
         """

@@ -107,7 +107,7 @@ def test_each_rule_is_kept(rules: Rules, news: News, now: datetime, data: st.Dat
     quiet=QuietHours(start=time(22), until=time(2, 30)),
     now=datetime(2026, 3, 29, 0, 30, tzinfo=UTC),
 )
-def test_what_quiet_hours_hold_goes_out_right_after_them(zone: str, quiet: QuietHours, now: datetime) -> None:
+def test_a_message_that_quiet_hours_hold_is_sent_right_after_them(zone: str, quiet: QuietHours, now: datetime) -> None:
     one = Rules(zone=ZoneInfo(zone), quiet=quiet)
 
     verdict = decide(one, News(urgency="normal", topic="", text="a"), History(), now)
@@ -148,7 +148,7 @@ def test_the_same_text_about_a_topic_is_nothing_new_however_urgent(urgency: str)
     assert decide(Rules(zone=VIENNA), news, history, NOON + timedelta(hours=1)) == Send()
 
 
-def test_what_is_only_held_does_not_keep_back_the_same_text_when_it_is_urgent() -> None:
+def test_a_held_text_does_not_suppress_the_same_text_when_it_is_urgent() -> None:
     history = History(held_until=NOON + timedelta(hours=1), said=Said(text="90 %", at=NOON, is_held=True))
 
     assert decide(Rules(zone=VIENNA), News(urgency="high", topic="disk", text="90 %"), history, NOON) == Send()
@@ -185,7 +185,7 @@ def test_a_digest_comes_at_its_hour_and_after_quiet_hours() -> None:
     )
 
 
-def test_silence_keeps_everything_back_and_says_where_urgent_news_may_go() -> None:
+def test_silence_suppresses_all_messages_and_reroutes_urgent_ones() -> None:
     one = Rules(zone=VIENNA, silenced_until=NOON + timedelta(hours=1))
 
     urgent = decide(one, News(urgency="high", topic="", text="a"), History(), NOON)

@@ -29,12 +29,12 @@ def unknown() -> Any:
     return job
 
 
-def test_a_person_says_that_it_arrived() -> None:
+def test_a_person_confirms_that_an_unknown_delivery_arrived() -> None:
     job = unknown()
 
     delivery = resolve(job.id, outcome="arrived", by="ada")
 
-    assert (delivery.status, delivery.reason) == ("sent", "ada said that it arrived")
+    assert (delivery.status, delivery.reason) == ("sent", "ada confirmed that it arrived")
     assert AuditEntry.objects.get().action == "resolve"
 
 

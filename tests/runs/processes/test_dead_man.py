@@ -45,7 +45,7 @@ def test_beat_and_a_worker_must_both_be_alive(kinds: list[str], expected: bool) 
     assert others_alive() is expected
 
 
-def test_the_monitor_hears_once_a_minute(monitor: tuple[str, list[str]], settings: Any) -> None:
+def test_the_monitor_gets_one_ping_a_minute(monitor: tuple[str, list[str]], settings: Any) -> None:
     settings.WAKEFUL_HEARTBEAT_URL, heard = monitor
     alive("beat", "worker")
     heartbeat = Heartbeat()
@@ -57,7 +57,7 @@ def test_the_monitor_hears_once_a_minute(monitor: tuple[str, list[str]], setting
     assert heard == ["/ping"]
 
 
-def test_the_monitor_hears_nothing_without_a_worker(monitor: tuple[str, list[str]], settings: Any) -> None:
+def test_the_monitor_gets_no_ping_without_a_worker(monitor: tuple[str, list[str]], settings: Any) -> None:
     settings.WAKEFUL_HEARTBEAT_URL, heard = monitor
     alive("beat")
     heartbeat = Heartbeat()

@@ -34,7 +34,7 @@ def isolated(conduct: int, **limits: Any) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(command, env=isolation.environment(), capture_output=True, timeout=60, check=False)
 
 
-def test_it_gets_no_secret_no_setting_and_a_lower_priority(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_isolated_process_gets_no_secret_no_setting_and_a_lower_priority(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_KEY", "sesame")
 
     said = json.loads(isolated(IDLE, nice=10).stdout)
@@ -44,7 +44,7 @@ def test_it_gets_no_secret_no_setting_and_a_lower_priority(monkeypatch: pytest.M
     assert (said["core"], said["nice"]) == ([0, 0], min(os.nice(0) + 10, 19))
 
 
-def test_it_is_ended_at_its_limits() -> None:
+def test_an_isolated_process_is_ended_at_its_limits() -> None:
     assert isolated(ENDLESS, seconds=1).returncode < 0
     assert b"MemoryError" in isolated(GREEDY).stderr
 
@@ -52,7 +52,7 @@ def test_it_is_ended_at_its_limits() -> None:
 @pytest.mark.parametrize(
     "module", ["triggers.sources.polling.feed_parser", "triggers.matching.expressions.evaluator_process"]
 )
-def test_what_runs_in_isolation_needs_no_django(module: str) -> None:
+def test_modules_that_run_in_isolation_import_no_django(module: str) -> None:
     code = f"import sys, {module}; sys.exit('django' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], cwd=isolation.BASE, check=False, timeout=60).returncode == 0

@@ -206,7 +206,7 @@ def test_a_ring_that_fails_for_the_database_is_rung_again(monkeypatch: pytest.Mo
     assert len(rung) == 2
 
 
-def test_the_notifier_sends_what_agents_say_and_then_sleeps() -> None:
+def test_the_notifier_sends_notifications_and_then_sleeps() -> None:
     make_recipient()
     notify()
     notifier = Notifier()

@@ -147,7 +147,7 @@ def test_a_stop_without_a_database_ends_nevertheless(
     assert [child.process.wait(5) for child in children] == [-signal.SIGKILL] * 2
 
 
-def test_a_run_overdue_because_the_database_was_away_may_still_say_how_it_ended(
+def test_a_run_that_is_overdue_because_the_database_was_away_may_still_record_its_outcome(
     watch: Watch, pool: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     child = Child()

@@ -33,7 +33,7 @@ def test_a_service_gets_the_message() -> None:
     ("manner", "kind"),
     [("refuse", Refused), ("later", NotNow), ("greylist", NotNow), ("gateway", Unknown), ("cut", Unknown)],
 )
-def test_what_it_logs_says_what_became_of_a_message(manner: Manner, kind: type) -> None:
+def test_the_outcome_is_read_from_the_log_of_apprise(manner: Manner, kind: type) -> None:
     with taking_hooks() as server:
         server.manner = manner
         outcome = CHANNEL.send(address_of(server), message("a"))
@@ -85,7 +85,7 @@ def test_an_option_that_opens_a_file_is_refused(option: str) -> None:
     assert fault_of(address.partition("?")[0]) == ""
 
 
-def test_a_service_at_a_host_inside_is_not_called_unless_it_is_allowed(settings: Any) -> None:
+def test_a_service_at_an_internal_host_is_not_called_unless_it_is_allowed(settings: Any) -> None:
     settings.WAKEFUL_NOTIFY_NETWORKS = []
     with taking_hooks() as server:
         outcomes = [

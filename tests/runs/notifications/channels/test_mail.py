@@ -76,7 +76,7 @@ def test_a_server_without_starttls_gets_no_password(monkeypatch: pytest.MonkeyPa
         ("smtp://host/?tls=ssl", 465, "ssl"),
     ],
 )
-def test_a_password_asks_for_tls_unless_told_otherwise(url: str, port: int, tls: str) -> None:
+def test_a_password_requires_tls_unless_the_address_disables_it(url: str, port: int, tls: str) -> None:
     server = MailServer.parse(url)
 
     assert (server.port, server.tls) == (port, tls)
@@ -100,7 +100,7 @@ def test_an_address_of_a_server_is_read_as_url(monkeypatch: pytest.MonkeyPatch) 
         ("smtp://host/?from=me", "its option from is not an e-mail address"),
     ],
 )
-def test_a_wrong_address_of_a_server_says_what_is_wrong(url: str, wrong: str) -> None:
+def test_an_invalid_server_address_is_refused_with_its_fault(url: str, wrong: str) -> None:
     with pytest.raises(ValueError, match=wrong.replace("?", r"\?")):
         MailServer.parse(url)
 

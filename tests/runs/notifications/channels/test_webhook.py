@@ -41,7 +41,9 @@ def test_without_a_secret_nothing_is_signed() -> None:
     "host", ["127.0.0.1", "localhost", "[::1]", "2130706433", "[::ffff:127.0.0.1]", "169.254.169.254"]
 )
 @pytest.mark.parametrize("channel", ["", "slack+"])
-def test_a_receiver_inside_is_not_called_unless_it_is_allowed(settings: Any, host: str, channel: str) -> None:
+def test_a_receiver_at_an_internal_host_is_not_called_unless_it_is_allowed(
+    settings: Any, host: str, channel: str
+) -> None:
     settings.WAKEFUL_NOTIFY_NETWORKS = []
     with taking_hooks() as server:
         address = f"{channel}http://{host}:{server.port}/hook"
@@ -107,7 +109,7 @@ def test_markdown_of_strangers_mentions_no_one_and_hides_no_link_at_a_host_that_
 
 
 @pytest.mark.parametrize("manner", ["refuse", "later"])
-def test_slack_says_what_it_does_with_it(manner: str) -> None:
+def test_answers_of_slack_decide_between_refused_and_retry(manner: str) -> None:
     with taking_hooks() as server:
         server.manner = manner  # type: ignore[assignment]
         channel = channel_of(f"slack+{server.url}")
@@ -148,7 +150,7 @@ def test_an_address_belongs_to_one_channel_and_is_shown_without_secrets(address:
         ("slack+ftp://example.com", "no channel sends there"),
     ],
 )
-def test_an_address_that_cannot_be_used_says_why_without_quoting_it(address: str, fault: str) -> None:
+def test_the_fault_of_an_unusable_address_does_not_quote_it(address: str, fault: str) -> None:
     said = fault_of(address)
 
     assert said.startswith(fault) or (address.startswith("slack+ftp") and said)
