@@ -130,7 +130,7 @@ def test_skip_fires_no_missed_tick() -> None:
     assert schedule.task.last_run_at is None
 
 
-def test_all_fires_every_missed_tick_batch_by_batch() -> None:
+def test_catch_up_all_fires_every_missed_tick_batch_by_batch() -> None:
     make_schedule(every(MINUTE), catch_up="all")
 
     assert due_schedules.fire_due(NINE + 10 * HOUR) == 1
@@ -180,7 +180,7 @@ def test_missed_ticks_end_where_the_task_expires() -> None:
 # Once, and limits
 
 
-def test_one_shot_fires_once_and_retires() -> None:
+def test_a_one_shot_fires_once_and_retires() -> None:
     schedule = make_schedule(Clocked(at=NINE + HOUR))
 
     assert fire_all(NINE + HOUR) == [NINE + HOUR]
@@ -191,7 +191,7 @@ def test_one_shot_fires_once_and_retires() -> None:
     assert (schedule.next_fire_at, schedule.stale) == (None, False)
 
 
-def test_one_shot_fires_after_its_row_came_late() -> None:
+def test_a_one_shot_fires_although_its_row_was_committed_after_its_time() -> None:
     make_schedule(Clocked(at=NINE), seen_at=NINE + HOUR)
 
     assert fire_all(NINE + 2 * HOUR) == [NINE]

@@ -80,7 +80,7 @@ def test_event_trigger_becomes_a_row(declare: Declare) -> None:
     assert not PeriodicTask.objects.exists()
 
 
-def test_key_queues_unless_the_author_says_otherwise(declare: Declare) -> None:
+def test_a_key_implies_queue_unless_overlap_is_declared(declare: Declare) -> None:
     declare("a", on.event("x"), key="event.data.id")
     add("b", on.event("x"), key="event.data.id", overlap="skip")
 
@@ -90,7 +90,7 @@ def test_key_queues_unless_the_author_says_otherwise(declare: Declare) -> None:
     assert trigger_of("b").overlap == "skip"
 
 
-def test_an_agent_with_a_gate_is_asked_one_event_after_the_other(declare: Declare) -> None:
+def test_a_gate_implies_queue_unless_overlap_is_declared(declare: Declare) -> None:
     declare("a", on.event("x"), gate=lambda run: Quiet("no"))
     add("b", on.event("x"), gate=lambda run: Quiet("no"), overlap="allow")
 
@@ -107,7 +107,7 @@ def test_an_agent_with_a_gate_is_asked_one_event_after_the_other(declare: Declar
         (on.at("2050-12-01T09:00+01:00"), "2050-12-01 08:00:00+00:00"),
     ],
 )
-def test_schedule_becomes_rows(declare: Declare, declared: Any, row: str) -> None:
+def test_a_declared_schedule_becomes_a_periodic_task(declare: Declare, declared: Any, row: str) -> None:
     declare("digest", declared)
 
     sync()
@@ -356,7 +356,7 @@ def test_words_that_count_from_now_count_from_the_first_sync(declare: Declare, m
     assert task_of("digest").clocked.clocked_time == FUTURE + timedelta(hours=2, minutes=30)
 
 
-def test_a_heartbeats_wakes_are_coalesced_unless_its_agent_says_otherwise(declare: Declare) -> None:
+def test_a_heartbeat_implies_queue_one_unless_overlap_is_declared(declare: Declare) -> None:
     declare("watch", on.heartbeat("30m", pace=("5m", "4h"), active_hours="08:00-20:00", tz="Europe/Vienna"))
     add("other", on.heartbeat("30m"), overlap="skip")
 

@@ -310,7 +310,7 @@ def test_a_schedule_that_would_never_fire_refuses_the_file() -> None:
 
 
 @pytest.mark.django_db
-def test_an_instant_that_is_past_is_left_out_and_said() -> None:
+def test_a_schedule_for_a_past_time_is_left_out_with_a_note() -> None:
     make_triggers()
 
     done = import_triggers(
@@ -464,7 +464,7 @@ def test_invalid_entries_are_named_and_nothing_is_changed(content: Any, expected
 
 
 @pytest.mark.django_db
-def test_all_that_is_wrong_is_shown_at_once() -> None:
+def test_all_errors_of_a_file_are_shown_at_once() -> None:
     problems = refused(file(triggers=[{**VIP, "filter": "(", "overlap": "both"}, {"slug": "two", "agent": "nobody"}]))
 
     assert len(problems) == 3

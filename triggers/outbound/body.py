@@ -24,7 +24,7 @@ WHERE event.id = %(id)s::uuid
 
 
 class Unsendable(Exception):
-    """The event cannot be sent; the message says why."""
+    """The event cannot be sent; the message gives the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -339,7 +339,7 @@ def _settle(row: EventDelivery, tried: Tried) -> None:
 
 
 def _note(subscription_id: UUID, tried: Tried) -> None:
-    """What an attempt says about the endpoint."""
+    """Record on the subscription how its endpoint answered an attempt."""
     endpoint = Subscription.objects.filter(pk=subscription_id)
     if not tried.error:
         endpoint.exclude(failing_since=None).update(failing_since=None, error="")

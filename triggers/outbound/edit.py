@@ -73,7 +73,7 @@ def change_subscription(subscription: Subscription, changes: Mapping[str, Any], 
 
 
 def disable(subscription_id: UUID, *, reason: str) -> None:
-    """Wakeful disables it, in the caller's transaction, and says why."""
+    """Disable the subscription in the caller's transaction, with the reason."""
     enabled = Subscription.objects.filter(pk=subscription_id, enabled=True)
     if enabled.update(enabled=False, disabled_reason=reason):
         log.error("subscription.disabled", subscription=str(subscription_id), reason=reason)

@@ -20,7 +20,7 @@ PATIENCE = timedelta(days=5)  # after that, an event that had to wait for others
 
 
 def pause_after(attempts: int, asked: timedelta | None = None) -> timedelta | None:
-    """The pause after so many failed attempts, at least as long as the receiver has asked for; None: that was the last one."""
+    """The pause after so many failed attempts, at least as long as the receiver requested; None: that was the last one."""
     if attempts >= ATTEMPTS:
         return None
     usual = BETWEEN[max(attempts, 1) - 1]

@@ -3,8 +3,8 @@ end of the run; the schedule keeps it within `pace_min` and `pace_max`, and in i
 
 1. The grid moves: the interval goes on from the requested time. The earlier definition is kept as a Revision, and the
   times of the old grid that are left out are a Skip.
-2. Beat goes first. A schedule that is stale, due or locked is left alone and looked at again LATER: what its agent says
-   is never lost, and no fire is.
+2. Beat goes first. A schedule that is stale, due or locked is left alone and looked at again LATER: the pace that its
+   agent set is never lost, and no fire is.
 3. The later word counts: what was put off is dropped where the schedule has fired, was edited or was
    paced since.
 """

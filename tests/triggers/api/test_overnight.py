@@ -12,7 +12,7 @@ pytestmark = pytest.mark.django_db
 HOUR = timedelta(hours=1)
 
 
-def test_it_has_figures_and_a_timeline_by_agent() -> None:
+def test_overnight_has_figures_and_a_timeline_by_agent() -> None:
     now = timezone.now()
     make_run(status="failed", agent="clerk", started_at=now)
     span = {"from": (now - 12 * HOUR).isoformat(), "to": (now + 12 * HOUR).isoformat()}
@@ -48,7 +48,7 @@ def test_invalid_input_is_400_and_named(query: dict[str, str], field: str) -> No
     assert (answer.status, list(answer.body)) == (400, [field])
 
 
-def test_it_takes_permission_to_view_runs() -> None:
+def test_overnight_requires_permission_to_view_runs() -> None:
     assert Api(["runs.view_run"], name="may").get("overnight/").status == 200
     assert Api(["triggers.view_event"], name="may-not").get("overnight/").status == 403
 

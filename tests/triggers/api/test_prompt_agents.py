@@ -45,7 +45,7 @@ def command(*words: str) -> str:
 # The API
 
 
-def test_one_is_made_read_edited_deleted_and_restored() -> None:
+def test_a_prompt_agent_is_made_read_edited_deleted_and_restored() -> None:
     make_source("billing")
     api = Api()
 
@@ -149,7 +149,7 @@ def test_a_fault_is_reported(tmp_path: Path) -> None:
 # Files of another system
 
 
-def test_it_goes_with_its_triggers_to_another_system() -> None:
+def test_a_prompt_agent_is_exported_with_its_triggers_and_imported() -> None:
     make_source("billing")
     Api().post("prompt-agents/", WHOLE)
     content = json.loads(json.dumps(export_triggers(["triage"]).content))

@@ -73,7 +73,7 @@ def test_only_for_those_who_may_make_schedules() -> None:
     assert Api(["triggers.view_schedule"]).post("reminders/", body).status == 403
 
 
-def test_by_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_remind_command_makes_a_reminder(capsys: pytest.CaptureFixture[str]) -> None:
     call_command("remind", "tomorrow at 9:00", "reminder", "Call Ada", tz="Europe/Vienna")
 
     schedule = Schedule.objects.get(kind="reminder")

@@ -70,7 +70,7 @@ def test_a_replay_that_makes_no_sense_is_400_naming_the_field(body: dict[str, ob
 @pytest.mark.parametrize(
     "body", [{}, b"", {"rate": 1}, {"triggers": ["greeter"]}, {"end": "2050-01-01"}, {"all": False}]
 )
-def test_no_request_replays_everything_without_saying_so(body: Any) -> None:
+def test_a_replay_without_selection_requires_all(body: Any) -> None:
     answer = Api().post("replays/", body)
 
     assert (answer.status, list(answer.body)) == (400, ["all"])

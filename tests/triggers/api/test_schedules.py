@@ -139,7 +139,7 @@ def test_a_list_is_filtered_by_state_kind_trigger_and_name() -> None:
     assert api.get("schedules/", kind="nonsense").status == 400
 
 
-def test_a_schedule_says_everything_that_decides_when_it_fires() -> None:
+def test_a_schedule_shows_every_field_that_decides_when_it_fires() -> None:
     schedule = make_schedule(spread="90s", active_hours="mon-fri 08:00-18:00", catch_up_window="2h")
 
     body = Api().get(f"schedules/{schedule.pk}/").body

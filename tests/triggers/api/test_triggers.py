@@ -95,7 +95,7 @@ def test_a_disabled_trigger_is_409_with_its_state() -> None:
     }
 
 
-def test_resume_offers_held_events_unless_told_to_drop_them() -> None:
+def test_resume_offers_held_events_unless_the_request_drops_them() -> None:
     for slug in ("kept", "dropped"):
         hold(make_event(), make_paused_trigger(slug))
     api = Api()
@@ -255,7 +255,7 @@ def test_since_is_in_utc_unless_it_has_an_offset(since: str) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", {}, {"all": False}, {"since": "2026-12-01", "all": True}])
-def test_no_request_dispatches_all_errors_of_all_time_without_saying_so(body: Any) -> None:
+def test_redispatch_without_since_requires_all(body: Any) -> None:
     Decision.objects.create(event=make_event(), trigger=make_trigger(), replay_id=NIL, outcome="error")
 
     api = Api()

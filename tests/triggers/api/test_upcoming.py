@@ -22,7 +22,7 @@ def heartbeat() -> Schedule:
     return Schedule.objects.get(pk=schedule.pk)
 
 
-def test_it_lists_the_next_day_soonest_first(heartbeat: Schedule) -> None:
+def test_upcoming_lists_the_next_day_soonest_first(heartbeat: Schedule) -> None:
     answer = Api().get("upcoming/")
 
     wake, beat = answer.body["results"]
@@ -38,7 +38,7 @@ def test_it_lists_the_next_day_soonest_first(heartbeat: Schedule) -> None:
     assert beat["at"] < beat["last"]
 
 
-def test_it_takes_how_far_how_many_and_which(heartbeat: Schedule) -> None:
+def test_upcoming_takes_until_limit_kind_and_agent(heartbeat: Schedule) -> None:
     api, soon = Api(), (timezone.now() + timedelta(minutes=20)).isoformat()
 
     def kinds(**query: object) -> list[str]:

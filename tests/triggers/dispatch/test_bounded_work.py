@@ -45,7 +45,7 @@ def test_events_with_many_triggers_go_in_small_batches_and_delay_no_other() -> N
 
 
 @pytest.mark.parametrize("overlap", ["allow", "skip", "queue", "queue_one"])
-def test_one_event_with_more_triggers_than_a_batch_holds_goes_in_pieces(overlap: str) -> None:
+def test_an_event_with_more_triggers_than_a_batch_holds_goes_in_pieces(overlap: str) -> None:
     for number in range(25):
         make_trigger(f"t{number:02}", types=["order.*"], overlap=overlap, policy={"rate": "5/h"})
     make_trigger("other")

@@ -58,7 +58,7 @@ def test_an_event_without_matching_triggers_is_dispatched() -> None:
     ("filter", "wanted"),
     [("event.data.amount > 100", True), ("event.data.amount > 1000", False), ("event.source == 'cli'", True)],
 )
-def test_a_filter_decides(filter: str, wanted: bool) -> None:
+def test_a_filter_decides_whether_an_event_becomes_a_run(filter: str, wanted: bool) -> None:
     make_trigger(filter=filter)
     event = make_event(data={"amount": 500})
 
@@ -88,7 +88,7 @@ def test_an_event_that_the_database_refuses_gets_a_decision() -> None:
     assert runs_of(good)[0].input == {"ratio": 0.5}
 
 
-def test_a_fired_trigger_alone_gets_its_event_and_no_filter_is_asked() -> None:
+def test_a_manual_fire_reaches_its_trigger_alone_and_skips_the_filter() -> None:
     trigger = make_trigger(filter="event.data.amount > 100")
     make_trigger("other", types=["*"])
 

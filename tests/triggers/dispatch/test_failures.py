@@ -131,7 +131,7 @@ def test_a_batch_too_large_for_its_time_is_halved_and_grows_again() -> None:
     assert max(fake.sizes[-5:]) > 100
 
 
-def test_one_of_a_thousand_that_cannot_be_stored_is_given_up_and_no_other() -> None:
+def test_an_event_that_cannot_be_stored_is_given_up_and_no_other_of_a_thousand() -> None:
     fake = Fake(1000, bad={17})
     work = fake.careful()
     for _ in range(60):

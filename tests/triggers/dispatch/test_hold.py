@@ -133,7 +133,7 @@ def test_resume_leaves_other_triggers_alone() -> None:
     assert other.is_paused
 
 
-def test_replay_asks_for_the_event_again_under_a_new_id() -> None:
+def test_replay_redispatches_the_event_under_a_new_replay_id() -> None:
     event, trigger = make_event(), make_trigger()
 
     first, second = replay(event, trigger=trigger, by="token:ci"), replay(event, by="token:ci")

@@ -261,7 +261,7 @@ def test_the_command_line_dispatches_errors_again(capsys: pytest.CaptureFixture[
         call_command("replay")
 
 
-def test_errors_that_are_asked_for_twice_are_those_since_the_earlier_instant() -> None:
+def test_two_offers_of_errors_cover_those_since_the_earlier_instant() -> None:
     trigger = make_trigger(policy={"timeout": "soon"})
     for _ in range(5):
         make_event()

@@ -340,7 +340,7 @@ def test_a_backoff_gives_its_place_to_another_where_there_are_several() -> None:
     assert Run.objects.get(pk=first.run_id).due_at is None
 
 
-def test_one_that_backed_off_gets_a_place_again() -> None:
+def test_a_retried_run_gets_a_slot_of_its_key_again() -> None:
     make_trigger(overlap=Overlap.QUEUE, key_limit=2)
     arrive()
     end(start(), Retry(after=0))

@@ -39,7 +39,7 @@ def dispatched(batches: int) -> list[str]:
     return found
 
 
-def test_other_events_take_turns_with_a_bulk_change(bulk: Source) -> None:
+def test_batches_of_other_events_alternate_with_a_bulk_change(bulk: Source) -> None:
     make_trigger("orders", types=["order.*", "visit"], overlap="queue")
     for type in ("order.placed", "order.paid", "order.paid", "visit"):
         make_event(type=type)
@@ -54,7 +54,9 @@ def test_other_events_take_turns_with_a_bulk_change(bulk: Source) -> None:
         lambda: make_switch(types="order.paid", of_types="db.public.*", key="event.subject", within="1h"),
     ],
 )
-def test_what_hears_changes_as_well_hears_all_in_their_order(bulk: Source, hears_both: Callable[[], Any]) -> None:
+def test_a_listener_that_matches_changes_too_gets_all_events_in_their_order(
+    bulk: Source, hears_both: Callable[[], Any]
+) -> None:
     make_trigger("orders", types=["order.*"], overlap="queue")
     hears_both()
     make_event(type="order.paid")

@@ -173,7 +173,7 @@ def test_replacing_many_takes_no_more_statements_than_replacing_one() -> None:
     assert statements[0] == statements[1]
 
 
-def test_of_very_many_that_are_to_be_replaced_some_go_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancel_previous_replaces_very_many_runs_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """A transaction that takes long is ended by the stand-by, and would never get done."""
     monkeypatch.setattr(stop, "MOST_AT_ONCE", 5)
     make_trigger(overlap=Overlap.QUEUE)

@@ -35,7 +35,7 @@ def known(rules: Rules) -> list[tuple[str, str, bool, int]]:
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-def test_no_edit_is_missed(edit: str) -> None:
+def test_every_edit_of_a_trigger_reloads_the_rules(edit: str) -> None:
     make_trigger()
     rules = Rules()
     before = known(rules)

@@ -63,7 +63,7 @@ def test_failures_of_a_trigger_whose_policy_cannot_be_read_are_counted() -> None
     assert (trigger.failures_in_a_row, trigger.is_paused) == (10, True)
 
 
-def test_zero_never_pauses() -> None:
+def test_pause_after_zero_never_pauses_a_trigger() -> None:
     trigger = make_trigger(policy={"pause_after": 0}, failures_in_a_row=99)
 
     count_failures(ended(trigger, "failed"))

@@ -86,7 +86,7 @@ def hooked(name: str) -> None:
 # An atomic agent
 
 
-def test_it_shows_changed_rows_statements_and_effects(scene: Scene) -> None:
+def test_a_shadow_run_shows_changed_rows_statements_and_effects(scene: Scene) -> None:
     Group.objects.create(name="old")
 
     def body(run: AgentRun) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def test_a_constraint_that_is_checked_at_the_commit_fails_it(scene: Scene) -> No
 
 
 @pytest.mark.parametrize("statement", ["COMMIT", " rollback", "SELECT 1; COMMIT", "END"])
-def test_nothing_it_says_ends_the_transaction(scene: Scene, statement: str) -> None:
+def test_no_statement_of_a_shadow_run_ends_the_transaction(scene: Scene, statement: str) -> None:
     def body(run: AgentRun) -> None:
         Group.objects.create(name="a")
         with connection.cursor() as cursor:
@@ -206,7 +206,7 @@ def test_a_do_block_may_begin_and_end(scene: Scene) -> None:
         lambda: subprocess.run([sys.executable, "-V"], check=True),
     ],
 )
-def test_it_makes_no_calls_and_starts_no_process(scene: Scene, call: Callable[[], Any]) -> None:
+def test_a_shadow_run_makes_no_calls_and_starts_no_process(scene: Scene, call: Callable[[], Any]) -> None:
     errors: list[str] = []
 
     def attempt() -> None:
@@ -228,7 +228,7 @@ def test_it_makes_no_calls_and_starts_no_process(scene: Scene, call: Callable[[]
     assert errors == ["NetworkRefused"]
 
 
-def test_other_sessions_of_its_threads_may_only_read(scene: Scene) -> None:
+def test_other_sessions_of_a_shadow_runs_threads_may_only_read(scene: Scene) -> None:
     errors: list[str] = []
 
     def write() -> None:
@@ -261,7 +261,7 @@ def test_another_database_is_refused(scene: Scene) -> None:
     assert "cannot use database 'other'" in scene.shadow().error
 
 
-def test_it_waits_at_most_a_second_for_a_lock(scene: Scene) -> None:
+def test_a_shadow_run_waits_at_most_a_second_for_a_lock(scene: Scene) -> None:
     group = Group.objects.create(name="held")
     scene.set(lambda run: Group.objects.filter(pk=group.pk).update(name="mine"), durable=False)
     holder = connection.copy()
@@ -281,7 +281,7 @@ def test_it_waits_at_most_a_second_for_a_lock(scene: Scene) -> None:
     assert took > 0.9
 
 
-def test_it_ends_at_its_limit(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shadow_run_ends_at_its_time_limit(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runs.shadow.shadow.LIMIT", 0.3)
     scene.set(lambda run: time.sleep(20), durable=False)
     tried = scene.shadow()
@@ -291,7 +291,7 @@ def test_it_ends_at_its_limit(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> 
     assert tried.seconds < 20
 
 
-def test_of_very_many_statements_the_first_are_shown(scene: Scene) -> None:
+def test_a_shadow_run_shows_the_first_of_very_many_statements(scene: Scene) -> None:
     def body(run: AgentRun) -> None:
         Group.objects.filter(name="y" * 3000).update(name="z")
         for number in range(211):
@@ -360,7 +360,7 @@ def test_transactional_steps_are_done_and_calls_and_waits_answered_by_the_journa
 
 
 @pytest.mark.parametrize("effect", ["read", "idempotent", "at_most_once"])
-def test_it_stops_where_something_would_be_called_and_says_with_what(scene: Scene, effect: Any) -> None:
+def test_a_shadow_run_stops_before_a_call_and_shows_its_arguments(scene: Scene, effect: Any) -> None:
     calls: list[Any] = []
 
     def body(run: AgentRun) -> None:
@@ -390,7 +390,7 @@ def test_it_stops_where_something_would_be_called_and_says_with_what(scene: Scen
         (lambda run: run.gather(run.spawn("durable")), "1 child runs"),
     ],
 )
-def test_it_stops_where_it_would_wait(scene: Scene, wait: Callable[[AgentRun], Any], said: str) -> None:
+def test_a_shadow_run_stops_before_a_wait(scene: Scene, wait: Callable[[AgentRun], Any], said: str) -> None:
     scene.set(lambda run: wait(run))
     tried = scene.shadow()
 
@@ -555,7 +555,7 @@ def test_todays_input_mapping_counts(scene: Scene) -> None:
     assert scene.shadow().result == {"number": 14}
 
 
-def test_all_events_of_a_run_that_took_several_along_are_there(scene: Scene) -> None:
+def test_a_shadow_run_gets_all_events_of_a_run_with_several(scene: Scene) -> None:
     scene.set(lambda run: [event.data for event in run.events], durable=False, data=1)
     second = make_event(data=2)
     run = scene.happen()
@@ -576,7 +576,7 @@ def test_an_event_without_its_payload_is_refused(scene: Scene) -> None:
         candidates(event)
 
 
-def test_who_asked_is_in_the_audit_log(scene: Scene) -> None:
+def test_the_audit_log_names_who_started_a_shadow_run(scene: Scene) -> None:
     scene.set(lambda run: None)
     scene.shadow()
 

@@ -25,7 +25,7 @@ DATA: dict[str, Any] = {
 }
 
 
-def test_the_fields_of_large_data_are_those_of_all_of_it() -> None:
+def test_fields_that_are_read_from_large_data_hash_as_in_the_whole() -> None:
     event, other = make_event(data=DATA).pk, make_event(data=[DATA]).pk
 
     whole, fields = read_data({event, other}), read_fields({event, other}, PATHS)

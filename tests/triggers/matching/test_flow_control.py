@@ -451,7 +451,7 @@ def test_an_invalid_setting_is_refused_by_name(policy: dict[str, Any], said: str
         check_policy(policy, overlap="allow", key_limit=1)
 
 
-def test_cancel_previous_leaves_one_so_its_limit_is_one() -> None:
+def test_cancel_previous_requires_a_key_limit_of_one() -> None:
     with pytest.raises(ValueError, match="key_limit must be 1"):
         check_policy({}, overlap="cancel_previous", key_limit=2)
 
@@ -461,7 +461,7 @@ def test_a_rate_is_written_as_a_number_of_starts_in_a_span() -> None:
     assert Rate.parse("10/h") == Rate(limit=10, period=timedelta(hours=1))
 
 
-def test_a_debounce_waits_at_most_ten_times_its_length_unless_told_otherwise() -> None:
+def test_a_debounce_waits_at_most_ten_times_its_length_by_default() -> None:
     assert Intake.load({"debounce": 30}).max_wait == timedelta(minutes=5)
     assert Intake.load({"debounce": 30, "max_wait": 40}).max_wait == timedelta(seconds=40)
     assert Intake.load({"batch": 30}).max_wait == timedelta(minutes=1)

@@ -54,7 +54,7 @@ def outcomes(event: Event) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("jobs")
-def test_what_is_not_answered_holds_up_neither_other_events_nor_its_event_at_other_triggers(
+def test_an_unanswered_filter_delays_neither_other_events_nor_other_triggers(
     dispatch: Careful[Item],
 ) -> None:
     make_trigger("hostile", types=["*"], filter=HOURS)

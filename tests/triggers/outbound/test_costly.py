@@ -29,7 +29,7 @@ def dispatch(settings: Any) -> Iterator[Careful[Item]]:
     costly.close()
 
 
-def test_what_is_not_answered_holds_up_no_run_and_no_other_subscription(
+def test_an_unanswered_filter_delays_no_run_and_no_other_subscription(
     dispatch: Careful[Item], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Lane, "put", lambda lane, job: None)  # the lanes do nothing

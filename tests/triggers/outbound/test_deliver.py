@@ -111,7 +111,7 @@ def test_an_event_that_comes_back_goes_on_counting(hook: HookServer) -> None:
 # Attempts that fail
 
 
-def test_what_fails_is_repeated_with_the_same_id_and_every_attempt_is_shown(hook: HookServer) -> None:
+def test_a_failed_delivery_is_repeated_with_the_same_id_and_shows_every_attempt(hook: HookServer) -> None:
     hook.manner, hook.says = "later", b"try again, \0 " + SECRET.encode() + b"x" * 1000
     subscription = subscribe(hook.url)
     make_event()
@@ -186,7 +186,7 @@ def test_the_tenth_attempt_is_the_last(hook: HookServer) -> None:
     assert one().status == "failed" and "given up after 10 attempts" in one().reason
 
 
-def test_410_disables_the_subscription_and_says_so(hook: HookServer) -> None:
+def test_status_410_disables_the_subscription_and_is_a_problem(hook: HookServer) -> None:
     hook.manner = "refuse"
     subscription = subscribe(hook.url)
     for _ in range(20):
@@ -411,7 +411,7 @@ def test_a_fault_stands_at_its_field(field: str, value: Any) -> None:
     assert set(fault.value.message_dict) == {field}
 
 
-def test_what_waits_for_one_that_is_disabled_or_deleted_fails(hook: HookServer) -> None:
+def test_waiting_deliveries_fail_when_their_subscription_is_disabled_or_deleted(hook: HookServer) -> None:
     hook.close()
     subscription = subscribe(hook.url)
     other = subscribe(hook.url, "other")

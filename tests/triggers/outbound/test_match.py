@@ -127,7 +127,7 @@ def test_more_deliveries_than_one_transaction_takes_are_left_to_the_next(monkeyp
     assert len(statuses()) == 6
 
 
-def test_an_installation_without_subscriptions_asks_nothing_about_them() -> None:
+def test_dispatch_without_subscriptions_has_no_query_for_them() -> None:
     rules = Rules()
     make_event()
     dispatch(rules)

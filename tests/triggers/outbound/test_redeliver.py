@@ -30,7 +30,7 @@ def failed(number: int = 1) -> Subscription:
     return subscription
 
 
-def test_one_is_sent_again_with_its_id_and_a_schedule_of_its_own() -> None:
+def test_a_redelivery_has_the_same_id_and_a_retry_schedule_of_its_own() -> None:
     failed()
     before = EventDelivery.objects.get()
     EventDelivery.objects.update(attempts=10)
@@ -43,7 +43,7 @@ def test_one_is_sent_again_with_its_id_and_a_schedule_of_its_own() -> None:
         redeliver(before.pk, by="test")
 
 
-def test_all_that_failed_since_a_time_are_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_deliveries_that_failed_since_a_time_are_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     subscription = failed(3)
     delivered = EventDelivery.objects.order_by("id")[1]
     EventDelivery.objects.filter(pk=delivered.pk).update(status="delivered", reason="")
@@ -70,7 +70,7 @@ def test_a_disabled_subscription_and_a_removed_payload_refuse() -> None:
     assert redeliver_failed(subscription, since=database_now() - timedelta(days=1), by="test") == 0
 
 
-def test_what_the_filter_did_not_let_pass_is_not_sent_by_redelivery() -> None:
+def test_a_delivery_that_the_filter_stopped_is_not_redelivered() -> None:
     subscribe(filter="event.data.is_public")
     make_event(data={})
     dispatched()

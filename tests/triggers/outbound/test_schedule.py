@@ -14,11 +14,11 @@ def test_ten_attempts_over_three_days() -> None:
     assert timedelta(days=3) < sum(BETWEEN, timedelta()) < timedelta(days=4)
 
 
-def test_what_failed_together_does_not_come_back_together() -> None:
+def test_the_pauses_of_retries_are_spread() -> None:
     assert len({pause_after(2) for _ in range(20)}) == 20
 
 
-def test_a_receiver_that_asks_for_more_patience_gets_it() -> None:
+def test_a_pause_is_at_least_as_long_as_the_receiver_requests() -> None:
     hour = timedelta(hours=1)
 
     assert hour <= (pause_after(1, hour) or timedelta()) < hour + BETWEEN[0]

@@ -43,7 +43,7 @@ def told() -> list[str]:
     return list(Notification.objects.filter(topic__startswith="overnight:").values_list("text", flat=True))
 
 
-def test_it_sums_up_the_night_and_links_its_page(client: Client) -> None:
+def test_the_digest_sums_up_the_night_and_links_its_page(client: Client) -> None:
     make_recipient()
     spoken()
     for status in ("succeeded", "failed"):
@@ -64,7 +64,7 @@ def test_it_sums_up_the_night_and_links_its_page(client: Client) -> None:
     assert link == "https://wakeful.example.com/admin/overnight/?to=2026-11-23T06%3A00%3A00%2B00%3A00"
 
 
-def test_it_comes_once_and_late_only_for_some_hours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_digest_comes_once_and_late_only_for_some_hours(monkeypatch: pytest.MonkeyPatch) -> None:
     make_recipient()
     spoken()
 
@@ -75,7 +75,7 @@ def test_it_comes_once_and_late_only_for_some_hours(monkeypatch: pytest.MonkeyPa
     assert len(told()) == 1
 
 
-def test_it_is_silent_where_agents_only_ran_well_or_were_quiet() -> None:
+def test_no_digest_is_written_where_agents_only_succeeded_or_were_quiet() -> None:
     make_recipient()
     make_run(status="succeeded", agent="sleepy", started_at=NIGHT, event_id=id_at(NIGHT))
 
@@ -83,7 +83,7 @@ def test_it_is_silent_where_agents_only_ran_well_or_were_quiet() -> None:
     assert not told()
 
 
-def test_it_is_silent_without_a_recipient_and_without_an_hour(settings: Any) -> None:
+def test_no_digest_is_written_without_a_recipient_or_without_an_hour(settings: Any) -> None:
     spoken()
     make_recipient(gets_all=False)
     assert not tell()
@@ -96,7 +96,7 @@ def test_it_is_silent_without_a_recipient_and_without_an_hour(settings: Any) -> 
     assert tell()
 
 
-def test_what_did_not_reach_people_is_reported() -> None:
+def test_the_digest_counts_suppressed_notifications() -> None:
     ops = make_recipient()
     spoken()
     notice = Notification.objects.get()

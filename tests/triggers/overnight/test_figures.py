@@ -109,7 +109,7 @@ def test_an_incident_counts_when_it_opened_and_its_messages_are_wakefuls_own() -
 
 
 @pytest.mark.django_db
-def test_what_was_spent_counts_when_the_request_ended() -> None:
+def test_the_cost_of_a_request_counts_when_it_ended() -> None:
     old = make_run(status="succeeded", agent="clerk", event_id=id_at(timezone.now() - 3 * DAY))
     make_step(old, "model:1", kind="model", usage=USED)
     make_step(old, "model:2", kind="model", usage={"model": "new"})
@@ -122,7 +122,7 @@ def test_what_was_spent_counts_when_the_request_ended() -> None:
 
 
 @pytest.mark.django_db
-def test_what_fails_comes_first_and_a_quiet_agent_last() -> None:
+def test_failing_agents_come_first_and_quiet_agents_last() -> None:
     now = timezone.now()
     quiet(make_trigger("sleepy"))
     make_run(status="succeeded", agent="busy", started_at=now)

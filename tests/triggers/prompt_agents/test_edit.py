@@ -44,7 +44,7 @@ def left() -> tuple[int, ...]:
 
 
 @pytest.mark.django_db
-def test_one_is_made_with_all_that_belongs_to_it() -> None:
+def test_a_prompt_agent_is_made_with_its_triggers_checklist_and_budget() -> None:
     make_source("billing")
     agent = make_prompt_agent(
         when=[MORNING, OnEvents(types=["invoice.*"], source="billing", filter="event.data.amount > 100")],
@@ -167,7 +167,7 @@ def test_an_edit_of_an_older_version_is_refused() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_two_edits_at_once_one_is_refused() -> None:
+def test_one_of_two_simultaneous_edits_is_refused() -> None:
     agent = make_prompt_agent()
     refused: list[Exception] = []
 
@@ -232,7 +232,7 @@ def test_the_name_of_a_deleted_one_may_be_used_again_and_its_versions_go_on() ->
 
 
 @pytest.mark.django_db
-def test_one_whose_name_an_agent_in_code_took_is_not_restored() -> None:
+def test_a_prompt_agent_whose_name_an_agent_in_code_has_is_not_restored() -> None:
     agent = make_prompt_agent()
     delete_prompt_agent(agent.pk, by="bob")
     registry.register(Agent(name="triage", body=lambda run: None))

@@ -67,7 +67,7 @@ def left() -> tuple[int, ...]:
     return Run.objects.count(), Event.objects.count(), Notification.objects.count()
 
 
-def test_it_shows_the_verdict_and_sends_nothing(model: Scripted) -> None:
+def test_a_trial_shows_the_verdict_and_sends_nothing(model: Scripted) -> None:
     model.calls.insert(0, ("failed_runs", {}))
     agent = make_prompt_agent(tools=("failed_runs",), checklist=[ItemEdit(text="failed runs")], emit="triage.done")
 
@@ -83,7 +83,7 @@ def test_it_shows_the_verdict_and_sends_nothing(model: Scripted) -> None:
     assert (entry.by, entry.detail["version"]) == ("bob", 1)
 
 
-def test_it_asks_first_where_the_agent_would(model: Scripted) -> None:
+def test_a_trial_stops_where_the_agent_would_need_approval(model: Scripted) -> None:
     tried = try_prompt_agent(make_prompt_agent(ask_first=True), by="bob")
 
     assert tried.outcome == Outcome.STOPS
@@ -118,7 +118,7 @@ def test_the_tools_that_an_operator_allows_its_trigger_are_all_that_it_has(model
     assert model.offered == []
 
 
-def test_what_it_spends_counts_and_a_used_up_budget_stops_it(model: Scripted) -> None:
+def test_the_cost_of_a_trial_counts_and_an_exhausted_budget_stops_it(model: Scripted) -> None:
     agent = make_prompt_agent(budget=Caps(day_requests=1))
 
     first = try_prompt_agent(agent, by="bob")

@@ -140,7 +140,7 @@ def test_a_finished_child_stays_whole_while_its_parent_lives() -> None:
     assert Run.objects.get(pk=child.pk).result == ADA
 
 
-def test_a_run_that_has_asked_to_be_woken_is_waited_for() -> None:
+def test_erasure_waits_for_a_run_with_an_undelivered_wake() -> None:
     came = old_event(1, subject=ADA)
     run = old_run(came)
     OutboxMessage.objects.create(topic="wakeup", key=str(uuid4()), payload={"run": str(run.id), "data": ADA})

@@ -108,7 +108,7 @@ def test_an_erased_event_is_neither_replayed_nor_requeued() -> None:
         requeue(second.id, by="test")
 
 
-def test_other_events_keep_their_payloads() -> None:
+def test_events_of_other_subjects_keep_their_payloads() -> None:
     other = old_event(1, subject="bob@example.com")
     same_name_elsewhere = old_event(1, data={"email": ADA})
     a_story()
@@ -146,7 +146,7 @@ def test_events_that_an_expression_cannot_check_are_counted_and_named() -> None:
     assert AuditEntry.objects.get().detail["unread"] == 1
 
 
-def test_one_source_alone() -> None:
+def test_erasure_of_one_source_covers_no_event_of_another() -> None:
     came, *_ = a_story()
 
     assert erase_ada(source="manual").events == 0
@@ -225,7 +225,7 @@ def test_an_event_without_payload_loses_its_subject_too() -> None:
     assert (row.subject, row.payload_removed_at) == (mark_of(ADA), event.received_at)
 
 
-def test_one_event_alone() -> None:
+def test_erasure_of_one_event_covers_no_other_of_its_subject() -> None:
     event, other = old_event(1, subject=ADA), old_event(1, subject=ADA)
 
     assert erase_event(event, by="admin:bob").events == 1

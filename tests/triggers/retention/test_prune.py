@@ -159,7 +159,7 @@ def test_an_event_that_is_needed_keeps_all_however_old(need: Callable[[Event], N
     assert Event.objects.get(pk=event.pk).data == {"name": "Ada"}
 
 
-def test_it_is_deleted_when_it_is_no_longer_needed() -> None:
+def test_a_held_event_is_deleted_after_its_decision_is_dropped() -> None:
     event = old_event(1000)
     held(event)
     pruned()
@@ -302,7 +302,7 @@ def test_a_locked_row_is_skipped_without_waiting() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_replay_that_is_being_asked_for_finds_the_payload_still_there() -> None:
+def test_prune_keeps_the_payload_of_an_event_whose_replay_is_uncommitted() -> None:
     event = old_event(31)
     asked, go_on = threading.Event(), threading.Event()
 

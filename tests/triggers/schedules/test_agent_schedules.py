@@ -76,7 +76,7 @@ def test_a_wake_is_an_event_for_its_trigger_alone_at_the_beginning_of_a_chain(tr
     assert [run.trigger for run in runs_of_event(event.id)] == ["onboarding"]
 
 
-def test_a_wake_waits_until_it_is_due(trigger: Trigger) -> None:
+def test_a_wake_event_is_not_delivered_before_it_is_due(trigger: Trigger) -> None:
     put(trigger, due_in=timedelta(days=30))
 
     assert deliver_inside(10) == 0
@@ -143,7 +143,7 @@ def test_a_trigger_has_only_so_many_wakes_and_schedules_ahead(trigger: Trigger, 
         (Effects(standings=[Standing(name="x" * 300, cron="0 3 * * *")]), "200 is the most"),
     ],
 )
-def test_what_could_not_be_carried_out_later_is_refused_at_once(trigger: Trigger, effects: Effects, said: str) -> None:
+def test_effects_that_would_fail_later_are_refused_at_once(trigger: Trigger, effects: Effects, said: str) -> None:
     with pytest.raises(Permanent, match=said):
         check_ahead(trigger.pk, effects)
 
@@ -176,7 +176,7 @@ def test_setting_it_again_changes_its_rule_and_nothing_removes_it(trigger: Trigg
     assert not PeriodicTask.objects.filter(name__startswith="onboarding/").exists()
 
 
-def test_one_that_stays_the_same_keeps_its_pace(trigger: Trigger) -> None:
+def test_an_unchanged_schedule_of_a_run_is_not_edited(trigger: Trigger) -> None:
     set_standing([standing(trigger, every=3600.0)])
     edited_at = datetime(2026, 1, 1, tzinfo=UTC)
     Schedule.objects.update(edited_at=edited_at, stale=False)
@@ -186,7 +186,7 @@ def test_one_that_stays_the_same_keeps_its_pace(trigger: Trigger) -> None:
     assert (Schedule.objects.get().edited_at, Schedule.objects.get().stale) == (edited_at, False)
 
 
-def test_one_that_an_operator_paused_stays_paused(trigger: Trigger) -> None:
+def test_a_schedule_of_a_run_that_an_operator_paused_stays_paused(trigger: Trigger) -> None:
     set_standing([standing(trigger, every=3600.0)])
     pause_schedule(Schedule.objects.get(), by="ada")
 

@@ -106,7 +106,7 @@ def test_a_past_range_is_fired_in_the_order_of_its_nominal_times() -> None:
     assert (backfill.total, backfill.priority, backfill.at_once, backfill.by) == (3, 9, 1, "cli:ada")
 
 
-def test_an_event_of_it_is_that_of_an_ordinary_tick_and_says_where_it_came_from() -> None:
+def test_a_backfilled_event_equals_that_of_a_tick_and_names_its_backfill() -> None:
     schedule = make_schedule(data={"to": "ada"})
     backfill = begin(schedule, 1)
 
@@ -156,7 +156,7 @@ def test_times_that_its_policy_closes_are_no_part_of_the_range() -> None:
         ({"priority": 10}, "priority", "9 least"),
     ],
 )
-def test_what_makes_no_sense_is_refused_and_named(terms: dict[str, Any], field: str, told: str) -> None:
+def test_an_invalid_backfill_is_refused_with_its_field(terms: dict[str, Any], field: str, told: str) -> None:
     schedule = make_schedule("*/2 * * * *", "Europe/Vienna")
 
     with pytest.raises(RuleError, match=told) as refusal:
@@ -288,7 +288,7 @@ def test_runs_of_a_backfill_have_a_key_a_limit_and_a_priority_of_their_own() -> 
     }
 
 
-def test_they_start_one_after_the_other_in_the_order_of_their_nominal_times() -> None:
+def test_backfilled_runs_start_one_after_the_other_in_the_order_of_their_nominal_times() -> None:
     begin(make_schedule(), 3)
     dispatch_all()
 
@@ -333,7 +333,7 @@ def test_urgent_runs_go_before_those_of_a_backfill() -> None:
     assert list(start().event_ids) == [event.pk]
 
 
-def test_other_events_cost_no_query_of_backfills() -> None:
+def test_dispatch_of_other_events_has_no_query_for_backfills() -> None:
     schedule = make_schedule(trigger=make_trigger())
     done = begin(schedule, 1)
     cancel_backfill(done, by="cli:ada")

@@ -39,7 +39,7 @@ def test_a_calendar_is_made_changed_and_deleted_and_that_is_recorded() -> None:
         ("at", "*-12-25\n25.12.", "days", "line 2, '25.12.': this is no day"),
     ],
 )
-def test_what_makes_no_sense_names_its_field(slug: str, days: str, field: str, complaint: str) -> None:
+def test_an_invalid_calendar_is_refused_with_its_field(slug: str, days: str, field: str, complaint: str) -> None:
     there = create_calendar(slug="there", days="", by="ada")
 
     with pytest.raises(RuleError, match=complaint) as refused:

@@ -46,7 +46,7 @@ def test_the_list_comes_as_json_too() -> None:
     assert (one["id"], one["name"], len(one["next_fires"])) == (schedule.pk, "digest", 10)
 
 
-def test_why_says_the_answer_and_its_facts() -> None:
+def test_the_why_command_prints_the_answer_and_its_facts() -> None:
     make_schedule()
 
     answer, *facts = said("why", "digest", "--at", "2050-03-07T09:00").splitlines()
@@ -96,7 +96,7 @@ def test_the_next_fires_are_in_its_own_zone() -> None:
         (["dance"], "invalid choice"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_words(arguments: list[Any], told: str) -> None:
+def test_invalid_arguments_are_refused_in_words(arguments: list[Any], told: str) -> None:
     make_schedule()
 
     with pytest.raises(CommandError, match=told):

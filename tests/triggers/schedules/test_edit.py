@@ -70,7 +70,7 @@ def test_ordinary_tasks_are_paused_and_resumed_too() -> None:
     assert resume_schedule(pause_schedule(ordinary(), by="ada"), by="ada").task.enabled
 
 
-def test_what_has_fired_as_often_as_it_may_is_not_resumed_before_it_may_more_often() -> None:
+def test_a_schedule_that_reached_max_fires_is_not_resumed_before_the_limit_is_raised() -> None:
     schedule = make(max_fires=2)
     Schedule.objects.update(fires=2)
     PeriodicTask.objects.update(enabled=False)
@@ -83,7 +83,7 @@ def test_what_has_fired_as_often_as_it_may_is_not_resumed_before_it_may_more_oft
     assert resume_schedule(schedule, by="ada").task.enabled
 
 
-def test_what_has_no_time_ahead_is_not_resumed_before_it_gets_one() -> None:
+def test_a_schedule_without_future_times_is_not_resumed_before_it_gets_another_rule() -> None:
     schedule = pause_schedule(make(Clocked(at=FUTURE)), by="ada")
     PeriodicTask.objects.update(clocked=ClockedSchedule.objects.create(clocked_time="2001-01-01T00:00Z"))
     schedule = Schedule.objects.select_related("task").get()
@@ -155,14 +155,14 @@ def test_run_now_wakes_the_agent_by_an_event_that_shows_which_schedule_it_was() 
     assert audited() == ["create", "fire"]
 
 
-def test_run_now_sends_an_ordinary_task_with_what_its_row_says() -> None:
+def test_run_now_sends_an_ordinary_task_with_the_arguments_of_its_row() -> None:
     assert fire_schedule(ordinary(), by="ada") is None
 
     payload = OutboxMessage.objects.get().payload
     assert (payload["task"], payload["kwargs"]) == ("shop.tasks.sweep", {"deep": True})
 
 
-def test_what_the_code_declares_is_not_deleted_by_hand() -> None:
+def test_a_declared_schedule_cannot_be_deleted() -> None:
     schedule, other = make(), make(name="other")
     schedule.trigger.declared = {"rule": {}}  # type: ignore[union-attr]
 

@@ -81,7 +81,7 @@ def put_off() -> list[dict[str, Any]]:
 # The pace
 
 
-def test_it_comes_when_its_agent_said_and_goes_on_from_there() -> None:
+def test_the_next_beat_comes_at_the_requested_time_and_the_grid_goes_on_from_there() -> None:
     schedule = a_heartbeat()
     assert beat(NINE) == [NINE - HOUR / 2, NINE]
 
@@ -144,7 +144,7 @@ def test_outside_of_its_active_hours_it_waits_for_the_next() -> None:
     assert skipped()[-1] == ("paced", NINE + 7 * HOUR + HOUR / 2, tuesday - HOUR / 2, 33)
 
 
-def test_a_spread_moves_what_was_asked_for_like_any_other_time() -> None:
+def test_a_spread_moves_the_requested_time_like_any_other_time() -> None:
     schedule = a_heartbeat(spread=MINUTE)
     beat(NINE + MINUTE)
 
@@ -155,7 +155,7 @@ def test_a_spread_moves_what_was_asked_for_like_any_other_time() -> None:
     assert due_at is not None and wanted < due_at < wanted + MINUTE
 
 
-def test_of_two_runs_the_later_is_right() -> None:
+def test_the_pace_of_the_later_run_counts() -> None:
     schedule = a_heartbeat()
     beat(NINE)
 
@@ -211,7 +211,7 @@ def test_a_time_that_is_due_fires_and_decides_again() -> None:
     assert skipped() == []
 
 
-def test_what_was_put_off_for_one_heartbeat_of_a_trigger_moves_the_other_but_once() -> None:
+def test_a_pace_that_was_deferred_for_a_stale_heartbeat_moves_each_heartbeat_once() -> None:
     schedule, other = a_heartbeat(), a_heartbeat("other")
     Schedule.objects.filter(pk=other.pk).update(trigger=schedule.trigger)
     beat(NINE)
@@ -306,7 +306,7 @@ def test_a_run_that_succeeds_sets_the_pace_once(lab: Lab, durable: bool) -> None
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_run_that_fails_has_said_nothing(lab: Lab) -> None:  # noqa: F811
+def test_a_failed_run_sets_no_pace(lab: Lab) -> None:  # noqa: F811
     schedule = a_heartbeat("durable")
 
     def body(run: AgentRun) -> None:
@@ -332,7 +332,7 @@ def wake_it(trigger: Trigger) -> None:
     dispatch(Rules())
 
 
-def test_however_often_it_is_woken_while_its_run_waits_it_runs_once() -> None:
+def test_all_wakes_during_a_queued_run_join_that_run() -> None:
     trigger = a_heartbeat().trigger
     assert trigger is not None
 
@@ -343,7 +343,7 @@ def test_however_often_it_is_woken_while_its_run_waits_it_runs_once() -> None:
     assert set(Decision.objects.values_list("outcome", flat=True)) == {"joined"}
 
 
-def test_however_often_it_is_woken_while_it_runs_it_runs_once_more() -> None:
+def test_all_wakes_during_a_running_run_join_one_further_run() -> None:
     trigger = a_heartbeat(agent="greeter").trigger
     assert trigger is not None
     fire(trigger, by="ada")
@@ -357,7 +357,7 @@ def test_however_often_it_is_woken_while_it_runs_it_runs_once_more() -> None:
     assert len(further.event_ids) == 5
 
 
-def test_one_that_a_person_makes_coalesces_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_heartbeat_made_by_a_person_coalesces_its_wakes_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry._agents, "watcher", Agent(name="watcher", body=lambda run: None))
     policy = SchedulePolicy(kind="heartbeat", pace_min=MINUTE, pace_max=HOUR)
 
@@ -377,7 +377,7 @@ def test_a_wake_by_hand_leaves_its_clock_alone() -> None:
     assert again(schedule).next_fire_at == schedule.next_fire_at
 
 
-def test_beat_is_told_of_a_time_that_comes_earlier() -> None:
+def test_beat_is_notified_only_of_an_earlier_time() -> None:
     schedule = a_heartbeat()
     beat(NINE)
 

@@ -153,7 +153,7 @@ def test_every_nominal_time_has_one_reason() -> None:
     ]
 
 
-def test_what_was_missed_has_its_reason_by_its_age() -> None:
+def test_missed_times_have_a_reason_by_their_age() -> None:
     reasons = [(at("2050-03-07T03:00"), "window"), (at("2050-03-07T05:00"), "most"), (EVER, "missed")]
 
     assert accounted(plan(), MONDAY, at("2050-03-07T06:00"), [at("2050-03-07T05:00")], reasons) == [
@@ -254,7 +254,7 @@ def test_the_newest_of_a_fast_schedule_is_found_without_listing_its_weekend(monk
     assert looked_at() < 20
 
 
-def test_what_is_long_is_accounted_for_in_pieces() -> None:
+def test_a_long_range_is_accounted_for_in_pieces() -> None:
     """48 windows a day through a year: each piece is as long as was asked for, and all of them are the whole."""
     windows = ", ".join(f"{hour:02}:{minute:02}-{hour:02}:{minute + 15:02}" for hour in range(24) for minute in (0, 30))
     busy = plan(Cron.parse("*/5 * * * *"), hours=windows)

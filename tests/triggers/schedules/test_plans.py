@@ -61,7 +61,7 @@ def fired_by_another_scheduler(schedule: Schedule, at: datetime) -> None:
 
 
 @pytest.mark.parametrize("seed", range(200 if "WAKEFUL_FULL" in os.environ else 4))
-def test_all_count_from_the_same_instant_as_beat_after_any_history(seed: int) -> None:
+def test_every_reader_counts_from_the_same_instant_as_beat_after_any_history(seed: int) -> None:
     random = Random(seed)
     schedule, now = made(PeriodicTask.objects.create(name="digest", task="t", interval=every(45)), BEGIN), BEGIN
     for _ in range(12):

@@ -37,7 +37,7 @@ def set_one(text: str = "Call Ada", at: datetime = NINE, **options: Any) -> Sche
     return Schedule.objects.select_related("task", "trigger").get(pk=schedule.pk)
 
 
-def test_it_wakes_its_agent_once_with_its_text_and_is_done() -> None:
+def test_a_reminder_wakes_its_agent_once_with_its_text_and_is_done() -> None:
     schedule = set_one()
 
     for _ in range(2):
@@ -60,7 +60,7 @@ def test_however_late_it_comes() -> None:
     assert Event.objects.get().time == NINE
 
 
-def test_it_is_a_kind_that_a_user_recognises() -> None:
+def test_a_reminder_has_a_recognisable_name_kind_and_listing() -> None:
     schedule = set_one(text="  Renew\nthe certificate " + "x" * 80)
 
     assert (schedule.kind, schedule.task.one_off) == ("reminder", True)
@@ -83,7 +83,7 @@ def test_two_at_one_time_are_two_runs() -> None:
     assert Run.objects.filter(ready_at__isnull=False).count() == 2
 
 
-def test_it_may_wake_a_trigger_that_is_there() -> None:
+def test_a_reminder_may_wake_an_existing_trigger() -> None:
     trigger = make_trigger("digest", types=[])
 
     schedule = set_one(agent="", trigger=trigger, name="look at it")
@@ -102,7 +102,9 @@ def test_it_may_wake_a_trigger_that_is_there() -> None:
         ({"agent": ""}, "agent", "either an agent or a trigger"),
     ],
 )
-def test_what_makes_no_sense_is_refused_and_leaves_nothing(given: dict[str, Any], field: str, said: str) -> None:
+def test_an_invalid_reminder_is_refused_with_its_field_and_leaves_no_row(
+    given: dict[str, Any], field: str, said: str
+) -> None:
     when: Rule = Clocked(at=NINE)
 
     with pytest.raises(RuleError, match=said) as refused:

@@ -213,7 +213,7 @@ def test_a_one_shot_paused_before_it_fires_is_paused_after_fires_of_another_rule
 
 
 @pytest.mark.django_db
-def test_a_schedule_that_is_done_stays_so_when_something_else_of_it_is_edited() -> None:
+def test_a_finished_schedule_stays_done_when_its_jitter_is_edited() -> None:
     make_schedule(Clocked(at=NINE + HOUR))
     fire_all(NINE + HOUR)
     assert Schedule.objects.get().status == "done"
@@ -225,7 +225,7 @@ def test_a_schedule_that_is_done_stays_so_when_something_else_of_it_is_edited() 
 
 
 @pytest.mark.django_db
-def test_a_repaired_schedule_says_at_once_when_it_fires_next() -> None:
+def test_a_repaired_schedule_shows_its_next_fires_at_once() -> None:
     schedule = make_schedule(every(HOUR))
     Schedule.objects.update(active_hours="now and then")
     due.settle(NINE)
@@ -269,7 +269,7 @@ def edit_at(schedule: Schedule, at: datetime, **columns: object) -> None:
 @pytest.mark.django_db
 @pytest.mark.parametrize("at", ["0001-01-01T00:00:00", "9999-12-31T23:59:59"])
 @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Niue"])
-def test_pages_asked_about_the_ends_of_the_calendar_answer(at: str, zone: str, admin_client: Any) -> None:
+def test_pages_answer_for_times_at_the_ends_of_the_calendar(at: str, zone: str, admin_client: Any) -> None:
     schedule = make_schedule(Cron.parse("0 * * * *", zone))
 
     asked = [

@@ -1,4 +1,4 @@
-"""A wake that a run has set for next month waits in the outbox; nobody takes it for something stuck."""
+"""A wake that a run has set for next month waits in the outbox, and does not count as stuck."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -49,7 +49,7 @@ def test_the_metrics_distinguish_what_waits_from_what_is_ahead() -> None:
     assert metrics["wakeful_wakeups_ahead",] == 5
 
 
-def test_what_could_not_be_delivered_is_seen_behind_however_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_undelivered_message_is_counted_behind_any_number_of_future_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(UNDELIVERED, "sql", UNDELIVERED.sql.replace(str(COUNTED), "2"))
     put("alarm", timedelta(seconds=30), last_error="ConnectionError", attempts=3)
 

@@ -163,7 +163,7 @@ def test_an_event_that_waits_for_the_dispatcher_shows_it() -> None:
     assert (answer.verdict, "waits to be dispatched" in answer.text) == (Verdict.FIRED, True)
 
 
-def test_what_fired_before_a_schedule_was_renamed_is_found() -> None:
+def test_a_fire_before_the_schedule_was_renamed_is_found() -> None:
     now = database_now()
     nominal = now.replace(second=0, microsecond=0)
     schedule = beat(make_schedule("* * * * *", zone="UTC", since=nominal - MINUTE), nominal)
@@ -173,7 +173,7 @@ def test_what_fired_before_a_schedule_was_renamed_is_found() -> None:
     assert ask(schedule, nominal, now=now).verdict == Verdict.FIRED
 
 
-def test_a_late_fire_says_since_when_no_beat_was_alive() -> None:
+def test_a_late_fire_shows_since_when_no_beat_was_alive() -> None:
     now = database_now()
     nominal = (now - 2 * HOUR).replace(minute=0, second=0, microsecond=0)
     schedule = make_schedule("0 * * * *", zone="UTC", since=nominal - MINUTE)
@@ -203,7 +203,7 @@ def test_an_ordinary_task_was_handed_to_celery() -> None:
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_time_that_was_backfilled_says_by_whom(again: bool) -> None:
+def test_a_backfilled_time_shows_who_started_the_backfill(again: bool) -> None:
     now = database_now()
     nominal = (now - 3 * HOUR).replace(minute=0, second=0, microsecond=0)
     schedule = make_schedule("0 * * * *", zone="UTC", since=nominal - MINUTE)
@@ -285,7 +285,7 @@ def test_a_pause_by_sql_names_whom_the_database_saw() -> None:
     assert "paused by a session of the database (" in ask(schedule, "2050-03-07T09:00").text
 
 
-def test_what_the_agent_of_a_heartbeat_left_out_shows_it_and_names_the_run() -> None:
+def test_a_time_that_a_heartbeats_agent_skipped_names_the_run() -> None:
     every = IntervalSchedule.objects.create(every=30, period="minutes")
     task = PeriodicTask.objects.create(name="watch", task="t", interval=every, start_time=MONDAY)
     schedule = made(task, MONDAY)
@@ -304,7 +304,7 @@ def test_what_the_agent_of_a_heartbeat_left_out_shows_it_and_names_the_run() -> 
     assert between.verdict == Verdict.NOT_NAMED
 
 
-def test_what_another_scheduler_had_fired_is_reported() -> None:
+def test_a_fire_of_another_scheduler_is_reported() -> None:
     schedule = make_schedule("0 * * * *")
     PeriodicTask.objects.filter(pk=schedule.task_id).update(last_run_at=NINE + 30 * MINUTE)
     beat(schedule, NINE + HOUR)
@@ -322,7 +322,7 @@ def test_before_it_was_made_there_was_nothing_to_run() -> None:
     assert ask(make_schedule(), "2050-03-06T09:00").verdict == Verdict.NOT_MADE
 
 
-def test_a_time_its_rule_does_not_name_says_the_rule_and_the_times_around() -> None:
+def test_a_time_that_the_rule_does_not_name_shows_the_rule_and_the_nearest_times() -> None:
     answer = ask(beat(make_schedule(), NINE + DAY), "2050-03-07T10:00")
 
     assert answer.verdict == Verdict.NOT_NAMED
@@ -537,7 +537,7 @@ def test_a_time_to_come_shows_when_it_fires() -> None:
     assert "jitter and spread move it by" in answer.text
 
 
-def test_a_paused_trigger_is_told_of_before_it_holds_the_event() -> None:
+def test_a_paused_trigger_is_mentioned_before_it_holds_the_event() -> None:
     schedule = make_schedule(trigger=make_trigger("digest", types=[], paused_at=MONDAY, paused_reason="broken"))
 
     assert "its event will be held" in ask(schedule, NINE, now=MONDAY + HOUR).text
@@ -568,7 +568,7 @@ def test_an_edit_that_is_not_worked_in_yet_is_reported() -> None:
     assert "Beat is working in its edit of Mon 7 Mar 2050, 08:59" in ask(schedule, NINE, now=NINE + MINUTE).text
 
 
-def test_what_is_older_than_retention_is_not_guessed() -> None:
+def test_a_time_older_than_retention_is_answered_as_forgotten() -> None:
     schedule = beat(make_schedule(), NINE)
     Event.objects.all().delete()
 

@@ -195,5 +195,5 @@ def test_hostile_mail_is_bounded(name: str) -> None:
         ("\ud800\0", "\ufffd\ufffd"),
     ],
 )
-def test_html_as_text(html: str, text: str) -> None:
+def test_html_is_converted_to_text(html: str, text: str) -> None:
     assert html_to_text(html) == text

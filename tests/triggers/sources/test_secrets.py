@@ -34,7 +34,7 @@ def make_secret(slug: str, plain: str = "a-long-and-secret-text") -> Secret:
     return add_secret(source, plain, by="test")
 
 
-def test_every_secret_is_encrypted_with_the_first_key_and_says_the_same(use_keys: Callable[..., None]) -> None:
+def test_rotation_encrypts_every_secret_with_the_first_key_and_keeps_its_text(use_keys: Callable[..., None]) -> None:
     use_keys(OLD)
     secrets = [make_secret(f"hooks-{number}", f"a-long-and-secret-text-{number}") for number in range(3)]
 

@@ -19,7 +19,7 @@ def web(make_shared_stack: StackMaker) -> Stack:
     return stack
 
 
-def test_of_many_deliveries_at_once_one_is_recorded(web: Stack) -> None:
+def test_one_of_many_simultaneous_deliveries_is_recorded(web: Stack) -> None:
     def deliver(_: int) -> tuple[int, str]:
         answer = web.request("POST", "/hooks/shop/", body=b"{}", headers=signed(b"{}", id_="many"))
         return answer.status, answer.json()["event"]

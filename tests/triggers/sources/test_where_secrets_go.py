@@ -92,7 +92,9 @@ def test_settings_that_send_a_secret_elsewhere_need_it_again(
         ("postgresql", {"url": POSTGRES}, {"exclude": "note"}),
     ],
 )
-def test_other_settings_do_not(kind: str, settings: dict[str, Any], changes: dict[str, Any]) -> None:
+def test_changes_of_other_settings_keep_the_secret(
+    kind: str, settings: dict[str, Any], changes: dict[str, Any]
+) -> None:
     source = made(kind, settings)
     change_source(source, {"settings": {**settings, **changes}}, by="eve")
     assert newest_secret(source) == SECRET

@@ -20,7 +20,7 @@ OPENED, CLOSED = ("absence.opened", ""), ("absence.closed", "")
 OF_ORDER: dict[str, Any] = {"types": "paid", "of_types": "placed", "key": "event.data.order", "within": "1h"}
 
 
-def test_it_opens_once_although_no_event_ever_came_and_closes_when_one_does() -> None:
+def test_a_switch_opens_once_without_any_event_and_closes_at_the_first_one() -> None:
     make_switch()
     work()
     assert told() == []
@@ -37,7 +37,7 @@ def test_it_opens_once_although_no_event_ever_came_and_closes_when_one_does() ->
     assert timer().state == "waiting"
 
 
-def test_each_event_puts_it_off_and_shows_it_when_it_is_absent_at_last() -> None:
+def test_each_matching_event_restarts_the_timer_and_the_opening_names_the_last_one() -> None:
     make_switch(filter="event.data.n > 0")
     later(HOUR * 0.9)
     awaited = make_event(data={"n": 1})

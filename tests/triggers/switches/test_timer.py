@@ -124,7 +124,7 @@ def test_an_order_that_arrives_late_still_has_its_grace() -> None:
     assert timer.due_at == at(125)
 
 
-def test_a_ping_that_says_fail_opens_at_once_and_a_success_closes() -> None:
+def test_a_ping_with_fail_opens_at_once_and_a_success_closes() -> None:
     backup = switch("ping", every="1d", grace="10m")
     timer = begun(backup)
 

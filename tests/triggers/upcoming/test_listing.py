@@ -132,7 +132,7 @@ def test_no_more_than_the_limit_are_read_and_later_ones_are_left_out() -> None:
         ({"agent": "nightly", "kinds": ["schedule", "task"]}, ["schedule"]),
     ],
 )
-def test_it_is_filtered_by_kind_and_by_agent(options: dict[str, Any], found: list[str]) -> None:
+def test_the_listing_is_filtered_by_kind_and_by_agent(options: dict[str, Any], found: list[str]) -> None:
     one_of_each()
 
     assert [one.kind for one in day(**options)] == found
@@ -156,7 +156,7 @@ def test_a_schedule_is_listed_once_with_its_further_times() -> None:
     assert (daily.at, daily.later) == (NINE + 3 * HOUR, ())
 
 
-def test_one_that_fires_all_the_time_does_not_fill_the_list() -> None:
+def test_a_schedule_that_fires_all_the_time_does_not_fill_the_list() -> None:
     waking("all the time", 1)
     waking("daily", "12")
 
@@ -225,7 +225,7 @@ def test_schedules_that_do_not_fire_are_not_listed() -> None:
     assert day() == []
 
 
-def test_a_heartbeat_shows_the_pace_its_agent_asked_for() -> None:
+def test_a_heartbeat_shows_the_pace_that_its_agent_requested() -> None:
     heartbeat = make_heartbeat()
     Schedule.objects.filter(pk=heartbeat.pk).update(edited_at=NINE)
     due_schedules.settle()
@@ -261,7 +261,7 @@ def price() -> int:
     return len(captured)
 
 
-def test_of_many_that_fire_at_one_time_only_as_many_as_are_shown_are_read() -> None:
+def test_only_the_shown_schedules_are_read_of_many_that_fire_at_one_time() -> None:
     daily = CrontabSchedule.objects.create()
     PeriodicTask.objects.bulk_create(PeriodicTask(name=f"many {n}", task="any", crontab=daily) for n in range(2000))
     Schedule.objects.update(stale=False, next_fire_at=NINE + HOUR, due_at=NINE + HOUR)

@@ -1,7 +1,7 @@
 """Why did this not run at 09:00? One sentence about any instant of a schedule, with its evidence.
 
-The first of these that exists is the answer: the event of the nominal time; a skip that covers it; what the definition
-of that instant said (the rows, or a revision of them); how far Beat has come. A nominal time is looked for from the
+The first of these that exists is the answer: the event of the nominal time; a skip that covers it; the definition
+of that instant (the rows, or a revision of them); how far Beat has come. A nominal time is looked for from the
 instant on and before `width` later, so that "09:00" is the whole minute.
 """
 

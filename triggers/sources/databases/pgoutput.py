@@ -52,7 +52,7 @@ class Begin:
 
     @property
     def mark(self) -> str:
-        """Tells it from all others, also from one at its place in the log of a server that was restored."""
+        """Unique to this commit, also beside one at its place in the log of a server that was restored."""
         return f"{self.lsn:x}/{self.xid}/{self.microseconds:x}"
 
 

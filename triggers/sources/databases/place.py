@@ -94,7 +94,7 @@ def resume(stored: Place | None, fresh: Place, now: System, history: Mapping[int
     if was_set_back:
         kept = replace(kept, lsn=min(stored.lsn, ended), commit=0, done=0, last=None)
         said = (
-            f"the server failed over to timeline {now.timeline} or was set back: events tell of changes between {lsn_text(ended)} and "
+            f"the server failed over to timeline {now.timeline} or was set back: events show changes between {lsn_text(ended)} and "
             f"{lsn_text(stored.furthest)} that it has lost"
         )
     if (
@@ -110,7 +110,7 @@ def set_back(stored: Place, fresh: Place) -> Gap:
     """Of a server that no longer has what was recorded, and goes on at `fresh`. Ids have the time of a commit: what is read a second
     time is a duplicate, and another change at the same place is none."""
     said = (
-        f"the server was set back, such as to a copy of its disk: events tell of changes up to {lsn_text(stored.furthest)} that it has "
+        f"the server was set back, such as to a copy of its disk: events show changes up to {lsn_text(stored.furthest)} that it has "
         f"lost. Its changes from {lsn_text(fresh.lsn)} on are read"
     )
     return replace(_gap(stored, fresh, said), reason=Reason.RESTORED)

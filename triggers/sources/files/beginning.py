@@ -3,7 +3,7 @@
 The first complete scan is the beginning: what it does not find, and what comes after it, is never passed over, whatever the clocks.
 Of what it finds, only that is passed over which is more than a tick older than the source, by the clock of the file system, which may
 be far from every other one: the reader provides the time there, and the database provides how long ago that was.
-Where that time cannot be known, the reader says one that has passed there: then a file that is a little older than the
+Where that time cannot be known, the reader returns one that has passed there: then a file that is a little older than the
 source may count as new, and none that is younger is lost.
 
 Another selection begins again in the same way, with the files that are known. What a former selection wanted is new as before: it may

@@ -6,7 +6,7 @@ from triggers.sources.files.ledger import Changes
 from triggers.sources.runner import BATCH, Poison, Received
 
 MOST_CHANGES = 2000  # rows of the ledger in one batch
-MOST_TOLD = 1000  # folders and names that cannot be read, told once each
+MOST_TOLD = 1000  # folders and names that cannot be read, reported once each
 LONGEST_ID = 2000  # characters
 
 

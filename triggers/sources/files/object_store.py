@@ -185,7 +185,7 @@ class ObjectReader(Reader):
                 raise SourceError("The object store reports more keys, but lists none.", remedy=UNUSABLE)
         if (after or has_more) and not _is_in_order(found, after):
             raise SourceError(
-                "The object store lists its keys in no order, or those before the asked one.", remedy=UNUSABLE
+                "The object store lists its keys in no order, or keys before the requested one.", remedy=UNUSABLE
             )
         return found, not has_more
 

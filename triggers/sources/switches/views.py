@@ -41,7 +41,7 @@ EXPANDERS = re.compile(
 
 
 class PingView(HookView):
-    """Receives pings. The address says everything; any method and body is accepted."""
+    """Receives pings. The address identifies the switch; any method and body is accepted."""
 
     http_method_names = ["get", "head", "post", "put"]
 

@@ -56,7 +56,7 @@ def test_an_expression_that_would_take_hours_is_an_error_and_the_others_are_answ
     assert "longer than 0.3 s" in found[1].error and "WAKEFUL_MATCH_TIME" in found[1].error
 
 
-def test_all_triggers_together_have_a_limit_too(evaluator: Evaluator) -> None:
+def test_all_expressions_of_an_event_share_a_time_limit(evaluator: Evaluator) -> None:
     found = evaluator.answers(Subject(envelope=ENVELOPE), asked(*[HOURS] * 30, "true"), Limits(each=0.3, total=0.6))
 
     assert all("WAKEFUL_MATCH_TOTAL" in answer.error for answer in found[2:])
@@ -101,7 +101,7 @@ def test_data_nested_too_deeply_is_an_error(evaluator: Evaluator) -> None:
     assert other.passes and not other.error
 
 
-def test_memory_is_bounded(evaluator: Evaluator) -> None:
+def test_an_expression_over_the_memory_limit_fails_alone(evaluator: Evaluator) -> None:
     doubling = "[1,1,1,1,1,1,1,1]" + ".map(x, [x,x,x,x,x,x,x,x,x,x,x,x,x,x,x,x])" * 7
     [large, other] = evaluator.answers(Subject(envelope=ENVELOPE), asked(f"{doubling}.size() == 1", "true"), SHORT)
 
@@ -109,7 +109,7 @@ def test_memory_is_bounded(evaluator: Evaluator) -> None:
     assert other.passes and not other.error
 
 
-def test_a_helper_that_was_killed_is_replaced_and_asked_again(evaluator: Evaluator) -> None:
+def test_a_killed_helper_process_is_replaced_and_answers(evaluator: Evaluator) -> None:
     evaluator.answers(Subject(envelope=ENVELOPE), asked("true"))
     assert evaluator.process
     evaluator.process.kill()
@@ -175,7 +175,7 @@ def test_the_helper_knows_no_setting_and_no_secret(evaluator: Evaluator, monkeyp
     assert b"sesame" not in Path(f"/proc/{evaluator.process.pid}/environ").read_bytes()
 
 
-def test_threads_take_turns(evaluator: Evaluator) -> None:
+def test_several_threads_share_one_helper_process(evaluator: Evaluator) -> None:
     found: list[bool] = []
 
     def ask() -> None:

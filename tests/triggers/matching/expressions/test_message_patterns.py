@@ -56,7 +56,7 @@ def matches(shape: Shape, pattern: Pattern, data: Any) -> bool:
         (Pattern(keywords=["zahl jetzt"]), ["bitte ZAHL\u00a0jetzt!"], ["äzahl jetzt", "zahl jetztö"]),
     ],
 )
-def test_texts_of_slack(pattern: Pattern, wanted: list[str], others: list[str]) -> None:
+def test_a_pattern_matches_texts_of_slack(pattern: Pattern, wanted: list[str], others: list[str]) -> None:
     assert [text for text in wanted if not matches(SLACK, pattern, slack(text))] == []
     assert [text for text in others if matches(SLACK, pattern, slack(text))] == []
 
@@ -77,7 +77,9 @@ def test_texts_of_slack(pattern: Pattern, wanted: list[str], others: list[str]) 
         (Pattern(keywords=["hello"]), slack(), {}),
     ],
 )
-def test_places_of_slack(pattern: Pattern, wanted: dict[str, Any], other: dict[str, Any]) -> None:
+def test_a_pattern_matches_senders_and_channels_of_slack(
+    pattern: Pattern, wanted: dict[str, Any], other: dict[str, Any]
+) -> None:
     assert matches(SLACK, pattern, wanted)
     assert not matches(SLACK, pattern, other)
 
@@ -93,12 +95,12 @@ def test_places_of_slack(pattern: Pattern, wanted: dict[str, Any], other: dict[s
         (Pattern(by_people=True), letter(), letter(is_automatic=True)),
     ],
 )
-def test_parts_of_mail(pattern: Pattern, wanted: dict[str, Any], other: dict[str, Any]) -> None:
+def test_a_pattern_matches_the_parts_of_mail(pattern: Pattern, wanted: dict[str, Any], other: dict[str, Any]) -> None:
     assert matches(MAIL, pattern, wanted)
     assert not matches(MAIL, pattern, other)
 
 
-def test_another_chat_has_its_parts_where_it_says() -> None:
+def test_a_pattern_matches_another_chat_by_its_own_field_paths() -> None:
     shape = replace(CHAT, texts=("message.body",), sender="message.by", channel="room")
     pattern = Pattern(mentions=["@bot"], senders=["anna"], channels=["ops"])
 

@@ -205,7 +205,7 @@ def test_schedules_set_by_runs_wait_for_an_uncommitted_edit_and_other_messages_d
 
 
 @pytest.mark.django_db
-def test_a_beat_that_was_told_to_end_does_so_though_python_swallowed_it(scheduler: Scheduler) -> None:
+def test_a_closed_scheduler_exits_at_the_next_tick_although_the_exception_was_swallowed(scheduler: Scheduler) -> None:
     scheduler.close()  # what the handler of SIGTERM does before it raises
 
     with pytest.raises(SystemExit):

@@ -143,7 +143,7 @@ def test_end_of_a_schedule_is_reported() -> None:
 
 
 @pytest.mark.parametrize("batch", [decide.TICKS, 2])
-def test_all_catches_up_the_newest_so_many(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
+def test_catch_up_all_fires_at_most_catch_up_max_the_newest(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
     monkeypatch.setattr(due, "TICKS", batch)
     make(catch_up="all", catch_up_max=3)
 
@@ -186,7 +186,7 @@ def test_tick_that_was_due_before_an_edit_fires_by_the_rule_that_held() -> None:
     assert fresh(schedule).next_fire_at == NINE + 3 * HOUR
 
 
-def test_one_shot_whose_instant_fell_into_a_pause_is_over() -> None:
+def test_one_shot_whose_time_fell_into_a_pause_is_over() -> None:
     schedule = make(Clocked(at=NINE + HOUR))
     task = PeriodicTask.objects.filter(pk=schedule.task_id)
     task.update(enabled=False)

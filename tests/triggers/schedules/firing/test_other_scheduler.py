@@ -78,7 +78,7 @@ def test_times_that_theirs_fired_after_ours_are_skips_elsewhere() -> None:
     assert skipped() == [("elsewhere", NINE + 119 * MINUTE, NINE + 299 * MINUTE, 4)]
 
 
-def test_one_off_that_theirs_fired_after_we_armed_it_does_not_repeat() -> None:
+def test_one_off_that_the_other_scheduler_fired_after_arming_does_not_repeat() -> None:
     schedule = taken_over(daily_at=NINE + HOUR, one_off=True)
 
     fired_by_theirs(schedule, NINE + HOUR + SECOND)

@@ -311,7 +311,7 @@ def test_sunday_is_0_and_7() -> None:
         (Clocked.parse("2026-12-01T09:00+01:00"), "once, at 2026-12-01 08:00:00 UTC"),
     ],
 )
-def test_rules_in_words(rule: Any, words: str) -> None:
+def test_every_rule_is_described_in_words(rule: Any, words: str) -> None:
     assert rule.words == words
 
 
@@ -345,7 +345,7 @@ def test_absurd_interval_is_refused(every: Any) -> None:
         Interval.parse(every)
 
 
-def test_clocked_fires_once() -> None:
+def test_a_clocked_rule_fires_once() -> None:
     rule = Clocked.parse("2026-12-01T09:00+01:00")
 
     assert list(rule.fires(utc("2026-01-01"))) == [utc("2026-12-01T08:00")]

@@ -61,7 +61,7 @@ def test_where_the_sun_does_not_set_for_weeks_sunset_waits() -> None:
     assert (found.month, found.day) == (7, 25) or (found.month, found.day) == (7, 26)
 
 
-def test_what_never_happens_has_no_time() -> None:
+def test_a_solar_event_that_never_happens_has_no_time() -> None:
     assert list(Solar(event="sunset", latitude=90, longitude=0).fires(MIDSUMMER)) == []
 
 
@@ -85,7 +85,7 @@ def test_a_solar_row_fires_at_its_time() -> None:
     ("event", "latitude", "said"),
     [("moonrise", 0, "moonrise"), ("sunrise", 91, "latitude"), ("sunrise", -91, "latitude")],
 )
-def test_what_is_no_event_or_place_is_refused(event: str, latitude: float, said: str) -> None:
+def test_an_invalid_solar_event_or_place_is_refused(event: str, latitude: float, said: str) -> None:
     with pytest.raises(RuleError, match=said):
         Solar(event=event, latitude=latitude, longitude=0)
 

@@ -54,7 +54,7 @@ def read(text: str, tz: str = "Europe/Vienna") -> str:
         ("every 24 december at 18:00", "0 18 24 12 *"),
     ],
 )
-def test_what_comes_again_by_the_calendar_is_a_crontab(text: str, crontab: str) -> None:
+def test_a_recurring_calendar_phrase_is_read_as_a_crontab(text: str, crontab: str) -> None:
     assert read(text) == crontab
 
 
@@ -101,7 +101,7 @@ def test_every_so_often_is_an_interval(text: str, words: str) -> None:
         ("2027-03-28 02:30", "Sun 2027-03-28 03:00"),
     ],
 )
-def test_one_time_is_read_in_its_zone(text: str, local: str) -> None:
+def test_a_single_time_is_read_in_its_zone(text: str, local: str) -> None:
     assert read(text) == local
 
 
@@ -140,7 +140,7 @@ def test_a_zone_at_the_end_stands_before_the_one_given() -> None:
         ("hourly at :75", "minute 75 is not between"),
     ],
 )
-def test_what_is_not_clear_is_refused_with_forms_that_work(text: str, said: str) -> None:
+def test_an_unclear_phrase_is_refused_with_forms_that_work(text: str, said: str) -> None:
     with pytest.raises(RuleError) as refused:
         read_rule(text, now=NOW)
 
@@ -156,7 +156,7 @@ def test_a_zone_that_is_not_there_is_the_zones_error() -> None:
 
 
 @given(cron=crons())
-def test_a_crontabs_own_text_says_the_same_again(cron: Cron) -> None:
+def test_the_text_of_a_crontab_is_read_as_the_same_crontab(cron: Cron) -> None:
     if cron.day_of_month == "*" or cron.day_of_week == "*":  # else the text means something else to cron
         assert read_rule(cron.text, str(cron.zone)) == cron
 
@@ -166,7 +166,7 @@ def test_a_crontabs_own_text_says_the_same_again(cron: Cron) -> None:
     | st.builds(Clocked, at=st.datetimes(datetime(2000, 1, 1), datetime(2090, 1, 1)).map(lambda at: at.replace(tzinfo=UTC, microsecond=0))),
     tz=st.sampled_from(ZONES),
 )  # fmt: skip
-def test_a_rules_own_words_say_the_same_again(rule: Rule, tz: str) -> None:
+def test_the_words_of_a_rule_are_read_as_the_same_rule(rule: Rule, tz: str) -> None:
     assert read_rule(rule.words, tz) == read_rule(str(rule), tz) == rule
     if not (isinstance(rule, Clocked) and rule.at.astimezone(ZoneInfo(tz)).fold):
         assert read_rule(text_of_rule(rule, ZoneInfo(tz)), tz) == rule

@@ -93,7 +93,9 @@ def test_text_that_makes_no_sense_is_refused_with_what_to_write(text: str, said:
     st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(0, 23), st.integers(1, 24)), min_size=1, max_size=4),
     st.integers(0, 7 * 24 * 4),
 )  # fmt: skip
-def test_every_instant_of_the_week_is_as_its_windows_say(parts: list[tuple[int, int, int, int]], quarter: int) -> None:
+def test_every_instant_of_the_week_is_open_or_closed_by_its_windows(
+    parts: list[tuple[int, int, int, int]], quarter: int
+) -> None:
     names = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
     parts = [part for part in parts if part[2] != part[3]] or [(0, 0, 9, 17)]
     text = ", ".join(f"{names[first]}-{names[last]} {begin}:00-{end}:00" for first, last, begin, end in parts)

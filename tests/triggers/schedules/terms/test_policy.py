@@ -13,7 +13,7 @@ from triggers.schedules.terms.policy import NAMES, SchedulePolicy
 MINUTE = timedelta(minutes=1)
 
 
-def test_what_people_say_is_read() -> None:
+def test_policy_values_are_parsed_from_text_and_numbers() -> None:
     said = {
         "catch_up": "all",
         "catch_up_max": "5",
@@ -45,7 +45,7 @@ def test_what_people_say_is_read() -> None:
     )
 
 
-def test_what_is_not_named_stays_and_what_is_empty_is_the_default_again() -> None:
+def test_fields_not_named_stay_and_empty_fields_get_the_default() -> None:
     base = SchedulePolicy(jitter=MINUTE, active_hours="09:00-17:00", max_fires=3)
 
     changed = SchedulePolicy.parse({"active_hours": "", "max_fires": None, "spread": "5m"}, base)
@@ -86,7 +86,9 @@ def test_what_is_not_named_stays_and_what_is_empty_is_the_default_again() -> Non
         ({"data": "\0"}, "data", "NUL"),
     ],
 )
-def test_what_makes_no_sense_names_its_field_and_what_to_do(said: dict[str, Any], field: str, complaint: str) -> None:
+def test_an_invalid_policy_is_refused_with_its_field_and_a_remedy(
+    said: dict[str, Any], field: str, complaint: str
+) -> None:
     with pytest.raises(RuleError, match=complaint) as refused:
         SchedulePolicy.parse(said)
 
@@ -115,6 +117,6 @@ INSTANTS = st.datetimes(datetime(2000, 1, 1), datetime(2090, 1, 1), timezones=st
         end=st.none() | INSTANTS.map(lambda at: at.replace(year=2095, day=1)),
     )
 )
-def test_what_is_dumped_reads_as_the_same(policy: SchedulePolicy) -> None:
+def test_a_dumped_policy_parses_as_the_same_policy(policy: SchedulePolicy) -> None:
     assert SchedulePolicy.parse(policy.dump()) == policy
     assert tuple(policy.dump()) == NAMES

@@ -155,7 +155,7 @@ def test_an_erased_payload_shows_it_and_stays_erased() -> None:
     assert Event.objects.get().headers is None
 
 
-def test_bodies_are_exported_as_received_if_asked_for() -> None:
+def test_bodies_are_exported_as_received_only_with_raw() -> None:
     make_event(body=b' {"n": 1.50}', data={"n": 1.5})
     plain, text = exported(), exported(raw=True)
     leave()

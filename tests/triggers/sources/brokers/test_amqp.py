@@ -65,7 +65,7 @@ def test_a_cloud_event_is_identified_by_its_own_source_and_id(prefix: str) -> No
     assert event.payload.data == {"order": 7}
 
 
-def test_what_says_it_is_a_cloud_event_and_is_none_is_poison() -> None:
+def test_an_invalid_message_with_the_content_type_of_cloudevents_is_poison() -> None:
     message = amqp.Message('{"order": 7}', content_type="application/cloudevents+json", message_id="m-1")
 
     found = event_in(message, settings_of())

@@ -148,7 +148,7 @@ def test_a_group_that_is_gone_begins_again_behind_the_last_recorded_entry(stream
     assert ids(stream.reader(position=first).read(0.1)) == [second]
 
 
-def test_a_new_group_begins_with_new_entries_unless_told_otherwise(stream: Stream) -> None:
+def test_a_new_group_with_start_new_begins_with_new_entries(stream: Stream) -> None:
     stream.add(body="old")
     reader = stream.reader(start="new")
     new = stream.add(body="new")
@@ -282,7 +282,7 @@ def test_entries_of_a_stream_that_is_trimmed_to_nothing_are_counted(reading: Rea
     assert reading.gaps == [(Reason.TRIMMED, 7)]
 
 
-def test_what_was_trimmed_after_it_was_read_and_what_was_read_and_not_recorded_is_no_gap(reading: Reading) -> None:
+def test_entries_trimmed_after_reading_and_entries_not_recorded_are_no_gap(reading: Reading) -> None:
     fill(reading.stream, 5)
     reading.connect()
     reading.read()
@@ -416,7 +416,9 @@ def test_a_group_that_another_consumer_reads_is_refused(stream: Stream) -> None:
         stream.reader()
 
 
-def test_what_another_consumer_has_taken_is_a_gap(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_that_another_consumer_acknowledged_is_a_gap(
+    reading: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(redis_streams, "CLAIM_IDLE", 0.0)
     reading.connect()
     reading.read()

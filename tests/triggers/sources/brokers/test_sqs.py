@@ -40,7 +40,7 @@ def test_a_group_of_a_fifo_queue_is_a_subject_and_read_in_order(endpoint: str) -
     assert queue.unconfirmed() == 0
 
 
-def test_what_was_not_confirmed_comes_again_with_its_id(endpoint: str) -> None:
+def test_an_unconfirmed_message_comes_again_with_its_id(endpoint: str) -> None:
     queue = SqsQueue(endpoint, is_fifo=False)
     queue.client.send_message(
         QueueUrl=queue.url,

@@ -182,7 +182,7 @@ def test_any_envelope_is_read_or_refused_by_name(members: dict[str, Any]) -> Non
 # --- The rules, one by one ---
 
 
-def test_null_means_unset() -> None:
+def test_an_attribute_that_is_null_counts_as_unset() -> None:
     assert structured(PLAIN | {"subject": None, "time": None, "ext": None}).extensions == {}
 
 
@@ -305,7 +305,7 @@ def test_without_a_content_type_the_data_is_json() -> None:
     [{}, {"content-type": "application/json"}, {"content-type": "application/cloudevents+xml"},
      BINARY | {"content-type": "application/cloudevents+avro"}],
 )  # fmt: skip
-def test_other_content_is_refused_with_the_accepted_formats(headers: dict[str, str]) -> None:
+def test_an_unsupported_content_type_is_refused_with_the_accepted_formats(headers: dict[str, str]) -> None:
     with pytest.raises(UnsupportedMedia, match="ce-specversion, ce-id, ce-source and ce-type"):
         read_message(Headers(headers), b"{}")
 
@@ -366,7 +366,7 @@ def test_quotes_are_undone_in_one_pass_and_unterminated_ones_stay(value: str) ->
 
 
 @given(st.text('"\\ab%', max_size=30))
-def test_quotes_are_undone_as_the_binding_says(value: str) -> None:
+def test_quoted_header_values_are_unquoted_by_the_rules_of_the_binding(value: str) -> None:
     reference = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
     assert QUOTED.sub(_unquoted, value) == reference.sub(lambda quoted: re.sub(r"\\(.)", r"\1", quoted[1]), value)

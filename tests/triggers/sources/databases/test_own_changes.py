@@ -55,7 +55,7 @@ def test_the_change_of_a_run_has_its_cause(groups: Source) -> None:
     assert (other.root_id, other.cause_run_id, other.depth, other.chain) == (other.id, None, 0, [])
 
 
-def test_another_user_of_the_database_cannot_say_that_a_run_made_its_change(groups: Source) -> None:
+def test_another_database_user_cannot_attribute_its_change_to_a_run(groups: Source) -> None:
     run = make_run(trigger="clerk")
     execute("CREATE ROLE wakeful_test_clerk")
     execute("GRANT ALL ON auth_group, triggers_event TO wakeful_test_clerk")
@@ -109,7 +109,7 @@ def test_code_declares_the_changes_that_wake_it(monkeypatch: pytest.MonkeyPatch)
     assert sync() == []
 
 
-def test_a_declaration_for_each_statement_hears_statements_alone() -> None:
+def test_a_declaration_for_each_statement_matches_statement_events_alone() -> None:
     declared = on.model_change(Group, operations=["delete"], each="statement")
     assert (declared.types, declared.settings["each"]) == (("db.auth.group.delete.statement",), "statement")
 

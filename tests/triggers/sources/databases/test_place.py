@@ -59,7 +59,7 @@ def test_reading_goes_on_where_it_stopped_and_a_gap_is_reported(
     assert gap is None or said in gap.detail
 
 
-def test_what_was_sent_last_is_no_proof_with_another_publication_or_after_a_failover_that_lost_it() -> None:
+def test_the_last_sent_change_is_no_proof_with_another_publication_or_after_a_failover_that_lost_it() -> None:
     other, _ = resume(WHOLE, beginning(NOW, 80, "shop", "other"), NOW, {})
     cut, _ = resume(WHOLE, beginning(PROMOTED, 80, "shop", "shop"), PROMOTED, {1: 155})
     whole, _ = resume(WHOLE, beginning(PROMOTED, 80, "shop", "shop"), PROMOTED, {1: 170})

@@ -225,7 +225,7 @@ def test_after_a_crash_reading_goes_on_without_a_gap_or_a_duplicate(
 
 
 @pytest.mark.parametrize("why", ["the position is of an earlier version", "the publication is another one"])
-def test_what_was_sent_last_is_not_asked_for_where_the_slot_may_not_send_it(restorable: Restorable, why: str) -> None:
+def test_the_last_sent_change_is_not_requested_where_the_slot_may_not_send_it(restorable: Restorable, why: str) -> None:
     orders, foreign = restorable.orders, restorable.foreign
     other = f"{foreign.publication}_other"
     foreign.run("CREATE TABLE items (id int PRIMARY KEY)")

@@ -367,7 +367,7 @@ def test_a_byte_that_has_no_equivalent_in_utf8_is_a_replacement_and_stops_nothin
     assert data(third)["new"]["body"] == {"WIN1252": "cafÃ©", "SQL_ASCII": "café"}[encoding]
 
 
-def test_what_came_before_an_error_is_handed_over_with_it(
+def test_changes_before_an_error_are_handed_over_with_it(
     foreign: ForeignDatabase, reading: Callable[..., Reading], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     foreign.run("CREATE TABLE items (id int PRIMARY KEY)")

@@ -844,7 +844,7 @@ def test_settings_are_checked_against_the_database(settings: Any, name: str, fau
         create_source("groups", kind="table", settings=settings, by="eve")
 
 
-def test_of_a_model_without_a_table_the_error_names_makemigrations() -> None:
+def test_the_error_for_a_model_without_a_table_names_makemigrations() -> None:
     execute("DROP TABLE auth_group CASCADE")
     with pytest.raises(Exception, match="auth.Group has no table yet: run manage.py makemigrations"):
         create_source("groups", kind="table", settings={"table": "auth.Group"}, by="eve")

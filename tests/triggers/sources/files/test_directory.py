@@ -57,7 +57,7 @@ def test_a_new_file_is_one_event_with_its_path_size_and_fingerprint(watching: Wa
     assert watching.look() == []
 
 
-def test_what_changes_is_told_with_what_it_was(watching: Watching, place: Path) -> None:
+def test_a_changed_file_is_an_event_with_its_previous_state(watching: Watching, place: Path) -> None:
     path = write(place / "a.csv", "long content")
     watching.look()
 
@@ -89,7 +89,7 @@ def test_the_same_size_and_time_do_not_hide_another_content(watching: Watching, 
     assert watching.look() == [("changed", "a.csv")]
 
 
-def test_a_file_that_was_moved_is_told_once(watching: Watching, place: Path) -> None:
+def test_a_moved_file_is_one_event(watching: Watching, place: Path) -> None:
     path = write(place / "a.csv")
     os.link(write(place / "b.csv", "b"), place / "c.csv")
     watching.look()
@@ -107,7 +107,7 @@ def test_a_file_that_was_moved_is_told_once(watching: Watching, place: Path) -> 
     assert watching.look() == []
 
 
-def test_a_file_that_grows_is_not_told_before_it_has_settled(watching: Watching, place: Path) -> None:
+def test_a_growing_file_is_no_event_before_it_has_settled(watching: Watching, place: Path) -> None:
     path = write(place / "a.csv", "1")
     watching.read_all()
 
@@ -121,7 +121,7 @@ def test_a_file_that_grows_is_not_told_before_it_has_settled(watching: Watching,
     assert watching.last["size"] == 4
 
 
-def test_a_file_that_changes_while_it_is_read_is_not_told(
+def test_a_file_that_changes_while_it_is_read_is_no_event(
     watching: Watching, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(place / "a.csv", "1")
@@ -139,7 +139,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_told(
     assert watching.last["size"] == 4
 
 
-def test_a_marker_says_that_a_file_is_complete(place: Path) -> None:
+def test_a_marker_file_makes_its_file_complete(place: Path) -> None:
     watching = Watching(place, marker=".done")
     path = write(place / "a.csv")
     assert watching.look() == []
@@ -153,7 +153,7 @@ def test_a_marker_says_that_a_file_is_complete(place: Path) -> None:
     assert watching.look() == [("changed", "a.csv")]
 
 
-def test_nothing_is_lost_or_told_again_when_the_process_dies_at_any_read(watching: Watching, place: Path) -> None:
+def test_no_event_is_lost_or_repeated_when_the_process_dies_at_any_read(watching: Watching, place: Path) -> None:
     for number in range(20):
         write(place / f"{number % 4}" / f"{number}.csv", str(number))
     told: list[Any] = []
@@ -176,7 +176,7 @@ def made_at(watching: Watching, time: str) -> None:
     watching.connect()
 
 
-def test_files_that_are_there_before_the_source_are_passed_over_if_asked(
+def test_files_older_than_the_source_are_skipped_with_begin_with_new(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(place / "old.csv")
@@ -243,7 +243,7 @@ def file_server(monkeypatch: pytest.MonkeyPatch) -> FileServer:
 
 @pytest.mark.parametrize("folder", ["", "2026/07/"])
 @pytest.mark.parametrize("says_its_time", [True, False])
-def test_a_file_that_comes_before_the_first_scan_of_a_file_server_whose_clock_is_behind_is_told(
+def test_a_file_before_the_first_scan_of_a_file_server_whose_clock_is_behind_is_an_event(
     place: Path, file_server: FileServer, monkeypatch: pytest.MonkeyPatch, folder: str, says_its_time: bool
 ) -> None:
     if not says_its_time:
@@ -256,7 +256,7 @@ def test_a_file_that_comes_before_the_first_scan_of_a_file_server_whose_clock_is
     assert {path.name for path in place.rglob("*.*")} == {"old.csv", "new.csv"}
 
 
-def test_the_file_that_came_last_counts_as_new_where_a_file_server_does_not_say_its_time(
+def test_the_newest_file_counts_as_new_where_a_file_server_does_not_show_its_time(
     place: Path, file_server: FileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(os, "O_TMPFILE")
@@ -367,7 +367,7 @@ def test_a_directory_that_goes_in_the_middle_of_a_scan_loses_no_file(
         watching.read_all()
 
 
-def test_a_file_that_must_be_there_says_whether_the_directory_is(place: Path) -> None:
+def test_a_missing_sentinel_file_is_an_error_of_the_source(place: Path) -> None:
     write(place / ".mounted", "")
     watching = Watching(place, sentinel=".mounted")
     write(place / "a.csv")
@@ -378,7 +378,7 @@ def test_a_file_that_must_be_there_says_whether_the_directory_is(place: Path) ->
         watching.look()
 
 
-def test_links_lead_nowhere(watching: Watching, place: Path, tmp_path: Path) -> None:
+def test_symbolic_links_are_not_followed(watching: Watching, place: Path, tmp_path: Path) -> None:
     write(tmp_path / "outside" / "secret.csv")
     (place / "link.csv").symlink_to(tmp_path / "outside" / "secret.csv")
     (place / "folder").symlink_to(tmp_path / "outside")
@@ -420,7 +420,7 @@ def test_a_directory_that_is_a_link_is_refused_but_a_root_may_be_one(
     assert watching.look() == [("created", "a.csv")]
 
 
-def test_names_that_are_no_text_are_told_exactly(watching: Watching, place: Path) -> None:
+def test_file_names_that_are_no_text_are_kept_exactly(watching: Watching, place: Path) -> None:
     name = b"caf\xe9 \n\xff.csv"
     with open(os.path.join(os.fsencode(place), name), "wb") as file:
         file.write(b"1")
@@ -432,7 +432,7 @@ def test_names_that_are_no_text_are_told_exactly(watching: Watching, place: Path
     assert [change for change, _ in watching.look()] == ["vanished"]
 
 
-def test_what_cannot_be_read_is_told_once_and_is_an_event_when_it_can(
+def test_an_unreadable_file_is_reported_once_and_is_an_event_when_it_becomes_readable(
     watching: Watching, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(place / "a.csv")
@@ -475,7 +475,7 @@ def test_a_huge_file_is_known_by_its_look(place: Path) -> None:
     assert watching.look() == []  # another inode alone is that of another mount
 
 
-def test_the_same_content_is_one_event_if_asked(place: Path) -> None:
+def test_files_with_the_same_content_are_one_event_with_the_setting(place: Path) -> None:
     watching = Watching(place, once_per_content=True)
     write(place / "a.csv", "same")
     write(place / "b.csv", "same")
@@ -485,7 +485,7 @@ def test_the_same_content_is_one_event_if_asked(place: Path) -> None:
     assert len({message.id for message in watching.messages}) == 2 < len(watching.messages) == 3
 
 
-def test_folders_too_deep_and_paths_too_long_are_told_and_do_not_stop_the_others(
+def test_folders_too_deep_and_paths_too_long_are_reported_and_do_not_stop_the_others(
     watching: Watching, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tree, "DEEPEST", 3)
@@ -531,7 +531,7 @@ def test_a_batch_is_no_larger_than_others(place: Path) -> None:
     assert max(len(watching.read()) for _ in range(3)) <= BATCH
 
 
-def test_other_patterns_forget_without_an_event_and_another_directory_is_a_new_beginning(
+def test_changed_patterns_forget_files_without_an_event_and_another_directory_begins_again(
     watching: Watching, place: Path, tmp_path: Path
 ) -> None:
     write(place / "a.csv")
@@ -551,7 +551,7 @@ def test_other_patterns_forget_without_an_event_and_another_directory_is_a_new_b
     assert WatchedFile.objects.count() == 1
 
 
-def test_a_file_that_goes_while_it_is_opened_is_no_problem(
+def test_a_file_that_vanishes_while_it_is_opened_is_no_poison(
     watching: Watching, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(place / "a.csv")

@@ -85,7 +85,7 @@ class Bucket:
                 return [(one.type.removeprefix("file."), one.subject.partition(f"{self.name}/")[2]) for one in found]
 
 
-def test_what_is_new_changed_and_removed_is_one_event_each(address: str) -> None:
+def test_new_changed_and_removed_objects_are_one_event_each(address: str) -> None:
     bucket = Bucket(address, prefix="in/", patterns="*.csv")
     for key in ("in/b.csv", "in/a/ü.csv", "in/folder/", "in/notes.txt", "out/c.csv"):
         bucket.put(key)
@@ -120,7 +120,7 @@ def test_many_are_compared_in_parts_also_where_one_side_has_none(address: str, m
     assert bucket.look() == []
 
 
-def test_objects_that_are_there_before_the_source_are_passed_over_if_asked(
+def test_objects_older_than_the_source_are_skipped_with_begin_with_new(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket = Bucket(address, begin_with="new")
@@ -133,7 +133,7 @@ def test_objects_that_are_there_before_the_source_are_passed_over_if_asked(
     assert bucket.look() == [("created", "new"), ("changed", "old")]
 
 
-def test_an_object_that_comes_before_the_first_listing_of_a_store_whose_clock_is_behind_is_told(address: str) -> None:
+def test_an_object_before_the_first_listing_of_a_store_whose_clock_is_behind_is_an_event(address: str) -> None:
     bucket = Bucket(address, begin_with="new")
     for key in ("new", "old"):
         bucket.put(key)
@@ -218,7 +218,7 @@ def test_a_part_without_keys_is_not_the_end_and_a_store_without_order_is_an_erro
     again = {"IsTruncated": True, "Contents": listed}  # of a server that knows no StartAfter
     reader.client = SimpleNamespace(list_objects_v2=lambda **_: again)
     reader.position = {**reader.position, "after": "b"}
-    with pytest.raises(SourceError, match="before the asked one"):
+    with pytest.raises(SourceError, match="before the requested one"):
         reader.read(0)
 
 

@@ -56,7 +56,7 @@ def test_each_field_has_a_charset_of_its_own_and_no_character_that_cannot_be_sto
         pytest.param(b"a=" + b"%41" * 2_000_001, URLENCODED, id="escapes"),
     ],
 )
-def test_what_is_no_form_or_has_too_many_parts_is_refused(body: bytes, headers: dict[str, str]) -> None:
+def test_a_body_that_is_no_form_or_has_too_many_parts_is_refused(body: bytes, headers: dict[str, str]) -> None:
     with pytest.raises(NoForm):
         read(body, headers)
 

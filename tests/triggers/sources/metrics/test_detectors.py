@@ -120,7 +120,7 @@ def test_a_seasonal_baseline_knows_the_hours_and_their_zone() -> None:
     ]
 
 
-def test_a_change_of_the_level_is_one_episode_that_closes_when_it_is_learned_and_a_spike_is_none() -> None:
+def test_a_change_of_level_is_one_episode_until_it_is_learned_and_a_spike_is_none() -> None:
     noise = random.Random(7)
     values: list[float | None] = [noise.gauss(100, 5) for _ in range(120)]
     values += [noise.gauss(110, 5) for _ in range(120)]
@@ -132,7 +132,7 @@ def test_a_change_of_the_level_is_one_episode_that_closes_when_it_is_learned_and
     assert 120 < (found[0].at - 1e9) / 60 < 135
 
 
-def test_what_is_out_becomes_the_normal_slowly() -> None:
+def test_a_lasting_deviation_becomes_normal_slowly() -> None:
     noise = random.Random(7)
     values: list[float | None] = [noise.gauss(100, 5) for _ in range(100)]
     values += [noise.gauss(200, 5) for _ in range(400)]

@@ -84,7 +84,7 @@ def test_rows_that_are_missing_unexpected_or_different_are_named_and_only_some_o
 
 
 @pytest.mark.parametrize("state", ["text", 5, [("a", 1), ("a", 2)], [()]])
-def test_what_is_no_rows_is_refused(state: Any) -> None:
+def test_a_state_that_is_no_list_of_rows_is_refused(state: Any) -> None:
     with pytest.raises(Unusable):
         rows_of(state)
 
@@ -133,7 +133,7 @@ def poll_later(source: Source) -> None:
 
 
 @pytest.mark.django_db
-def test_what_an_operator_has_disarmed_stays_so(declared: on.DriftTrigger) -> None:
+def test_a_detector_that_an_operator_disarmed_stays_disarmed(declared: on.DriftTrigger) -> None:
     sync()
     source = Source.objects.get(slug="keeper")
     poll(source)

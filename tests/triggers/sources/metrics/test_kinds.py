@@ -210,7 +210,7 @@ def test_figures_of_wakeful_itself_are_samples(figure: str) -> None:
 
 
 @pytest.mark.django_db
-def test_a_queue_of_which_no_run_waits_any_more_has_none() -> None:
+def test_a_queue_without_waiting_runs_gets_a_sample_of_zero() -> None:
     source = make_source("load", kind="own_figures")
     seen = []
     for queues in (["slow", "slow", "default"], ["default"], []):

@@ -51,7 +51,7 @@ def test_each_item_is_one_event_the_oldest_first(site: ListServer) -> None:
     assert message.payload.data["text"] == "All about a"
 
 
-def test_items_that_are_there_at_the_first_poll_are_passed_over_unless_asked_for(site: ListServer) -> None:
+def test_items_of_the_first_poll_are_skipped_by_default(site: ListServer) -> None:
     site.pages["/feed"] = Page(rss("b", "a"))
     source = Polling("feed", url=site.url("/feed"))
 
@@ -103,7 +103,7 @@ def test_a_feed_that_is_known_by_its_content_may_have_other_ids_at_every_fetch(s
     assert polled == []
 
 
-def test_a_poll_of_which_no_item_is_left_is_shown(site: ListServer) -> None:
+def test_a_poll_without_any_known_item_is_a_gap(site: ListServer) -> None:
     source = Polling("feed", url=site.url("/feed"))
     site.pages["/feed"] = Page(rss("b", "a"))
     source.poll()
@@ -125,7 +125,7 @@ def test_a_list_that_turns_over_at_each_poll_has_one_gap(site: ListServer, every
     assert [gap.open_for for gap in source.poll().gaps] == [open_for]
 
 
-def test_it_is_polled_when_it_is_due_also_by_the_next_process(site: ListServer) -> None:
+def test_another_process_waits_until_the_poll_is_due(site: ListServer) -> None:
     site.pages["/feed"] = Page(rss("a"))
     source = Polling("feed", url=site.url("/feed"), every="1h")
     source.poll()
@@ -235,7 +235,7 @@ def test_a_hostile_feed_is_bounded(body: bytes) -> None:
     assert not any("root:" in str(item.value) for item in found)
 
 
-def test_a_feed_that_costs_too_much_stops_no_other_source_and_is_asked_at_its_interval(
+def test_a_feed_over_its_limits_stops_no_other_source_and_is_polled_at_its_interval(
     site: ListServer, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(feed, "SECONDS", 1)

@@ -55,7 +55,7 @@ def test_each_new_message_is_one_event_and_stays_unread(server: ImapServer) -> N
     assert (message.type, message.subject, message.body) == ("mail.received", "bob@example.com", letter(2))
 
 
-def test_messages_are_marked_as_read_if_asked_for_after_they_are_recorded(server: ImapServer) -> None:
+def test_messages_are_marked_as_read_with_the_setting_after_they_are_recorded(server: ImapServer) -> None:
     server.add(letter(1))
     source = polling(server, mark_read=True, begin_with="all")
     reader = source.reader()
@@ -97,7 +97,7 @@ def test_a_message_that_is_too_large_is_read_in_part(server: ImapServer, monkeyp
 
 
 @pytest.mark.parametrize("guess", [-40, 40])
-def test_a_message_is_whole_although_the_server_says_a_wrong_size(server: ImapServer, guess: int) -> None:
+def test_a_message_is_read_whole_although_the_server_reports_a_wrong_size(server: ImapServer, guess: int) -> None:
     server.add(letter(1))
     server.guess = guess
 

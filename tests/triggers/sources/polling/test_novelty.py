@@ -88,7 +88,7 @@ def test_equal_contents_under_other_ids_are_new_items(before: list[int], now: li
     assert ids(found) == [str(id) for id in now if id not in before]
 
 
-def test_a_list_of_which_nothing_is_left_shows_it() -> None:
+def test_a_list_without_any_known_item_is_a_turnover() -> None:
     assert look(items(4, 5), everything(items(1, 2, 3)), most=10).is_turnover
     assert not look(items(4, 5), Memory(), most=10).is_turnover
     assert not look(items(4, 5), everything(items(1, 2, 3)), most=10, is_log=True).is_turnover

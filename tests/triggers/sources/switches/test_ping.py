@@ -160,7 +160,7 @@ def test_a_link_that_is_looked_at_ahead_is_no_ping(headers: dict[str, str], meth
     assert Client().get(f"/ping/backup/{TOKEN}", headers={"User-Agent": "curl/8.5"}).status_code == 200
 
 
-def test_more_pings_in_a_minute_than_it_takes_are_told_to_come_later() -> None:
+def test_pings_over_the_limit_per_minute_get_429_with_retry_after() -> None:
     backup = make_backup()
     change_source(backup, {"limits": {"per_minute": 1}}, by="test")
 

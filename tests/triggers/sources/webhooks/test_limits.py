@@ -46,7 +46,7 @@ def test_only_allowed_addresses_may_send(address: str, networks: str, status: in
     assert reasons() == ({} if status == 202 else {"the sender's address is not one of the allowed ones": 1})
 
 
-def test_behind_a_proxy_the_address_is_what_a_named_proxy_says(settings: Settings) -> None:
+def test_behind_a_trusted_proxy_the_address_is_the_forwarded_one(settings: Settings) -> None:
     settings.WAKEFUL_PROXIES, settings.WAKEFUL_PROXY_NETWORKS = 1, ["10.0.0.0/8"]
     make_source(limits={"networks": "192.0.2.7"})
     claim = {"X-Forwarded-For": "192.0.2.7"}
@@ -81,7 +81,7 @@ def test_a_body_larger_than_the_sources_limit_is_413() -> None:
     assert [answer.status_code for answer in answers] == [202, 413]
 
 
-def test_a_source_without_verification_takes_a_megabyte_unless_it_says_more() -> None:
+def test_an_unverified_source_takes_a_megabyte_unless_its_limit_is_higher() -> None:
     """Strangers decide how much is parsed there."""
     body = json.dumps({"text": "x" * MOST_UNPROVED}).encode()
     source = make_source("open", "none", secret=None, settings={"unverified": True})

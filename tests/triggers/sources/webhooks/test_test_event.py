@@ -35,7 +35,7 @@ def test_a_new_source_accepts_its_test_event(kind: str) -> None:
     assert AuditEntry.objects.get(action="send test event").detail == {"status": 202, "event": str(event.pk)}
 
 
-def test_it_does_not_count_as_a_sender_that_uses_the_secret() -> None:
+def test_a_test_event_does_not_count_as_a_use_of_the_secret() -> None:
     source = make_source()
     add_secret(source, "the new one")
 

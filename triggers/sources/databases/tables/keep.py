@@ -2,7 +2,7 @@
 
 Each source is kept in a transaction of its own, which waits a second at most for a lock of its table: it writes down that it could
 not, and the next round tries again. A trigger that is missing although it was made (a table dropped and made again, a restore, an
-ALTER TABLE … DISABLE TRIGGER) is made again, and the gap is said.
+ALTER TABLE … DISABLE TRIGGER) is made again, and the gap is reported.
 """
 
 from collections import defaultdict

@@ -38,7 +38,7 @@ class GoogleCalendar(SentToken[NoSettings]):
     label = "Google Calendar"
     help_text = (
         "For push notifications of Google Calendar. An event shows that a calendar changed (calendar.exists), not how: the agent "
-        "has to list the changes. calendar.sync is the first event of a channel. Channels end after some days; a problem says "
+        "has to list the changes. calendar.sync is the first event of a channel. Channels end after some days; a problem shows "
         "when one has to be renewed."
     )
     group = Group.MESSAGES

@@ -74,7 +74,7 @@ def test_another_state_of_the_group_is_another_event() -> None:
     assert events[2].type == "alert.resolved"
 
 
-def test_alerts_of_old_versions_are_told_apart_by_their_labels() -> None:
+def test_alerts_of_old_versions_are_distinguished_by_their_labels() -> None:
     old = {name: value for name, value in DISK.items() if name != "fingerprint"}
     other = {**old, "labels": {**DISK["labels"], "instance": "db-2:9100"}}
 

@@ -47,7 +47,7 @@ def test_another_origin_gets_none(origin: str) -> None:
         asked(origin, origins="events.example.com")
 
 
-def test_a_request_that_asks_for_nothing_is_no_handshake() -> None:
+def test_a_request_without_an_origin_is_no_handshake() -> None:
     assert asked("") is None
     assert asked("events.example.com", method="GET") is None
 
@@ -83,7 +83,7 @@ def test_an_event_keeps_its_source_id_and_type(body: bytes, headers: Mapping[str
         (b"{}", STRUCTURED | {"Content-Type": "application/json"}, "Send a CloudEvent 1.0"),
     ],
 )
-def test_what_is_no_event_is_kept_raw_with_the_reason(body: bytes, headers: Mapping[str, str], why: str) -> None:
+def test_a_body_that_is_no_event_is_kept_raw_with_the_reason(body: bytes, headers: Mapping[str, str], why: str) -> None:
     event = take("cloudevents", body, headers, TOKEN).event
 
     assert (event.type, event.data, event.body) == ("webhook.received", None, body)

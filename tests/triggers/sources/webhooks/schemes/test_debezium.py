@@ -34,6 +34,6 @@ def test_a_change_has_the_shape_of_all_changes_and_is_known_again_under_another_
     assert received({**CHANGE, "source": {**SOURCE, "row": 1}}).ce_id != first.ce_id
 
 
-def test_what_is_no_change_is_an_event_of_standard_webhooks() -> None:
+def test_a_body_that_is_no_change_is_an_event_of_standard_webhooks() -> None:
     assert received({"type": "heartbeat"}).type == "heartbeat"
     assert received([{"op": {}}]).type == "webhook.received"

@@ -74,7 +74,7 @@ def test_a_signed_id_must_be_there_and_hold_no_separator() -> None:
         take_hmac(headers | {"X-Id": f"v0:1.{TIMESTAMP}"}, **settings)
 
 
-def test_id_and_type_come_from_where_the_settings_say() -> None:
+def test_id_and_type_come_from_the_fields_in_the_settings() -> None:
     headers = {"X-Signature": mac(BODY), "X-Delivery": "d-1", "X-Topic": "door"}
 
     by_body = take_hmac(headers, id_path="id", id_header="X-Delivery", type_path="kind", type_header="X-Topic").event

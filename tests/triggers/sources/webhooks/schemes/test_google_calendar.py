@@ -54,7 +54,7 @@ def test_the_first_message_of_a_channel_shows_when_it_ends() -> None:
 
 
 @pytest.mark.parametrize("expiration", ["", "soon", "Fri, 99 Nov 2026 01:13:52 GMT", "ÿ"])
-def test_a_channel_may_not_say_when_it_ends(expiration: str) -> None:
+def test_a_channel_with_an_unreadable_expiration_has_none(expiration: str) -> None:
     assert taken(Channel_Expiration=expiration).data["expires"] is None
 
 

@@ -62,7 +62,7 @@ def test_a_body_without_a_usable_time_is_refused(time: object) -> None:
         take("linear", *signed({"webhookTimestamp": time}), SECRET)
 
 
-def test_it_is_answered_with_200_as_linear_repeats_after_a_202() -> None:
+def test_linear_is_answered_with_200_as_it_repeats_after_a_202() -> None:
     reply = schemes()["linear"].accepted
 
     assert reply and reply.status == 200

@@ -272,7 +272,7 @@ def test_the_names_of_all_regions_are_accepted(name: str, monkeypatch: pytest.Mo
     assert taken(message())
 
 
-def test_an_address_inside_the_house_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_address_is_not_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name of AWS that leads to this machine, as a resolver under attack may say."""
     monkeypatch.undo()
     inside = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 443))]

@@ -146,7 +146,7 @@ def test_an_address_that_is_none_is_refused_with_a_reason(address: Any) -> None:
         schemes()["twilio"].clean_settings({"address": address})
 
 
-def test_it_is_answered_with_a_document_without_instructions() -> None:
+def test_twilio_is_answered_with_a_document_without_instructions() -> None:
     reply = schemes()["twilio"].accepted
 
     assert reply and (reply.status, reply.body, reply.content_type) == (200, b"<Response/>", "text/xml")

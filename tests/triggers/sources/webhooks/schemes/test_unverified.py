@@ -6,7 +6,7 @@ from triggers.sources.webhooks.receive import Misconfigured
 from triggers.sources.webhooks.scheme import schemes
 
 
-def test_it_accepts_anything_once_that_was_chosen() -> None:
+def test_an_unverified_source_accepts_any_body() -> None:
     receipt = take("none", b"hello", {}, settings={"unverified": True})
 
     assert receipt.secret is None
@@ -14,7 +14,7 @@ def test_it_accepts_anything_once_that_was_chosen() -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"unverified": False}, {"unverified": "true"}])
-def test_it_accepts_nothing_unless_that_was_chosen(settings: dict[str, object]) -> None:
+def test_a_source_without_the_unverified_setting_accepts_no_delivery(settings: dict[str, object]) -> None:
     with pytest.raises(InvalidSettings, match="unverified"):
         schemes()["none"].clean_settings(settings)
     with pytest.raises(Misconfigured):
