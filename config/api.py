@@ -17,7 +17,7 @@ urlpatterns = [path("v1/", include(router.urls)), path("schema/", SpectacularAPI
 
 
 class BearerToken(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    """Tells drf-spectacular how to write our authentication down."""
+    """How drf-spectacular documents our authentication."""
 
     target_class = "triggers.api.authentication.TokenAuthentication"
     name = "bearer"

@@ -59,7 +59,7 @@ class Forked:
         return code
 
     def send_signal(self, sent: int) -> None:
-        if self.poll() is None:  # until then nobody else has its pid
+        if self.poll() is None:  # until then no other process has its pid
             os.kill(self.pid, sent)
 
     def terminate(self) -> None:
@@ -100,7 +100,7 @@ class Nursery:
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,  # what is wrong is said by the program that is started instead
+                stderr=subprocess.DEVNULL,  # the program that is started instead reports what is wrong
                 start_new_session=True,
                 pass_fds=[theirs.fileno()],
             )

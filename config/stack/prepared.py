@@ -150,7 +150,7 @@ def serve(asked: socket.socket) -> list[str]:
         why = prepared.differences(request["environment"]) or prepared.settle(request["environment"])
         command: list[str] = request["command"]
         if why:
-            os.execve(command[0], command, request["environment"])  # noqa: S606  (the command that we were asked for)
+            os.execve(command[0], command, request["environment"])  # noqa: S606  (the requested command)
         return command
 
 

@@ -38,7 +38,7 @@ def token_of(role: str) -> Api:
     return Api([f"{app}.{codename}" for app, codename in granted], name=role)
 
 
-def test_everybody_sees_everything() -> None:
+def test_a_viewer_opens_every_list_and_every_page() -> None:
     rows = make_one_of_each(1)
     client = log_in_as("viewer")
 

@@ -93,7 +93,7 @@ def overnight_page(request: HttpRequest) -> HttpResponse:
 
 
 def _asked(request: HttpRequest) -> tuple[Night, str]:
-    """The span that is asked for, or the usual one and what is wrong with the other."""
+    """The requested time span; if that is invalid, the usual one and the error."""
     form = Span(request.GET)
     usual = night_until(database_now(), settings.WAKEFUL_ZONE)
     if not form.is_valid():
@@ -116,7 +116,7 @@ def _local(at: datetime) -> datetime:
 
 def _wrong(fault: str) -> list[Notice]:
     return (
-        [Notice(text=f"This is the usual time span. The one asked for is not valid: {fault}.", level="warning")]
+        [Notice(text=f"This is the usual time span. The requested one is not valid: {fault}.", level="warning")]
         if fault
         else []
     )

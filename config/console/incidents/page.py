@@ -1,4 +1,4 @@
-"""Incidents: what fails and why, what people were told, and its runs, requeued in one step."""
+"""Incidents: what fails and why, the notifications about it, and its runs, requeued in one step."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -221,7 +221,7 @@ def _told(incident: Incident) -> Table:
     told = Notification.objects.filter(topic=topic_of(incident)).order_by("-id")[:SHOWN]
     without = "One of many that opened at once: the alarm many-incidents stands for it."
     return Table(
-        title="What people were told",
+        title="Notifications about it",
         headers=("When", "Urgency", "Message"),
         rows=[(moment(one.created_at), one.urgency, link(page("runs_notification", one.pk), one.text)) for one in told],
         empty=without if incident.opened_at and not incident.told and not incident.tell_at else "Nothing yet.",

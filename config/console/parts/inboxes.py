@@ -6,7 +6,7 @@ from django.http import HttpRequest
 from runs.models import Incident, Run, Wait
 from runs.notifications.inbox import unread
 
-COUNTED = 100  # beyond, a badge says “99+”
+COUNTED = 100  # beyond, a badge shows “99+”
 
 
 # Literals, not parameters: a generic plan made while the table was small would scan it even when it is large.

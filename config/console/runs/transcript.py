@@ -35,7 +35,7 @@ LABELS = {
     "system": "System prompt",
     "user": "Prompt",
     "tool-return": "Tool result",
-    "retry": "Asked again",
+    "retry": "Retry prompt",
     "answer": "Answer",
     "thinking": "Thinking",
     "tool-call": "Tool call",

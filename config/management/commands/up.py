@@ -104,7 +104,7 @@ class Command(BaseCommand):
             output.seek(0)
             said = output.read().decode()
         if code:
-            raise CommandError(f"{said}`manage.py prepare` failed: the lines above say why.")
+            raise CommandError(f"{said}`manage.py prepare` failed: the lines above show why.")
         return said.strip()
 
     def _check_port(self) -> None:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 
 class EmbeddedError(Exception):
-    """The embedded servers cannot run; the message says why and what to do."""
+    """The embedded servers cannot run; the message names the reason and what to do."""
 
 
 class Occupied(EmbeddedError):

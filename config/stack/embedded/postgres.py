@@ -211,7 +211,7 @@ def _elsewhere(home: Path) -> Path:
 
 
 def _may_enter(folder: Path, account: pwd.struct_passwd) -> bool:
-    # Asked of the system, as that user: mode bits alone know nothing of groups and access lists.
+    # The system decides, as that user: mode bits alone know nothing of groups and access lists.
     found = subprocess.run(
         ["/bin/sh", "-c", 'cd "$0"', str(folder)],
         capture_output=True,

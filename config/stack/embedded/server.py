@@ -61,7 +61,7 @@ class Server:
         raise EmbeddedError(f"{self.name} did not start. The end of {self.log}:\n{self._tail()}")
 
     def stop(self) -> None:
-        """Stop the server cleanly; what it was told is on disk."""
+        """Stop the server cleanly; what was committed is on disk."""
         if not self.process:
             return
         with contextlib.suppress(ProcessLookupError):

@@ -79,7 +79,7 @@ def test_fire_hands_the_data_over(admin: Client) -> None:
     assert (event.target_id, event.data, event.ce_source) == (trigger.pk, {"n": 1}, "admin:ada")
 
 
-def test_pause_asks_for_a_reason(admin: Client) -> None:
+def test_pause_requires_a_reason(admin: Client) -> None:
     trigger = make_trigger()
 
     press(admin, "triggers_trigger", trigger, "pause")
@@ -124,7 +124,7 @@ def test_replay_goes_to_all_or_to_those_that_are_chosen(admin: Client) -> None:
     assert [one.trigger for one in Redispatch.objects.order_by("pk")] == [None, first, second, None]
 
 
-def test_erase_takes_away_what_the_event_said_in_the_operators_name(admin: Client) -> None:
+def test_erase_removes_the_payload_of_one_event_and_audits_the_operator(admin: Client) -> None:
     event, other = (old_event(1, subject="ada@example.com") for _ in range(2))
     run = old_run(event, status=RunStatus.FAILED)
 

@@ -97,14 +97,14 @@ def test_list_costs_the_same_for_one_row_and_for_many(admin: Client, noun: str) 
 
 
 @pytest.mark.parametrize("noun", NOUNS)
-def test_detail_opens(admin: Client, noun: str) -> None:
+def test_every_detail_page_answers_200(admin: Client, noun: str) -> None:
     row = make_one_of_each(1)[noun]
 
     assert admin.get(page_of(noun, row)).status_code == 200
 
 
 @pytest.mark.parametrize("path", OTHERS)
-def test_other_pages_open(admin: Client, path: str) -> None:
+def test_every_other_page_answers_200(admin: Client, path: str) -> None:
     make_one_of_each(1)
 
     assert admin.get(path).status_code == 200
@@ -181,7 +181,7 @@ def test_event_is_found_by_the_senders_id(admin: Client) -> None:
     assert list(answer.context["cl"].queryset) == [event]
 
 
-def test_list_counts_no_further_than_anybody_pages(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_stops_counting_at_its_limit(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("config.console.parts.panel.COUNTED", 3)
     for _ in range(5):
         AuditEntry.objects.create(by="test", action="look", kind="run", object_id="1")

@@ -212,7 +212,7 @@ def ended(*statuses: str, trigger: str = "greeter") -> None:
         make_run(status=status, trigger=trigger, agent="greeter", finished_at=timezone.now())
 
 
-def test_what_fails_now_and_then_has_a_rate_and_no_green_incident(admin: Client) -> None:
+def test_a_trigger_that_fails_now_and_then_shows_its_rate_and_no_success(admin: Client) -> None:
     make_trigger()
     fail(2)
     succeed()
@@ -228,7 +228,7 @@ def test_what_fails_now_and_then_has_a_rate_and_no_green_incident(admin: Client)
     assert "fails now and then" in home and "2 of 5" in home
 
 
-def test_an_incident_whose_thing_failed_after_its_end_is_not_green_even_if_that_is_long_ago(admin: Client) -> None:
+def test_an_incident_with_a_failure_after_its_end_is_not_green_even_if_that_is_long_ago(admin: Client) -> None:
     make_trigger()
     fail(2)
     succeed()
@@ -242,7 +242,7 @@ def test_an_incident_whose_thing_failed_after_its_end_is_not_green_even_if_that_
     assert "succeeded again" not in page
 
 
-def test_what_never_fails_twice_in_a_row_is_on_the_first_page_with_its_rate(admin: Client) -> None:
+def test_a_trigger_that_never_fails_twice_in_a_row_is_on_the_first_page_with_its_rate(admin: Client) -> None:
     make_trigger()
     ended("succeeded", "failed", "succeeded", "succeeded", "failed", "succeeded")
 
@@ -252,7 +252,7 @@ def test_what_never_fails_twice_in_a_row_is_on_the_first_page_with_its_rate(admi
     assert "nothing fails now and then" not in home
 
 
-def test_what_failed_again_with_another_cause_after_its_incident_is_on_the_first_page(admin: Client) -> None:
+def test_a_failure_with_another_cause_after_an_incident_is_on_the_first_page(admin: Client) -> None:
     make_trigger()
     fail(2)
     succeed()
@@ -281,7 +281,7 @@ def test_an_agent_that_others_spawn_has_a_rate(admin: Client) -> None:
     assert "1 of its last 3 runs failed" in shown(admin, page_of("runs_incident", incident))
 
 
-def test_an_incident_that_a_person_closed_keeps_that_status_when_its_thing_fails_again(admin: Client) -> None:
+def test_an_incident_that_a_person_closed_keeps_that_status_after_another_failure(admin: Client) -> None:
     make_trigger()
     fail(2)
     incident = Incident.objects.get()
@@ -380,7 +380,7 @@ def test_the_form_of_a_dead_mans_switch_names_the_address_that_it_gets(admin: Cl
 # Numbers and times
 
 
-def test_a_page_of_events_of_which_there_are_more_does_not_call_itself_all(admin: Client) -> None:
+def test_a_page_with_older_events_behind_it_shows_no_total(admin: Client) -> None:
     for number in range(51):
         make_event(type=f"visit.{number}")
 

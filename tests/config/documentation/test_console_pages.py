@@ -29,7 +29,7 @@ def test_the_page_of_a_kind_is_there_and_names_it(kind: Kind[object]) -> None:
     assert re.search(rf"(?i)(?<![\w-]){re.escape(kind.label.partition(' (')[0])}(?![\w-])", page.source)
 
 
-def test_what_the_console_links_to_is_there() -> None:
+def test_every_documentation_page_that_the_console_links_to_exists() -> None:
     assert {page for page in PAGES.values() if not is_there(page)} == set()
 
 

@@ -56,7 +56,7 @@ def test_every_link_of_the_site_leads_to_a_page_of_it(client: Client) -> None:
 
 
 @pytest.mark.parametrize("path", ["/docs/nothing/", "/docs/../README.md", "/docs/README.md/"])
-def test_what_is_no_page_is_not_served(path: str, client: Client) -> None:
+def test_a_path_that_is_no_page_answers_404(path: str, client: Client) -> None:
     assert client.get(path).status_code == 404
 
 
@@ -73,7 +73,7 @@ def test_words_of_a_title_come_first(written: Path) -> None:
     assert [hit.title for hit in search(pages().by_slug.values(), "two WORDS")] == ["Two words", "Three"]
 
 
-def test_an_edit_is_shown_at_the_next_request(written: Path, client: Client) -> None:
+def test_an_edited_page_is_shown_at_the_next_request(written: Path, client: Client) -> None:
     before = client.get("/docs/one/").content.decode()
     (written / "one.md").write_text("# One\n\nA longer text.\n")
 

@@ -1,4 +1,4 @@
-"""An alarm is told of once when it begins and once when it is over, and leaves at least once."""
+"""An alarm is reported once when it begins and once when it is over, and leaves at least once."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ LONG_AGO = "2026-01-01T00:00Z"
 
 
 class Receiver:
-    """Somebody at WAKEFUL_ALARM_URL: what it was sent, and how it answers."""
+    """The receiver at WAKEFUL_ALARM_URL: what it was sent, and how it answers."""
 
     def __init__(self) -> None:
         self.heard: list[dict[str, Any]] = []
@@ -71,7 +71,7 @@ def texts() -> list[str]:
     return list(Notification.objects.order_by("id").values_list("text", flat=True))
 
 
-def test_a_fault_is_reported_once_when_it_begins_and_once_when_it_is_over() -> None:
+def test_a_problem_is_reported_once_when_it_begins_and_once_when_it_is_over() -> None:
     processes("dispatcher", "worker")
 
     update_alarms()
@@ -142,7 +142,7 @@ def refuses(slug: str, count: int) -> None:
         (cannot_be_offered, STUCK_OFFERS, "offer:{}:held", "offers"),
     ],
 )
-def test_one_more_of_a_kind_than_are_reported_ends_no_alarm_of_another(
+def test_a_problem_beyond_the_reported_number_ends_no_other_alarm(
     make_wrong: Callable[[str], None], sign: Sign[Any], named: str, more: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sign, "limit", 2)
@@ -197,7 +197,7 @@ def test_an_incident_of_a_source_begins_with_its_first_refusal_and_not_with_the_
     assert abs(incident.first_at - first) < timedelta(minutes=1) and abs(incident.last_at - last) < timedelta(minutes=1)
 
 
-def test_what_was_refused_before_the_last_authenticated_delivery_is_no_part_of_an_incident() -> None:
+def test_deliveries_refused_before_the_last_authenticated_one_are_no_part_of_an_incident() -> None:
     now = timezone.now()
     refuses("mine", count=40)
     RefusedDelivery.objects.update(hour=now - 8 * HOUR, first_at=now - 8 * HOUR, last_at=now - 7 * HOUR)
@@ -245,7 +245,7 @@ def test_an_incident_of_a_source_that_a_person_closed_opens_again_only_with_new_
     assert incident.status == "open"
 
 
-def test_one_that_was_not_told_of_is_when_another_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_problem_beyond_the_reported_number_raises_its_alarm_when_another_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ERRING, "limit", 1)
     processes("dispatcher", "worker", "beat")
     ends_in_an_error("mine")
@@ -268,7 +268,7 @@ def test_two_that_notice_raise_one_alarm() -> None:
     assert Notification.objects.count() == 2
 
 
-def test_that_no_dispatcher_is_alive_is_recorded_without_one_and_ended_by_the_next(
+def test_a_web_process_records_the_missing_dispatcher_and_the_next_dispatcher_ends_the_alarm(
     receiver: Receiver, django_assert_num_queries: Any
 ) -> None:
     processes("dispatcher", "worker", "web")

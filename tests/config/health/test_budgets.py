@@ -40,7 +40,7 @@ def test_a_budget_is_a_problem_from_80_per_cent_on() -> None:
     assert problem.is_alarm
 
 
-def test_what_is_allowed_once_counts_as_part_of_the_cap() -> None:
+def test_an_amount_that_is_allowed_once_counts_as_part_of_the_cap() -> None:
     spend("4")
 
     BudgetWindow.objects.update(extra=Decimal(5))
@@ -61,7 +61,7 @@ def test_runs_that_wait_for_budget_are_an_alarm_after_a_while() -> None:
     assert "1 run is waiting for budget, the oldest for 2 min: budget of agent clerk: $5.00 a day" in problem.text
 
 
-def test_metrics_say_what_was_spent_today() -> None:
+def test_metrics_show_the_cost_of_today() -> None:
     run = make_run(agent="clerk", trigger="letters")
     usage = {"model": "gpt-4o", "cost": "0.25", "input_tokens": 100, "output_tokens": 20}
     entry = {"effect": "idempotent", "kind": "model", "status": "done", "usage": usage}

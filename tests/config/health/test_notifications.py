@@ -36,7 +36,7 @@ def test_a_recipient_that_cannot_be_reached_is_one_alarm_until_something_arrives
         # Its own notification is not sent where nothing arrives, and its failure is no second alarm.
         assert len(server.posted) == 1
         told = Delivery.objects.get(notification__topic__startswith="alarm:unreachable:ops")
-        assert told.reason == "it says that this recipient cannot be reached"
+        assert told.reason == "it reports that this recipient cannot be reached"
 
         server.manner = "take"
         notify("b")
@@ -56,7 +56,7 @@ def test_a_recipient_that_cannot_be_reached_is_not_shown_to_lose_what_others_get
     assert with_others and "what reached no one else goes to those who get all" in with_others.text
 
 
-def test_with_a_second_route_it_is_a_warning() -> None:
+def test_an_unreachable_recipient_with_a_second_route_is_a_warning() -> None:
     with taking_hooks() as server:
         server.manner = "refuse"
         make_recipient("ops", server.url, second=make_recipient("night", gets_all=False))

@@ -46,7 +46,7 @@ def test_problems_are_named_but_events_are_still_accepted(client: Client) -> Non
     assert list(answer.json()["problems"]) == ["no-dispatcher", "no-worker"]
 
 
-def test_a_stranger_is_told_the_kinds_of_problems_and_the_holder_of_a_token_all(
+def test_readiness_shows_strangers_the_kinds_of_problems_and_tokens_the_full_texts(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = Problem(

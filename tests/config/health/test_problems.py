@@ -130,7 +130,7 @@ def test_a_sources_process_is_missed_only_where_sources_are_read() -> None:
     assert problems(make_situation(**found(READ_SOURCES, ReadSources(number=0)))) == []
 
 
-def test_one_that_was_never_there_is_distinguished_from_one_that_is_gone() -> None:
+def test_a_process_that_was_never_seen_is_distinguished_from_one_that_is_gone() -> None:
     assert only(make_situation(without="beat", unseen={})).text.startswith("No beat has ever been seen: ")
 
 

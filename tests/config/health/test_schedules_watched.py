@@ -176,7 +176,7 @@ def scans(cursor: Any) -> dict[str, int]:
     return dict(cursor.fetchall())
 
 
-def test_the_command_says_all_of_it() -> None:
+def test_doctor_prints_the_remedy_for_missed_fires() -> None:
     make_skip(make_schedule(), "missed", database_now() - HOUR, count=12)
     said = io.StringIO()
 

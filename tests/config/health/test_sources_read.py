@@ -78,7 +78,7 @@ def test_the_page_of_a_source_shows_who_reads_it_and_what_could_not_become_an_ev
     assert "It cannot be read" in failing and "Start it." in failing
 
 
-def test_metrics_say_what_waits_at_a_source_and_what_was_poison(client: Client, source: Source) -> None:
+def test_metrics_show_the_lag_and_the_poison_of_a_source(client: Client, source: Source) -> None:
     make_reading(source, lag=56)
     make_poison(source)
 

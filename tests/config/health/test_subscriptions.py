@@ -71,7 +71,7 @@ def test_a_channel_that_has_ended_is_a_problem_for_a_week() -> None:
     assert found() is None
 
 
-def test_a_channel_that_ended_long_ago_or_says_no_end_is_none() -> None:
+def test_a_channel_that_ended_long_ago_or_names_no_end_is_no_problem() -> None:
     source = make_source("calendar", "google_calendar")
     notified(source, -8 * DAY)
 

@@ -94,7 +94,7 @@ def test_a_password_changed_by_hand_stays_unless_the_environment_names_one(monke
     assert User.objects.get(username="admin").check_password(settings.WAKEFUL_ADMIN_PASSWORD)
 
 
-def test_the_password_is_printed_when_it_is_set_and_later_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_password_is_printed_when_it_is_set_and_later_only_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WAKEFUL_ADMIN_PASSWORD")
     first, again = ensure_admin(), ensure_admin()
 

@@ -44,7 +44,7 @@ def test_a_second_stack_on_the_same_home_is_refused_with_the_process_that_holds_
             pass
 
 
-def test_a_taken_port_is_exchanged_and_said(home: Path) -> None:
+def test_a_taken_port_is_replaced_with_a_message(home: Path) -> None:
     said: list[str] = []
     with embedded.servers(home, valkey=False, durable=False) as servers:
         assert servers.postgres

@@ -112,7 +112,7 @@ def test_two_forks_draw_different_random_numbers(nursery: Nursery, script: Path,
 
 
 @pytest.mark.parametrize("own", [{"WAKEFUL_DEMO": "1"}, {"PYTHONHASHSEED": "3"}, {"C_FORCE_ROOT": "1"}], ids=str)
-def test_what_modules_have_read_already_is_no_fork(
+def test_variables_that_modules_have_read_already_prevent_a_fork(
     nursery: Nursery, script: Path, env: dict[str, str], own: dict[str, str]
 ) -> None:
     # Setting up Django is the script's business, when nobody has prepared it.

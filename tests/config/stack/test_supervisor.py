@@ -51,7 +51,7 @@ def pids_in(log: Path) -> list[int]:
     return [int(line.split()[-1]) for line in log.read_text().splitlines() if "| pid " in line]
 
 
-def test_lines_carry_the_name_of_who_said_them(tmp_path: Path) -> None:
+def test_log_lines_carry_the_name_of_their_program(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with supervising(log, [("web", STAYS), ("worker", STAYS)]) as supervisor:
         eventually(lambda: len(pids_in(log)) == 2)
@@ -73,7 +73,7 @@ def test_programs_stop_in_reverse_order_and_leave_nothing(tmp_path: Path) -> Non
     assert not any(command_of(pid) for pid in pids_in(log))
 
 
-def test_a_crashed_program_is_started_again_and_said_so(tmp_path: Path) -> None:
+def test_a_crashed_program_is_started_again_with_a_message(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with supervising(log, [("fragile", CRASHES), ("steady", STAYS)]):
         eventually(lambda: log.read_text().count("| alas") >= 2)

@@ -166,7 +166,7 @@ def test_the_actions_of_a_session_name_the_address_they_came_from(ada: User) -> 
     assert AuditEntry.objects.get(action="pause").address == ELSEWHERE
 
 
-def test_a_flood_of_logins_is_asked_to_come_back_and_keeps_no_known_browser_out(
+def test_a_flood_of_logins_gets_retry_after_and_does_not_block_a_known_browser(
     ada: User, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.PASSWORD_HASHERS = ["config.web.passwords.BoundedHasher"]

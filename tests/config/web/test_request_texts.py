@@ -44,7 +44,7 @@ def test_the_page_of_the_login() -> None:
 
 
 @pytest.mark.parametrize("noun", ["runs_recipient", "triggers_source", "runs_notification"])
-def test_a_search_field(admin_client: Client, noun: str) -> None:
+def test_a_search_field_shows_the_query_as_it_was_typed(admin_client: Client, noun: str) -> None:
     twice(lambda guess: admin_client.get(list_of(noun), {"q": guess}).content.decode())
 
 
@@ -58,7 +58,7 @@ def test_an_event_that_is_searched_for(admin_client: Client) -> None:
 
 
 @pytest.mark.parametrize("is_escaped", [False, True])
-def test_what_a_request_to_the_api_sends_comes_back_as_it_was(is_escaped: bool) -> None:
+def test_a_text_in_an_api_request_comes_back_as_it_was(is_escaped: bool) -> None:
     api = Api()
 
     def answer(guess: str, key: str) -> str:

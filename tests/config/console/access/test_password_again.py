@@ -41,7 +41,7 @@ def give(client: Client, password: str, back: str = TOKENS) -> Any:
     return client.post(f"{ASKS}?next={back}", {"password": password})
 
 
-def test_every_guarded_page_asks_and_does_nothing(admin: Client) -> None:
+def test_every_guarded_page_requires_the_password_and_changes_no_row(admin: Client) -> None:
     rows = one_of_every_model()
     before = contents_of_every_table()
     guarded = {name: path for name, path in pages(rows) if name in GUARDED}
@@ -111,7 +111,7 @@ def test_an_invalid_address_leads_back_to_the_guarded_page(admin: Client) -> Non
     assert answer.headers["Location"] == f"{ASKS}?next={TOKENS}"
 
 
-def test_it_leads_to_no_other_site(admin: Client) -> None:
+def test_the_password_page_redirects_to_no_other_site(admin: Client) -> None:
     assert give(admin, "x", back="https://evil.example/").headers["Location"] == "/admin/"
     assert give(admin, "x", back="//evil.example/").headers["Location"] == "/admin/"
 

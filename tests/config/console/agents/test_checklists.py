@@ -78,7 +78,7 @@ def test_a_checklist_is_silenced_for_a_day_and_woken(admin: Client, checklist: C
     assert len(look("ops", "").due) == 2
 
 
-def test_one_item_is_silenced(admin: Client, checklist: Checklist) -> None:
+def test_silencing_one_item_leaves_the_others_due(admin: Client, checklist: Checklist) -> None:
     item = ChecklistItem.objects.get(text="backups")
     admin.post(path_of(checklist, "silence"), {"what": str(item.pk), "length": "1h"})
 

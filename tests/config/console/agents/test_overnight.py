@@ -38,7 +38,7 @@ def around_now() -> dict[str, str]:
     return {"from": f"{now - DAY / 2:%Y-%m-%dT%H:%M}", "to": f"{now + DAY / 2:%Y-%m-%dT%H:%M}"}
 
 
-def test_it_begins_yesterday_evening_by_the_clock_of_the_site(admin: Client) -> None:
+def test_the_time_span_begins_yesterday_evening_by_the_clock_of_the_site(admin: Client) -> None:
     yesterday = datetime.now(KATHMANDU) - DAY
 
     assert shown(admin)["start"] == f"{yesterday:%Y-%m-%d}T18:00"
@@ -78,7 +78,7 @@ def test_figures_are_in_the_table_and_summed_above_it(admin: Client) -> None:
     assert {gauge.label: gauge.value for gauge in context["gauges"]}["Woken"] == "3"
 
 
-def test_what_is_held_merged_or_not_sent_is_not_counted_as_suppressed(admin: Client) -> None:
+def test_held_merged_and_unsent_deliveries_are_not_counted_as_suppressed(admin: Client) -> None:
     make_recipient(spacing=timedelta(hours=1))
     make_recipient("gone", gets_all=False)
     for text in "abcd":
@@ -101,7 +101,7 @@ def test_what_is_held_merged_or_not_sent_is_not_counted_as_suppressed(admin: Cli
         ({"from": "soon"}, "from: Enter a date and time"),
     ],
 )
-def test_a_span_that_is_not_valid_is_said_and_not_used(admin: Client, query: dict[str, str], words: str) -> None:
+def test_an_invalid_time_span_shows_its_error(admin: Client, query: dict[str, str], words: str) -> None:
     [notice] = shown(admin, **query)["notices"]
 
     assert words in notice.text
@@ -119,6 +119,6 @@ def test_many_agents_are_cut_and_cost_the_same(admin: Client, monkeypatch: pytes
     assert queries_of(admin, PATH) == for_none
 
 
-def test_it_takes_permission_to_view_runs(log_in: LogIn) -> None:
+def test_the_overnight_page_requires_permission_to_view_runs(log_in: LogIn) -> None:
     assert log_in("runs.view_run", name="may").get(PATH).status_code == 200
     assert log_in("runs.view_alarm", name="may-not").get(PATH).status_code == 403

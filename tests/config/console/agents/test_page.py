@@ -52,7 +52,7 @@ def test_the_answers_of_gates_are_shown_where_their_agents_and_triggers_are(admi
     assert "quiet, 7 times in a row: nothing new" in trigger
 
 
-def test_the_api_tells_what_a_gate_has_answered(db: None) -> None:
+def test_the_api_shows_the_counts_and_the_last_answer_of_a_gate(db: None) -> None:
     make_gate()
     make_trigger("without")
 
@@ -70,7 +70,7 @@ def make_gate() -> Gate:
     )  # fmt: skip
 
 
-def test_all_are_stopped_at_once(admin: Client) -> None:
+def test_one_button_stops_all_agents(admin: Client) -> None:
     admin.post("/admin/runs/agentstop/all/stop/", follow=True)
 
     assert "stopped with all agents" in admin.get(PAGE).content.decode()

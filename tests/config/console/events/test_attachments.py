@@ -71,7 +71,7 @@ def test_only_who_may_see_events_gets_them(log_in: LogIn) -> None:
 
 
 @pytest.mark.parametrize("attachments", [[{"fallback": "of Slack"}], "text", [1]])
-def test_other_events_have_attachments_of_their_own(admin: Client, attachments: Any) -> None:
+def test_a_field_named_attachments_of_another_kind_offers_no_files(admin: Client, attachments: Any) -> None:
     event = make_event(data={"thread_id": "1", "attachments": attachments}, body=b"{}")
 
     answer = admin.get(page_of("triggers_event", event))

@@ -72,7 +72,7 @@ def test_the_preview_counts_events_and_names_triggers(admin: Client, archived: A
         ({"rate": "0"}, "greater than or equal"),
     ],
 )
-def test_what_is_wrong_is_shown_in_the_preview_and_starts_nothing(
+def test_the_preview_shows_errors_of_the_form_and_no_replay_starts(
     admin: Client, archived: Any, fields: dict[str, str], said: str
 ) -> None:
     assert said in preview(admin, **fields)

@@ -67,7 +67,7 @@ def test_the_list_of_kinds_names_it(admin: Client) -> None:
     assert FLAG not in shown(admin, Event.objects.get(source__slug="bearer", ce_id="b"))
 
 
-def test_it_is_found_by_an_index() -> None:
+def test_an_earlier_event_with_the_same_body_is_found_by_an_index() -> None:
     make_source()
     event = receive("a")
     fill_with_copies(event, {"body_sha256": "md5(n::text)"})

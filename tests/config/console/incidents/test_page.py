@@ -12,7 +12,7 @@ from tests.support.triggers import make_trigger
 pytestmark = pytest.mark.django_db
 
 
-def test_the_page_says_what_fails_how_often_and_what_people_were_told(admin: Client) -> None:
+def test_the_page_shows_the_failures_the_error_and_the_notifications(admin: Client) -> None:
     make_trigger()
     fail(3, "KeyError: 'x7'")
 

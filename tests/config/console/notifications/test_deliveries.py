@@ -43,7 +43,7 @@ def test_a_delivery_has_the_buttons_that_its_status_allows(admin: Client, status
     assert buttons(admin, delivery(status)) == shown
 
 
-def test_one_of_unknown_outcome_arrived(admin: Client) -> None:
+def test_the_arrived_button_resolves_an_unknown_delivery_once(admin: Client) -> None:
     one = delivery("unknown")
     assert "Ask ops-0 whether it arrived" in admin.get(page_of("runs_delivery", one)).content.decode()
 
@@ -51,7 +51,7 @@ def test_one_of_unknown_outcome_arrived(admin: Client) -> None:
     again = press(admin, "runs_delivery", one, "arrived")
 
     one.refresh_from_db()
-    assert (one.status, one.reason) == ("sent", "admin:ada said that it arrived")
+    assert (one.status, one.reason) == ("sent", "admin:ada confirmed that it arrived")
     assert "arrived is for an unknown one" in again.content.decode()
     assert AuditEntry.objects.filter(action="resolve").count() == 1
 
@@ -68,7 +68,7 @@ def test_failed_ones_are_sent_again_together_and_unknown_ones_are_not(admin: Cli
     assert (failed.status, unknown.status) == ("sent", "unknown")
 
 
-def test_the_page_of_a_notification_shows_what_became_of_it(admin: Client) -> None:
+def test_the_page_of_a_notification_shows_its_deliveries(admin: Client) -> None:
     one = delivery("failed")
     lost = notify("to no one")
     Delivery.objects.filter(notification=lost).delete()

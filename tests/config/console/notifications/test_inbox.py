@@ -46,7 +46,7 @@ def test_a_message_is_read_and_acknowledged(admin: Client) -> None:
     assert AuditEntry.objects.filter(action="acknowledge", by="admin:ada").count() == 1
 
 
-def test_all_that_was_shown_is_acknowledged_and_nothing_that_came_since(admin: Client) -> None:
+def test_acknowledge_covers_all_shown_messages_and_no_later_one(admin: Client) -> None:
     make_recipient("ada", "inbox:ada")
     notify("a")
     notify("b")
@@ -74,7 +74,7 @@ def test_messages_of_others_are_not_acknowledged(log_in: LogIn) -> None:
     assert Delivery.objects.get().acknowledged_at is None
 
 
-def test_what_goes_out_together_is_one_message(admin: Client) -> None:
+def test_notifications_that_are_sent_together_are_one_message(admin: Client) -> None:
     make_recipient("ada", "inbox:ada", spacing=timedelta(hours=1))
     for text in ("first", "second", "third"):
         notify(text)

@@ -24,7 +24,7 @@ def shown(client: Client, path: str = PAGE) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", answer.content.decode()))
 
 
-def test_a_whole_installation_is_told_to_be_well(admin: Client) -> None:
+def test_the_processes_page_reports_a_complete_installation_as_healthy(admin: Client) -> None:
     for kind in ("dispatcher", "beat", "worker"):
         make_worker(kind)
 
@@ -38,7 +38,7 @@ def test_two_versions_are_shown_side_by_side(admin: Client) -> None:
     assert "2 versions run side by side: 1 (1 process), 2 (1 process)." in shown(admin)
 
 
-def test_what_stopped_is_shown_with_the_reason(admin: Client) -> None:
+def test_a_stopped_process_is_shown_with_the_reason(admin: Client) -> None:
     now = "2999-01-01T00:00Z"
     make_worker("worker", stopped_at=now, stopped_reason="lease lost")
 
@@ -93,7 +93,7 @@ def test_a_queue_that_is_not_there_is_404(admin: Client, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/admin/", PAGE, "/admin/runs/run/", "/admin/triggers/trigger/add/"])
-def test_every_page_says_while_something_is_paused(admin: Client, path: str) -> None:
+def test_every_page_shows_a_banner_while_a_queue_is_paused(admin: Client, path: str) -> None:
     assert "the printer" not in shown(admin, path)
 
     pause(EVERY, reason="the printer <burns>", by="admin:bob")
@@ -103,13 +103,13 @@ def test_every_page_says_while_something_is_paused(admin: Client, path: str) -> 
     assert "by admin:bob: the printer &lt;burns&gt;. Events are accepted" in told
 
 
-def test_a_login_page_tells_strangers_nothing(client: Client, db: Any) -> None:
+def test_the_login_page_shows_no_pause_reason(client: Client, db: Any) -> None:
     pause(EVERY, reason="secret", by="admin:bob")
 
     assert "secret" not in client.get("/admin/login/").content.decode()
 
 
-def test_after_a_restore_the_page_says_what_waits_and_what_to_check(admin: Client) -> None:
+def test_after_a_restore_the_page_shows_waiting_runs_and_the_checks_to_make(admin: Client) -> None:
     make_worker("worker", seen_at="2026-01-01T00:00Z", started_at="2025-12-31T00:00Z", stopped_at="2026-01-02T00:00Z")
     make_run(trigger="invoices")
     pause(EVERY, reason="started with --paused", by="cli:root")

@@ -55,7 +55,7 @@ def busy() -> None:
 # The list
 
 
-def test_the_list_says_when_what_why_and_how_often(admin: Client, busy: None) -> None:
+def test_the_list_shows_time_kind_reason_and_count_of_each_wake(admin: Client, busy: None) -> None:
     listed = rows(shown(admin, days=1))
 
     said = [(row[1].split(">")[-2].split("<")[0], row[2]) for row in listed]
@@ -70,19 +70,19 @@ def test_the_list_says_when_what_why_and_how_often(admin: Client, busy: None) ->
     assert "&lt;Ada&gt;" in admin.get(PATH).content.decode()
 
 
-def test_it_is_filtered(admin: Client, busy: None) -> None:
+def test_the_list_is_filtered_by_kind_and_agent(admin: Client, busy: None) -> None:
     assert len(rows(shown(admin, kind="wake"))) == 1
     assert len(rows(shown(admin, agent="reporter"))) == 2
     assert len(rows(shown(admin, kind="nonsense", agent="", days="x"))) == 5
 
 
-def test_what_is_late_stands_out(admin: Client) -> None:
+def test_a_late_wake_is_marked_as_late(admin: Client) -> None:
     put_wake(make_trigger("digest"), soon(-1))
 
     assert "late" in rows(shown(admin))[0][0]
 
 
-def test_one_day_is_that_of_the_operators_zone(admin: Client) -> None:
+def test_a_day_is_a_day_of_the_operators_zone(admin: Client) -> None:
     waking("early", datetime(2050, 3, 7, 23, 30, tzinfo=UTC))
 
     assert len(rows(shown(admin, day="2050-03-07"))) == 1
@@ -90,7 +90,7 @@ def test_one_day_is_that_of_the_operators_zone(admin: Client) -> None:
     assert len(rows(shown(admin, zone="Europe/Vienna", day="2050-03-08"))) == 1
 
 
-def test_a_long_list_is_cut_and_says_so(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_list_is_cut_with_a_note_and_a_link_to_more(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("config.console.operations.upcoming.SHOWN", 2)
     for number in range(3):
         put_wake(make_trigger(f"digest {number}"), soon(number))
@@ -171,7 +171,7 @@ def test_a_day_with_much_names_the_first_and_counts_the_others(admin: Client) ->
     assert (day.count, len(day.names), day.others) == ("6", 4, 2)
 
 
-def test_what_is_not_counted_to_its_end_is_marked(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_day_that_is_not_counted_to_its_end_is_marked(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triggers.upcoming.days.FIRES", 200)
     monkeypatch.setattr("triggers.upcoming.days.PER_DAY", 1)
     waking("all the time", 1, since=NINE)
@@ -206,7 +206,9 @@ def test_the_overview_and_the_sidebar_lead_to_it(admin: Client, busy: None) -> N
 
 
 @pytest.mark.parametrize("view", ["list", "line", "month"])
-def test_it_costs_the_same_for_few_and_for_many(admin: Client, view: str, busy: None) -> None:
+def test_the_page_has_the_same_number_of_queries_for_few_and_for_many_wakes(
+    admin: Client, view: str, busy: None
+) -> None:
     path = f"{PATH}?view={view}"
     queries_of(admin, path)
     for_few = queries_of(admin, path)

@@ -11,7 +11,7 @@ def after(**length: float) -> datetime:
     return NINE + timedelta(**length)
 
 
-def test_all_work_is_drawn_to_scale() -> None:
+def test_an_axis_without_gaps_is_drawn_to_scale() -> None:
     axis = Axis(NINE, after(seconds=10), [(NINE, after(seconds=10))])
 
     assert [axis.at(after(seconds=second)) for second in (0, 2.5, 10)] == [0, 25, 100]

@@ -56,7 +56,7 @@ def test_preview_keeps_to_the_filter(admin: Client) -> None:
     assert text == "1 runs match the filter. Cancel is possible for 1 of them."
 
 
-def test_it_is_done_in_batches_and_ends_on_the_list(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bulk_action_goes_in_batches_and_ends_on_the_list(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "BATCH", 2)
     trigger = make_trigger()
     for _ in range(5):
@@ -85,7 +85,7 @@ def test_a_run_that_comes_to_match_meanwhile_is_left_alone(admin: Client) -> Non
     assert Run.objects.get(pk=late.pk).status == "failed"
 
 
-def test_those_that_are_refused_are_counted_and_hold_nothing_up(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_runs_are_counted_and_the_others_are_requeued(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "BATCH", 1)
     gone = make_failed_run(make_trigger())
     Run.objects.filter(pk=gone.pk).update(payload_removed_at="2026-01-01T00:00:00Z", error="")

@@ -50,7 +50,7 @@ def test_fork_takes_over_what_came_before_the_step_and_leads_to_the_new_run(admi
 
 
 @pytest.mark.parametrize(("field", "typed"), [("input", "{n: 1}"), ("step", "no such step")])
-def test_what_is_wrong_stands_at_its_field_in_the_dialog_that_stays_open(admin: Client, field: str, typed: str) -> None:
+def test_an_error_is_shown_at_its_field_in_the_open_dialog(admin: Client, field: str, typed: str) -> None:
     run = make_failed_run(make_trigger())
 
     answer = press(admin, NOUN, run, "fork_run", **{"input": "null", field: typed})

@@ -32,7 +32,7 @@ def sections(**fields: Any) -> dict[str, Any]:
     return {getattr(section, "title", ""): section for section in reversed(said)}
 
 
-def test_triggers_that_want_the_event_are_offered_and_others_say_why_not(admin: Client) -> None:
+def test_triggers_that_match_the_event_are_offered_and_others_show_why_not(admin: Client) -> None:
     event, ran = make_event(data={"n": 1}), make_trigger("ran", types=["other.type"])
     make_trigger("wants")
     make_trigger("filters", filter="event.data.n > 1")

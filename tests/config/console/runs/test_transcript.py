@@ -70,7 +70,7 @@ def test_untrusted_data_is_marked_as_such(lab: Lab, admin: Client) -> None:
     assert "given untrusted data" in said
 
 
-def test_what_an_untrusted_tool_gives_is_marked(lab: Lab, admin: Client) -> None:
+def test_the_result_of_an_untrusted_tool_is_marked(lab: Lab, admin: Client) -> None:
     llm = LlmAgent(Turns([("fetch", {}), ("look", {})], "done").model, name="reader")
 
     @llm.tool_plain
@@ -90,7 +90,7 @@ def test_what_an_untrusted_tool_gives_is_marked(lab: Lab, admin: Client) -> None
     assert [call.is_untrusted for call in calls] == [True, False]
 
 
-def test_a_tool_that_asks_links_to_its_approval(lab: Lab, admin: Client) -> None:
+def test_a_tool_call_that_needs_approval_links_to_it(lab: Lab, admin: Client) -> None:
     run = talk(lab, [("find", {"name": "Ann"})], "found", untrusted="hello")
 
     said = shown(admin, run)

@@ -135,7 +135,7 @@ def test_page_links_failed_times_to_the_failed_runs(admin: Client) -> None:
     assert "status__exact=failed&amp;q=" in shown
 
 
-def test_cancelled_backfill_says_by_whom_and_has_no_button_left(admin: Client) -> None:
+def test_cancelled_backfill_shows_who_cancelled_it_and_has_no_button_left(admin: Client) -> None:
     backfill = make_backfill()
 
     shown = press(admin, NOUN, backfill, "cancel").content.decode()
@@ -155,7 +155,7 @@ def test_list_shows_range_and_state(admin: Client) -> None:
     assert str(backfill.total) in shown
 
 
-def test_backfilled_fire_is_not_told_as_late(admin: Client) -> None:
+def test_backfilled_fire_is_marked_as_backfilled(admin: Client) -> None:
     backfill = make_backfill()
     advance_settled()
 

@@ -105,14 +105,14 @@ def test_preview_button_saves_nothing_and_works_without_scripts(admin: Client, a
     assert not Schedule.objects.exists()
 
 
-def test_group_with_something_wrong_in_it_is_open(admin: Client, agent: str) -> None:
+def test_folded_group_with_an_invalid_field_is_open(admin: Client, agent: str) -> None:
     answer = admin.post(ADD, {**SAID, "name": "digest", "agent": agent, "jitter": "soon"})
 
     assert [group.title for group in answer.context["groups"] if group.is_wrong] == ["Delays"]
     assert answer.content.decode().count("<details open>") == 1
 
 
-def test_all_that_a_policy_may_hold_is_saved_and_comes_back(admin: Client, agent: str) -> None:
+def test_form_saves_and_shows_every_field_of_a_policy(admin: Client, agent: str) -> None:
     create_calendar(slug="holidays", days="*-12-25 Christmas", by="test")
     said = {
         **SAID,
@@ -174,7 +174,7 @@ def test_editing_the_catch_up_alone_leaves_the_rule_untouched(admin: Client) -> 
     assert "rule" not in AuditEntry.objects.get(action="edit").detail
 
 
-def test_reminder_that_says_nothing_or_repeats_is_refused(admin: Client, agent: str) -> None:
+def test_reminder_without_text_or_with_a_repeating_rule_is_refused(admin: Client, agent: str) -> None:
     said = {**SAID, "kind": "reminder", "name": "plants", "agent": agent}
 
     assert "text" in errors_of(admin.post(ADD, {**said, "when": "in 20 minutes"}))

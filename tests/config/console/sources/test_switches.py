@@ -53,7 +53,7 @@ def test_a_wrong_setting_is_reported_at_its_field(admin: Client) -> None:
     assert not Source.objects.filter(slug="orders").exists()
 
 
-def test_the_list_and_both_pages_say_how_a_switch_does(admin: Client) -> None:
+def test_the_list_and_both_pages_show_the_state_of_a_switch(admin: Client) -> None:
     source = make_switch(grace="30m")
     assert state_of(admin) == "never seen"
     make_event()

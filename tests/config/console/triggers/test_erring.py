@@ -85,7 +85,7 @@ def test_errors_of_long_ago_and_of_disabled_triggers_are_no_problem() -> None:
     assert erring() == []
 
 
-def test_what_was_held_for_days_and_then_fails_is_an_error_of_today() -> None:
+def test_an_event_that_was_held_for_days_and_then_fails_is_an_error_of_today() -> None:
     trigger, event = make_trigger(filter=FAILS), make_event(data={"amount": 1})
     pause(trigger, reason="moving house", by="test")
     hold(event, trigger)
@@ -119,7 +119,7 @@ def test_the_look_reads_the_errors_of_the_last_day_by_an_index_of_them() -> None
     assert "Seq Scan on triggers_decision" not in plan
 
 
-def test_the_overview_the_list_and_the_page_of_the_trigger_say_so(admin: Client) -> None:
+def test_overview_list_and_page_show_the_errors_of_a_trigger(admin: Client) -> None:
     trigger, _ = make_erring(), make_trigger("well", types=["other.*"])
 
     overview = admin.get("/admin/")
@@ -137,7 +137,7 @@ def test_the_overview_the_list_and_the_page_of_the_trigger_say_so(admin: Client)
     )
 
 
-def test_dispatch_again_tells_how_many_and_is_audited(admin: Client) -> None:
+def test_dispatch_again_counts_the_events_and_is_audited(admin: Client) -> None:
     trigger = make_erring()
     Decision.objects.filter(pk=Decision.objects.order_by("id").values("pk")[:1]).update(
         created_at=timezone.now() - timedelta(days=2)

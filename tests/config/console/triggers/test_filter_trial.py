@@ -29,7 +29,7 @@ def test_a_viewer_tries_the_stored_filter_only(log_in: LogIn) -> None:
     assert viewer.post(path_of(trigger), {**FORM, "filter": "event.data"}).status_code == 403
 
 
-def test_who_may_not_see_events_does_not_see_what_a_filter_says_to_them(log_in: LogIn) -> None:
+def test_a_filter_trial_requires_permission_to_view_events(log_in: LogIn) -> None:
     trigger = make_trigger()
 
     assert log_in("triggers.view_trigger").get(path_of(trigger)).status_code == 403
@@ -49,7 +49,7 @@ def test_no_expression_is_evaluated_in_the_web_process(admin: Client, monkeypatc
     assert "greeter" in admin.get(f"/admin/triggers/event/{event.pk}/shadow/").content.decode()
 
 
-def test_an_expression_that_would_take_hours_ends_and_the_page_says_why(admin: Client, settings: Any) -> None:
+def test_an_expression_that_would_take_hours_ends_with_the_name_of_its_limit(admin: Client, settings: Any) -> None:
     settings.WAKEFUL_MATCH_TIME = settings.WAKEFUL_MATCH_TIME / 4
     trigger = make_trigger()
     make_event(data={"text": "a" * 500_000})

@@ -24,7 +24,7 @@ def slack(text: str) -> dict[str, Any]:
     return {"event": {"type": "message", "text": text, "user": "U1", "channel": "C1"}}
 
 
-def test_what_it_writes_is_tried_on_recent_events_and_offered_to_the_form_of_the_trigger(admin: Client) -> None:
+def test_a_message_filter_is_tried_on_recent_events_and_offered_to_the_form_of_the_trigger(admin: Client) -> None:
     trigger = make_trigger(types=["message"])
     for text in ("An invoice", "hello"):
         make_event(type="message", data=slack(text))
@@ -54,7 +54,7 @@ def test_what_it_writes_is_tried_on_recent_events_and_offered_to_the_form_of_the
         ),
     ],
 )
-def test_a_pattern_that_cannot_be_written_says_why(admin: Client, fields: dict[str, str], error: str) -> None:
+def test_an_invalid_pattern_shows_its_error(admin: Client, fields: dict[str, str], error: str) -> None:
     assert error in post(admin, make_trigger(), **fields)
 
 
