@@ -27,7 +27,7 @@ SECTIONS = (
     "filters",
     "tables",
 )
-# What fits into twelve minutes; the others are asked for by name.
+# What fits into twelve minutes; the others run if they are named.
 UNASKED = ("peers", "durable", "llm", "profile")
 
 

@@ -15,7 +15,7 @@ def noop(run: AgentRun) -> None:
 
 @agent("bench.last", triggers=[on.event("bench.last")], priority=9)
 def last(run: AgentRun) -> None:
-    """Claimed after every no-op; says so with its commit."""
+    """Claimed after every no-op; its commit sends the notification."""
     execute(f"NOTIFY {DRAINED}")
 
 
@@ -24,7 +24,7 @@ def first_line(run: AgentRun) -> float:
     return time.time()
 
 
-# Durable ones. Each says in `marks` when (seconds of this process's own clock) it passed what is measured.
+# Durable ones. Each appends to `marks` when (seconds of this process's own clock) it passed what is measured.
 
 marks: list[float] = []
 COUNT = {"count": "event.data.count"}
@@ -122,7 +122,7 @@ def insert(number: int) -> None:
 
 @agent("bench.waiter", durable=True)
 def waiter(run: AgentRun) -> None:
-    """Waits once, for what its input says."""
+    """Waits once, for what its input names."""
     match run.input["for"]:
         case "time":
             run.sleep("30d")

@@ -35,7 +35,7 @@ async def cut() -> None:
         await asyncio.sleep(0.001)
 
 
-# The integration makes a step of each request to the model. A tool is one only if its author says so.
+# The integration makes a step of each request to the model. A tool is one only if its author declares it.
 step = DBOS.step(name="note")(note)
 stepped = talker("stepped", tool=step, capabilities=[DBOSDurability()])
 unstepped = talker("unstepped", capabilities=[DBOSDurability()])

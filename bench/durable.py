@@ -120,7 +120,7 @@ def table(plan: Plan, samples: Samples, latencies: dict[str, list[float]]) -> It
 
 
 class Measured:
-    """A process that does what it is asked and says what it took; stopped while it is not asked."""
+    """A process that runs one request at a time and answers how long it took; stopped between requests."""
 
     def __init__(self, module: str, env: Mapping[str, str]) -> None:
         self.process = subprocess.Popen(

@@ -158,7 +158,7 @@ def taken() -> list[float]:
 
 @contextmanager
 def as_dispatcher() -> Iterator[None]:
-    """What tells this process that it is, and no longer is, one is left out of what is measured within."""
+    """Make this process a dispatcher. The switch itself lies outside of what is measured within."""
     execute_sql("SET synchronous_commit = off")
     nudge._is_dispatcher = True
     yield

@@ -1,4 +1,4 @@
-"""What a stack with nothing to do says to PostgreSQL."""
+"""The statements that a stack with nothing to do sends to PostgreSQL."""
 
 import re
 import time
@@ -13,7 +13,7 @@ from bench.ground import Ground, cpu_seconds
 from config.stack import embedded
 
 # pg_stat_statements is not in the wheel. With log_statement = 'all' the server writes down every statement it is given,
-# BEGIN and COMMIT too; nobody but the stack is connected while we count.
+# BEGIN and COMMIT too; only the stack is connected while we count.
 STATEMENT = re.compile(r"LOG:  (?:statement|execute [^:]+):\s+(.*)")
 SETTLE = 3.0  # seconds from the last work to the beginning of the count
 
@@ -40,7 +40,7 @@ def measure_idle(ground: Ground, seconds: float) -> Idle:
 
 @contextmanager
 def statements_of(postgres: embedded.Postgres) -> Iterator[Counter[str]]:
-    """What the server is told meanwhile, in first words; the counter is filled at the end."""
+    """The statements that the server receives meanwhile, by their first words; the counter is filled at the end."""
     counter: Counter[str] = Counter()
     log_statements(postgres, "all")
     begins_at = postgres.log.stat().st_size

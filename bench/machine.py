@@ -39,7 +39,7 @@ def settings_of(ground: Ground) -> str:
 
 
 def cpu_model() -> str:
-    """Its name, where the system tells."""
+    """The name of the CPU, where the system shows it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

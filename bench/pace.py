@@ -10,7 +10,7 @@ from bench.names import READY
 
 
 def await_word() -> None:
-    """Say that everything is prepared, and wait to be told to go on."""
+    """Report that everything is prepared, and wait for the line that lets it go on."""
     print(READY, flush=True)
     sys.stdin.readline()
 
@@ -25,7 +25,7 @@ def paced(count: int, rate: float) -> Iterator[int]:
 
 
 def serve(commands: Mapping[str, Callable[..., Any]]) -> None:
-    """Do what each line from standard input says, a JSON list of a command and its arguments, and answer with a line."""
+    """Carry out each line from standard input, a JSON list of a command and its arguments, and answer with a line."""
     print(READY, flush=True)
     for line in sys.stdin:
         command, *arguments = json.loads(line)

@@ -59,7 +59,7 @@ def cpu_by_process(here: Ground) -> dict[str, float]:
 
 
 def statement_table(here: Ground) -> Iterator[str]:
-    """As PostgreSQL writes them down: binding (and planning, where it plans anew) and executing, without the network."""
+    """As PostgreSQL writes them down: binding (and planning, where it plans again) and executing, without the network."""
     set_logging(here, "0")
     begins_at = here.postgres.log.stat().st_size
     drain_wakeful(here, COUNT)

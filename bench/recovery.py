@@ -107,7 +107,7 @@ class Shop:
         return str(answer.json()["event"])
 
     def load(self, rate: float) -> Load:
-        """Deliveries from now on, until its `go` says that it is enough."""
+        """Deliveries from now on, until its `go` ends them."""
         env = {**self.stack.env, "BENCH_SECRET": self.secret}
         return Load("bench.recovery_load", [self.stack.port, rate], env)
 

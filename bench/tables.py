@@ -255,7 +255,7 @@ def beside_line(stack: Stack, rows: int) -> str:
         [([median_wait, long_wait, longest],)] = connection.execute(WAITED).fetchall()
     dispatcher.stop()
     return (
-        f"Dispatch of the {rows:,} events of an UPDATE that no trigger hears: {took:.1f} s. Meanwhile an event of another source waits "
+        f"Dispatch of the {rows:,} events of an UPDATE that no trigger matches: {took:.1f} s. Meanwhile an event of another source waits "
         f"{median_wait * 1000:,.0f} ms (median), {long_wait * 1000:,.0f} ms (p99), {longest * 1000:,.0f} ms at most."
     )
 

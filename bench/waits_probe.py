@@ -31,7 +31,7 @@ def look(probe: Probe, rules: Rules, number: int, *, warm: bool) -> None:
         batch = measure(f"dispatch of an event {what}", partial(dispatch, rules))
         assert batch.dispatched == 1
 
-    dispatched("of a type that nobody waits for", "bench.unheard", {"number": number})
+    dispatched("of a type that no run waits for", "bench.unheard", {"number": number})
     dispatched("that ends no wait of its type", "bench.awaited", {"number": 0})
     dispatched("that ends one wait", "bench.awaited", {"number": number})
     woken = measure("claim of the woken run", probe.claim)

@@ -54,7 +54,7 @@ MIXED = {
 # For one instant, or for one event.
 AT_ONE_INSTANT = MIXED | {"kind": "'time'", "due_at": "%(instant)s::timestamptz"}
 FOR_ONE_EVENT = MIXED | {"kind": "'event'", "number": "-1"}
-# As the first of these are once they are woken, but that nobody has to wake them.
+# As MIXED rows are after they were woken, without the need to wake them.
 READY = MIXED | {
     "kind": "'time'",
     "status": "'queued'",
@@ -66,7 +66,7 @@ READY = MIXED | {
 
 
 def add_waiting(database_url: str, count: int, how: dict[str, str], *, after: int = 0, instant: object = None) -> float:
-    """Seconds since 1970 just before they were committed, all at once; the dispatcher is told. MIXED ones have the numbers
+    """Add waiting runs in one commit, and notify the dispatcher; seconds since 1970 just before that commit. MIXED ones have the numbers
     that come `after` one."""
     with psycopg.connect(database_url) as connection:
         prepare(connection)
