@@ -33,21 +33,21 @@ def every_set_of_marks() -> list[frozenset[str]]:
     return [frozenset(some) for some in chain.from_iterable(combinations(MARKS, n) for n in range(len(MARKS) + 1))]
 
 
-def test_what_make_test_leaves_out_is_reached_by_make_chaos() -> None:
+def test_tests_that_make_test_leaves_out_are_reached_by_make_chaos() -> None:
     left_out = [marks for marks in every_set_of_marks() if not is_chosen(of_make_test(), marks)]
 
     assert left_out and all(is_chosen(of_make_chaos("WHOLE"), marks) for marks in left_out)
     assert all(is_chosen(of_make_chaos("SAMPLE"), marks) for marks in left_out if "long" not in marks)
 
 
-def test_what_make_test_samples_is_reached_by_make_chaos() -> None:
+def test_tests_that_make_test_samples_are_reached_by_make_chaos() -> None:
     sampled = [marks for marks in every_set_of_marks() if "sampled" in marks]
 
     assert all(is_chosen(of_make_chaos("WHOLE"), marks) for marks in sampled)
     assert all(is_chosen(of_make_chaos("SAMPLE"), marks) for marks in sampled if "long" not in marks)
 
 
-def test_what_make_chaos_does_in_full_has_a_mark_by_which_it_is_reached() -> None:
+def test_tests_that_make_chaos_does_in_full_have_a_mark() -> None:
     by_folder = {TESTS / "integration", TESTS / "promises"}
     files = [path for path in TESTS.rglob("test_*.py") if path != Path(__file__) and not by_folder & set(path.parents)]
     dependent = {path: text for path in files if DEPENDS_ON_FULL.search(text := path.read_text())}

@@ -45,7 +45,7 @@ def test_the_two_commands_come_first() -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: f"{path.parent.name}-{path.name}")
-def test_what_needs_the_settings_of_make_run_comes_after_it(document: Path) -> None:
+def test_commands_that_need_the_settings_of_make_run_come_after_it(document: Path) -> None:
     text = document.read_text()
 
     if "manage.py makemigrations" in text:
@@ -174,7 +174,7 @@ def test_a_worker_has_longer_to_stop_than_its_runs_have_to_finish() -> None:
     assert int(patience) > settings.WAKEFUL_SHUTDOWN_GRACE.total_seconds()
 
 
-def test_those_who_wait_for_runs_leave_threads_for_webhooks() -> None:
+def test_requests_that_wait_for_runs_leave_threads_for_webhooks() -> None:
     assert WATCHERS._initial_value < settings.WAKEFUL_WEB_REQUESTS  # type: ignore[attr-defined]
 
 

@@ -115,7 +115,7 @@ def test_no_more_start_than_the_rate_allows_and_all_do_in_the_end(stack: Stack) 
     assert all(seconds > 2.95 * (number // 2) for number, seconds in enumerate(waited))
 
 
-def test_one_run_waits_and_takes_all_that_came_meanwhile(stack: Stack) -> None:
+def test_one_run_waits_and_takes_all_events_that_arrived_meanwhile(stack: Stack) -> None:
     [first] = send(stack, "one", 1)
     in_status(stack, first, "running")
 

@@ -145,7 +145,7 @@ def test_from_nothing_to_a_run_and_back_again(running: Up) -> None:
 
 
 @pytest.mark.chaos
-def test_a_stack_whose_supervisor_was_killed_leaves_nothing_in_the_way_and_starts_paused_if_told_to(
+def test_a_stack_whose_supervisor_was_killed_leaves_no_process_and_the_next_one_starts_paused_with_the_option(
     home: Path, started: list[Up]
 ) -> None:
     port = free_port()

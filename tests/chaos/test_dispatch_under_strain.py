@@ -143,7 +143,9 @@ RESUME = (
     ],
     ids=["column renamed", "INSERT revoked"],
 )
-def test_what_the_database_refuses_for_a_while_is_dispatched_after(database: Stack, broken: str, mended: str) -> None:
+def test_events_whose_dispatch_the_database_refuses_for_a_while_are_dispatched_after(
+    database: Stack, broken: str, mended: str
+) -> None:
     make_trigger()
     database.query("DROP ROLE IF EXISTS lesser")
     database.query("CREATE ROLE lesser LOGIN PASSWORD 'lesser'")

@@ -181,9 +181,7 @@ def answered_at(here: Lab, event: UUID) -> datetime:
 
 
 @pytest.mark.timeout(120 + 120 * TIMES)
-def test_what_the_new_primary_knows_is_done_once_and_what_is_lost_is_reported(
-    tmp_path: Path, django_db_blocker: Any
-) -> None:
+def test_each_failover_keeps_every_invariant_and_reports_lost_commits(tmp_path: Path, django_db_blocker: Any) -> None:
     with two_servers(tmp_path / "lab", "hasty_outbox", django_db_blocker) as (here, pair):
         for number in range(TIMES):
             began = time.monotonic()

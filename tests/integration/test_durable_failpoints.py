@@ -92,7 +92,7 @@ def assert_every_effect_kept_its_promise(courier: Courier, run: dict[str, Any], 
 
 
 @pytest.mark.timeout(900)
-def test_a_run_killed_anywhere_does_each_step_as_often_as_its_effect_says(courier: Courier) -> None:
+def test_a_run_killed_anywhere_repeats_each_step_only_as_its_effect_allows(courier: Courier) -> None:
     courier.resolved.clear()
     for point, visit in KILLS:
         run = struck(courier, point, visit, "kill")

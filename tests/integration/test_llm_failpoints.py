@@ -95,7 +95,7 @@ def assert_each_turn_was_paid_once(courier: Courier, wire: Wire, run: dict[str, 
 
 
 @pytest.mark.parametrize("type", SAMPLE)
-def test_a_killed_run_asks_no_turn_again_that_is_recorded(courier: Courier, wire: Wire, type: str) -> None:
+def test_a_killed_run_requests_no_recorded_turn_again(courier: Courier, wire: Wire, type: str) -> None:
     point, visit = SAMPLE[type]
     run = struck(courier, type, point, visit)
 

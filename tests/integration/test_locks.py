@@ -41,7 +41,7 @@ def test_a_key_locked_elsewhere_leaves_its_events_in_order_to_the_next_batch(
     assert [row["event_ids"] for row in rows] == [[busy.id], [free.id], [also_busy.id]]
 
 
-def test_dispatch_is_serial(neighbour: psycopg.Connection) -> None:
+def test_a_second_dispatcher_stands_by_while_another_holds_the_lock(neighbour: psycopg.Connection) -> None:
     make_trigger()
     make_event()
     neighbour.execute("SELECT pg_advisory_xact_lock(%s::int, %s::int)", LOCK)

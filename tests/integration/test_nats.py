@@ -318,7 +318,7 @@ def test_messages_that_wait_are_the_lag(server: NatsServer, readers: Readers) ->
     assert batch.lag == len(NUMBERED) - len(batch.messages)
 
 
-def test_what_cannot_be_read_has_a_remedy(server: NatsServer, readers: Readers) -> None:
+def test_a_stream_that_cannot_be_read_is_an_error_with_its_cause(server: NatsServer, readers: Readers) -> None:
     stream = NatsStream(server)
     with pytest.raises(SourceError, match="does not exist"):
         readers.of(stream, stream="missing")

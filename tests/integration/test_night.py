@@ -183,7 +183,9 @@ def local(day: int, hour: int, minute: int) -> datetime:
 
 
 @pytest.mark.timeout(900)
-def test_a_night(night: Simulation, hook: HookServer) -> None:
+def test_a_simulated_night_notifies_each_finding_once_and_sums_up_in_the_morning(
+    night: Simulation, hook: HookServer
+) -> None:
     stack = night.stack
     for kind in ("dispatcher", "beat"):
         stack.start(kind)

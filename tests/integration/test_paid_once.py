@@ -74,7 +74,7 @@ def test_an_approved_refund_of_a_tool_of_one_call_is_paid_once(till: Till, wire:
     assert till.stack.query("SELECT count(*) AS asked FROM runs_approval") == [{"asked": 1}]
 
 
-def test_what_an_agent_does_that_is_given_as_a_tool_is_done_once(till: Till, wire: Wire) -> None:
+def test_a_tool_call_of_a_delegate_is_made_once_although_its_worker_is_killed(till: Till, wire: Wire) -> None:
     wire.script("clerk", [Call("cashier", task=wire.prompt("cashier", "inner"))], "done")
     wire.script("cashier", [Call("pay_out", cents=5)], Turn("it is paid", faults=[Slow(8)]))
     till.came("mail.came", prompt=wire.prompt("clerk", "outer"), text="pay me")

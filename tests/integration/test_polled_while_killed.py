@@ -132,7 +132,7 @@ def test_each_item_is_one_event_in_order_while_the_process_that_polls_is_killed(
     assert not stack.query("SELECT reason FROM triggers_poisonmessage")
 
 
-def test_a_server_that_asks_for_a_pause_gets_it(make_stack: StackMaker, world: World) -> None:
+def test_a_server_that_requests_a_pause_gets_it(make_stack: StackMaker, world: World) -> None:
     stack = make_stack(env={"WAKEFUL_HTTP_NETWORKS": "127.0.0.0/8"})
     busy = Page(status=503, headers={"Retry-After": str(PAUSE)})
     world.site.pages = {"/list": busy}

@@ -89,7 +89,7 @@ def test_messages_are_read_in_order_and_confirmed(
 
 
 @TYPES
-def test_what_was_not_confirmed_comes_again_first(
+def test_unconfirmed_messages_come_again_first(
     server: RabbitServer, readers: Readers, arguments: dict[str, Any]
 ) -> None:
     queue = AmqpQueue(server, arguments)
@@ -132,7 +132,7 @@ def waiting(reader: Reader, queue: AmqpQueue) -> int:
     return queue.unconfirmed()
 
 
-def test_messages_of_which_nothing_is_made_go_back(
+def test_unrecorded_messages_go_back_to_the_queue(
     server: RabbitServer, readers: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = AmqpQueue(server)

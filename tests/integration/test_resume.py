@@ -9,7 +9,7 @@ from triggers.dispatch_lock import LOCK
 from triggers.models import Redispatch
 
 
-def test_what_a_batch_under_way_is_holding_is_resumed_too(stack: Stack) -> None:
+def test_resume_includes_events_that_a_running_batch_is_holding(stack: Stack) -> None:
     with stack.orm(), psycopg.connect(stack.database_url) as dispatcher:
         trigger, event = make_paused_trigger(), make_event()
         dispatcher.execute("SELECT pg_advisory_xact_lock(%s::int, %s::int)", LOCK)

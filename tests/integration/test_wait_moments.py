@@ -155,7 +155,7 @@ def test_the_dispatcher_looks_back_for_an_executor_that_died_before_it_could(cou
     release(courier, "worker-1", point)
 
 
-def test_an_event_that_had_come_counts_though_the_time_is_over_before_anybody_looked(courier: Courier) -> None:
+def test_an_event_that_arrived_in_time_counts_though_the_timeout_passes_before_the_look(courier: Courier) -> None:
     hold(courier, "worker-1", "before_record_commit")
     hold(courier, "worker-1", "after_wait_commit")
     listening, order = listen(courier, "0.3s")
@@ -309,7 +309,7 @@ def test_a_decision_that_commits_after_the_expiry_was_in_time(courier: Courier) 
     assert_decided_once(courier, event, "approved")
 
 
-def test_of_two_decisions_at_once_one_counts_and_the_other_is_refused(courier: Courier) -> None:
+def test_one_of_two_simultaneous_decisions_counts_and_the_other_is_refused(courier: Courier) -> None:
     event, approval = asked(courier, "60s")
     hold(courier, "web-1", "before_decide_commit")
     first: list[Answer] = []

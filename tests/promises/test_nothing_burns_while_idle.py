@@ -48,7 +48,7 @@ def idle(make_shared_stack: StackMaker) -> Stack:
     return stack
 
 
-def test_idle_beat_says_nothing_to_the_database(idle: Stack) -> None:
+def test_idle_beat_sends_no_statement_to_the_database(idle: Stack) -> None:
     """Not between two safety looks, which are 10 s apart; on a busy machine the silence may come late."""
     eventually(lambda: is_idle(idle, idle.processes[0], seconds=3))
 

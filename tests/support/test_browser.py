@@ -8,7 +8,7 @@ from playwright.sync_api import Page
 from tests.support import browser
 
 
-def test_a_page_shows_what_it_is_given(page: Page) -> None:
+def test_a_page_of_the_browser_shows_its_content(page: Page) -> None:
     page.set_content("<h1>awake</h1>")
 
     assert page.get_by_role("heading").inner_text() == "awake"
