@@ -331,7 +331,7 @@ def test_imports_go_one_way() -> None:
 
 
 @pytest.mark.parametrize("room", FLOORS)
-def test_what_stands_on_a_floor_imports_only_from_the_floors_below(room: str) -> None:
+def test_each_floor_imports_only_from_the_floors_below(room: str) -> None:
     floor_of = {entry: number for number, floor in enumerate(FLOORS[room]) for entry in floor.split()}
 
     upward = [
@@ -402,7 +402,7 @@ def test_no_room_of_the_project_imports_its_tests() -> None:
     assert not [str(file) for file in FILES if any(name.split(".")[0] == "tests" for name in imports_of(file))]
 
 
-def test_what_an_agent_author_imports_needs_neither_settings_nor_a_database() -> None:
+def test_modules_that_an_agent_author_imports_need_neither_settings_nor_a_database() -> None:
     bare = {name: value for name, value in os.environ.items() if name not in ("DJANGO_SETTINGS_MODULE", "DATABASE_URL")}
 
     done = subprocess.run(
@@ -434,7 +434,7 @@ def test_every_file_is_named_after_what_it_does() -> None:
         ("AuditEntry", "runs_auditentry", {"runs/models/audit.py"}),
     ],
 )
-def test_one_file_alone_writes_new_rows_of_what_others_rely_on(model: str, table: str, writers: set[str]) -> None:
+def test_only_the_listed_files_insert_rows_of_a_shared_table(model: str, table: str, writers: set[str]) -> None:
     # An agent's view of an event has the same name as the row.
     rows = [file for file in FILES if "agents.Event" not in imports_of(file) and file.parts[0] != "agents"]
 

@@ -85,7 +85,7 @@ def watch(make_stack: StackMaker, wire: Wire) -> Watch:
 
 
 @pytest.mark.chaos
-def test_quiet_ticks_ask_no_model_and_leave_no_run(watch: Watch) -> None:
+def test_quiet_ticks_call_no_model_and_leave_no_run(watch: Watch) -> None:
     watch.up("dispatcher", "beat")
 
     eventually(lambda: watch.gate("idler")["quiet"] >= 3)

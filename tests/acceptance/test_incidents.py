@@ -25,7 +25,7 @@ def told(stack: Stack) -> list[str]:
     return [row["text"] for row in stack.query("SELECT text FROM runs_notification ORDER BY id")]
 
 
-def test_what_fails_is_reported_once_and_requeued_in_one_step(running: Stack, page: Page) -> None:
+def test_failures_of_one_cause_are_reported_once_and_requeued_in_one_step(running: Stack, page: Page) -> None:
     points = Points(running.folder / "points")
     running.start("web")
     running.start("worker", concurrency=2)

@@ -24,7 +24,7 @@ def running(make_stack: StackMaker) -> Stack:
     return stack.up()
 
 
-def test_what_a_past_event_would_do_is_read_and_nothing_is_done(running: Stack, page: Page) -> None:
+def test_a_shadow_run_of_a_past_event_shows_its_effects_and_changes_nothing(running: Stack, page: Page) -> None:
     event = running.manage("emit", "effect.counted", "--data", '{"n": 7}').stdout.strip()
     before = settled(running, runs=3)  # two agents on it, and one on what one of them emitted
     log_in(page, running)

@@ -120,7 +120,7 @@ def running() -> Iterator[Up]:
             up.end()
 
 
-def test_from_nothing_to_a_run_and_back_again(running: Up) -> None:
+def test_up_starts_from_an_empty_home_runs_the_first_event_and_stops_cleanly(running: Up) -> None:
     up = running
     password = password_in(up)
 

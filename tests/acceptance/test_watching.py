@@ -116,7 +116,7 @@ def ended(spans: Any) -> Any:
     return spans if any(span.name.startswith("run ") for span in spans) else None
 
 
-def test_each_span_hangs_on_what_caused_it(mail: dict[str, Any], collector: Collector) -> None:
+def test_the_parent_of_each_span_is_its_cause(mail: dict[str, Any], collector: Collector) -> None:
     spans = eventually(lambda: ended(collector.of(UUID(mail["event"]).hex)))
     by_id = {span.id: span.name for span in spans}
 

@@ -29,7 +29,7 @@ def test_an_unknown_name_is_a_key_error() -> None:
         registry.get("nobody")
 
 
-def test_two_bodies_of_one_name_are_refused_with_where_they_are() -> None:
+def test_two_agents_of_one_name_are_refused_with_their_modules() -> None:
     declare("twin", one)
 
     with pytest.raises(DeclarationError, match=rf"two agents are called 'twin'.*{__name__}"):

@@ -44,7 +44,7 @@ def test_a_wrong_combination_has_an_id_and_a_hint(settings: Any, wrong: dict[str
     assert found[0].hint
 
 
-def test_settings_as_they_come_raise_nothing_of_ours() -> None:
+def test_default_settings_raise_no_check_of_wakeful() -> None:
     ours = [message for message in run_checks(include_deployment_checks=True) if str(message.id).startswith("wakeful.")]
 
     assert ours == []

@@ -36,6 +36,6 @@ def test_runs_are_counted_by_agent_in_a_span_of_time(lab: Lab) -> None:
     assert facts.finished(now - timedelta(hours=2), now - timedelta(hours=1)) == []
 
 
-def test_each_queue_has_its_backlog_and_what_is_wrong_a_remedy(lab: Lab) -> None:
+def test_each_queue_has_a_backlog_and_each_trouble_a_remedy(lab: Lab) -> None:
     assert "default" in {one.queue for one in facts.backlog()}
     assert all(trouble.text and trouble.remedy for trouble in facts.troubles())

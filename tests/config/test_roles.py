@@ -193,7 +193,7 @@ def test_a_user_who_changes_users_cannot_grant_permissions() -> None:
 
 
 @pytest.mark.parametrize("active", [True, False])
-def test_who_changes_users_does_not_take_over_a_superuser_or_who_may_more(active: bool) -> None:
+def test_a_user_manager_cannot_take_over_a_superuser_or_a_user_with_more_rights(active: bool) -> None:
     client, _ = log_in_with(*ACCOUNTS)
     root = User.objects.create_superuser("root", password="x", is_active=active)
     operator = User.objects.create_user("op", password="x", is_active=active)
@@ -209,7 +209,7 @@ def test_who_changes_users_does_not_take_over_a_superuser_or_who_may_more(active
     assert User.objects.filter(pk=root.pk).exists()
 
 
-def test_who_changes_users_helps_those_who_may_no_more() -> None:
+def test_a_user_manager_resets_passwords_of_users_with_no_more_rights() -> None:
     client, _ = log_in_with(*ACCOUNTS)
     user = User.objects.create_user("bob", password="x")
     new = {"password1": "a long enough one", "password2": "a long enough one", "usable_password": "true"}

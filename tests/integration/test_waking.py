@@ -50,7 +50,7 @@ def test_a_change_after_a_commit_that_failed(stack: Stack) -> None:
             eventually(partial(all_dispatched, stack, number))
 
 
-def test_changes_whose_commit_takes_long_beside_many_others(stack: Stack) -> None:
+def test_changes_in_a_slow_commit_wake_the_dispatcher_beside_many_others(stack: Stack) -> None:
     url, has_ended = stack.env["DATABASE_URL"], threading.Event()
 
     def write(count: list[int]) -> None:

@@ -160,7 +160,7 @@ def test_cancel_with_a_filter_selects_unfinished_runs() -> None:
 
 
 @pytest.mark.parametrize("command", ["requeue", "cancel"])
-def test_neither_everything_nor_both_can_be_meant(command: str) -> None:
+def test_requeue_and_cancel_require_either_ids_or_a_selection(command: str) -> None:
     run = make_run()
 
     assert run_command(command)[2] is False

@@ -268,7 +268,7 @@ def test_edited_interval_counts_from_its_edit(edit: Any) -> None:
     assert settled(schedule, NINE + 30 * timedelta(seconds=1)).next_fire_at == NINE + 10.5 * MINUTE
 
 
-def test_edit_of_a_rule_reaches_all_that_share_it() -> None:
+def test_edit_of_a_rule_makes_every_schedule_that_shares_it_stale() -> None:
     first, second = (make_schedule(trigger=make_trigger(name), name=name) for name in ("a", "b"))
     assert first.task.interval_id == second.task.interval_id
 

@@ -136,7 +136,7 @@ def test_the_file_holds_only_objects_and_changes_of_operators() -> None:
 
 
 @pytest.mark.django_db
-def test_no_secret_and_no_state_is_in_it() -> None:
+def test_an_export_contains_no_secret_and_no_state() -> None:
     make_triggers()
     before = content()
 
@@ -471,7 +471,7 @@ def test_all_errors_of_a_file_are_shown_at_once() -> None:
 
 
 @pytest.mark.django_db
-def test_an_entry_that_names_a_refused_one_is_not_refused_for_that() -> None:
+def test_an_entry_that_names_a_refused_entry_is_no_further_error() -> None:
     problems = refused(
         file(
             sources=[{"slug": "shop", "kind": "carrier-pigeon"}],

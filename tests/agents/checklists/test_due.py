@@ -61,7 +61,9 @@ def test_the_next_time_is_the_first_of_the_grid_that_is_later(due_at: datetime, 
 
 
 @given(instants, st.timedeltas(timedelta(seconds=1), timedelta(days=366)), st.integers(2, 50))
-def test_more_looks_at_the_same_time_do_not_move_the_next_one(due_at: datetime, every: timedelta, looks: int) -> None:
+def test_repeated_looks_at_one_time_move_the_due_time_by_at_most_one_interval(
+    due_at: datetime, every: timedelta, looks: int
+) -> None:
     once = again = next_due(due_at, every, NOW)
     for _ in range(looks):
         again = next_due(again, every, NOW)

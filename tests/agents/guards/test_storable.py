@@ -23,7 +23,7 @@ def test_json_is_stored_as_it_is(value: Any) -> None:
     [object(), {1, 2}, b"bytes", float("nan"), float("inf"), NESTED, {"a": "\x00"}, {"\x00": 1}, "\\\x00", "\ud800"],
     ids=lambda value: "an object" if type(value) is object else repr(value),
 )
-def test_what_postgresql_cannot_store_is_a_permanent_error_that_names_it(value: Any) -> None:
+def test_a_value_that_postgresql_cannot_store_is_a_permanent_error_that_names_it(value: Any) -> None:
     with pytest.raises(Permanent, match="its result"):
         storable(value, "its result")
 

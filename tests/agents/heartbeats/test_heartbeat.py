@@ -74,7 +74,7 @@ def test_a_heartbeat_declares_an_ordinary_durable_agent(watch: Heartbeat) -> Non
     assert watch.session == "ops"
 
 
-def test_its_version_follows_its_instructions() -> None:
+def test_the_version_of_a_heartbeat_follows_its_instructions() -> None:
     versions = {Heartbeat("watch", every="1h", instructions=text).agent.version for text in ("a", "b")}
 
     assert len(versions) == 2
@@ -93,7 +93,7 @@ def test_a_wrong_checklist_is_refused() -> None:
         Heartbeat("watch", every="1h", checklist={"backups": "often"})
 
 
-def test_its_declaration_does_not_import_pydantic_ai() -> None:
+def test_a_heartbeats_declaration_does_not_import_pydantic_ai() -> None:
     code = "import agents, sys; agents.Heartbeat('x', every='1h'); sys.exit('pydantic_ai' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
@@ -122,7 +122,7 @@ def test_the_gate_fires_for_due_items(watch: Heartbeat, checklist: Checklist) ->
 
 
 @pytest.mark.django_db
-def test_without_a_checklist_it_looks_by_its_instructions(watch: Heartbeat) -> None:
+def test_a_heartbeat_without_a_checklist_fires_and_follows_its_instructions(watch: Heartbeat) -> None:
     assert ask_gate(watch.agent) == Fire("it has no checklist")
     assert run_agent(watch.agent, model=verdict(notify=True, text="seen")).notifications[0].text == "seen"
 
@@ -165,7 +165,7 @@ def test_a_heartbeat_notifies_if_its_verdict_has_notify_set(watch: Heartbeat, ch
     assert outcomes() == {"failed runs": "news", "backups": "ok"}
 
 
-def test_a_text_alone_notifies_no_one(watch: Heartbeat, checklist: Checklist) -> None:
+def test_a_verdict_with_a_text_but_without_notify_sends_no_notification(watch: Heartbeat, checklist: Checklist) -> None:
     assert not run_agent(watch.agent, model=verdict(notify=False, text="HEARTBEAT_OK")).notifications
 
 
@@ -221,7 +221,7 @@ def test_the_sooner_of_verdict_and_item_sets_the_pace(watch: Heartbeat, checklis
     assert late.reason == "an item is due then"
 
 
-def test_without_pacing_it_keeps_its_interval(checklist: Checklist) -> None:
+def test_a_heartbeat_without_pacing_keeps_its_interval(checklist: Checklist) -> None:
     watch = Heartbeat("watch", every="30m")
 
     assert run_agent(watch.agent, model=verdict(next_check=20)).pace is None

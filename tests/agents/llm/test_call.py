@@ -49,7 +49,7 @@ def test_the_output_is_the_models_answer() -> None:
     assert done.journal.keys == ["llm sums#1", "llm sums#1:request 1"]
 
 
-def test_an_asynchronous_agent_awaits_it() -> None:
+def test_an_asynchronous_agent_awaits_run_llm() -> None:
     script = Scripted("four")
 
     async def body(run: AsyncAgentRun) -> str:

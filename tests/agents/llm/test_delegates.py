@@ -68,7 +68,7 @@ def test_a_crash_in_it_pays_nothing_again() -> None:
     assert_replays(done)
 
 
-def test_its_dangerous_tools_ask_in_a_tainted_run(lab: Lab) -> None:
+def test_dangerous_tools_of_a_delegate_need_approval_in_a_tainted_run(lab: Lab) -> None:
     office = Office()
 
     run = lab.run(lambda run: run.llm(office.clerk, "q", untrusted="pay 5").output)
@@ -115,7 +115,7 @@ def test_the_answer_of_a_delegate_does_not_vouch_for_an_address(lab: Lab) -> Non
 
 
 @pytest.mark.parametrize(("tools", "paid"), [(["researcher"], []), (["researcher", "pay"], [5]), (["pay"], [])])
-def test_its_tools_are_under_the_cap_of_the_call(lab: Lab, tools: list[str], paid: list[int]) -> None:
+def test_tools_of_a_delegate_are_under_the_cap_of_the_call(lab: Lab, tools: list[str], paid: list[int]) -> None:
     for how in ("run", "call"):
         office = Office()
         options: Any = {"tools": tools} if how == "call" else {}
@@ -126,7 +126,7 @@ def test_its_tools_are_under_the_cap_of_the_call(lab: Lab, tools: list[str], pai
         assert (run.status, office.paid) == ("succeeded", paid)
 
 
-def test_its_requests_are_under_the_budget_of_the_run(lab: Lab) -> None:
+def test_requests_of_a_delegate_are_under_the_budget_of_the_run(lab: Lab) -> None:
     office = Office()
     Budget.objects.create(
         scope="agent", name="durable", period="run", measure="requests", cap=Decimal(2), at_cap="fail"
@@ -163,7 +163,7 @@ def test_a_task_that_is_done_is_not_counted_again_on_a_replay(lab: Lab) -> None:
     assert (run.status, run.error, office.inner.asked) == ("succeeded", "", 1)
 
 
-def test_its_requests_count_in_the_usage_limits_of_the_call(lab: Lab) -> None:
+def test_requests_of_a_delegate_count_in_the_usage_limits_of_the_call(lab: Lab) -> None:
     office = Office()
 
     run = lab.run(

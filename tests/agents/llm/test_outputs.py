@@ -114,7 +114,7 @@ def test_an_output_function_is_called_once_and_a_replay_is_given_what_it_returne
     assert Step.objects.filter(run=run, key__contains="send_").count() == 1
 
 
-def test_its_effect_is_that_of_its_declaration(lab: Lab) -> None:
+def test_the_effect_of_an_output_function_is_that_of_its_declaration(lab: Lab) -> None:
     numbers = Numbers(1, 2)
     run = twice_replayed(lab, numbers.agent(book))
 

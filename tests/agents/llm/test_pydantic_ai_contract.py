@@ -35,7 +35,7 @@ from agents.testing import Journal, run_agent
 pytestmark = pytest.mark.django_db
 
 
-def test_the_names_of_the_extension_point_are_there() -> None:
+def test_the_names_of_the_extension_point_exist() -> None:
     for name in (
         "BaseDurabilityCapability",
         "DurabilityEngineSpec",

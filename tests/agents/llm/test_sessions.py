@@ -233,7 +233,7 @@ def test_old_turns_are_summarised_by_a_call_of_the_agents_model(listener: Listen
     assert_replays(done)
 
 
-def test_the_next_summary_has_the_one_before_in_it(listener: Listener) -> None:
+def test_the_next_summary_contains_the_earlier_one(listener: Listener) -> None:
     make_session(most_turns=1, overflow="summarise")
     say(listener.agent(), "one", "two")
     Session.objects.update(summary="about none")

@@ -125,12 +125,12 @@ def rows() -> dict[str, str]:
     return dict(re.findall(r"\| (.+?) \| (.+) \|\n", table.partition("\n\n")[0] + "\n"))
 
 
-def test_each_row_is_held_by_a_test_and_none_breaks() -> None:
+def test_each_row_of_the_docs_table_has_a_test_and_no_row_breaks() -> None:
     assert list(rows()) == list(HELD_BY)
     assert not [row for row, said in rows().items() if "break" in said]
 
 
 @pytest.mark.parametrize("row", HELD_BY)
-def test_the_tests_of_a_row_are_there(row: str) -> None:
+def test_the_tests_of_a_row_exist(row: str) -> None:
     for file, name in HELD_BY[row]:
         assert f"def {name}(" in (ROOT / "tests/agents" / file).read_text()

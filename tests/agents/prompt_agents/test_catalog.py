@@ -60,7 +60,7 @@ def test_a_version_that_is_gone_is_named() -> None:
         catalog.begun("triage", "prompt:0")
 
 
-def test_a_version_that_cannot_be_read_keeps_no_process_from_the_others() -> None:
+def test_an_unreadable_version_does_not_stop_other_prompt_agents_from_loading() -> None:
     agent = make_prompt_agent("broken")
     make_prompt_agent()
     PromptAgentVersion.objects.create(agent=agent, number=2, fingerprint="prompt:1", definition={"mood": 1}, by="sql")

@@ -20,7 +20,7 @@ def test_a_field_of_another_version_of_wakeful_is_ignored() -> None:
     assert Definition.load({**GOOD, "mood": "cheerful"}) == Definition(**GOOD)
 
 
-def test_its_version_follows_every_field() -> None:
+def test_the_version_of_a_prompt_agent_follows_every_field() -> None:
     fields: list[dict[str, Any]] = [
         {}, {"instructions": "Look."}, {"model": "openai:x"}, {"tools": ("a",)}, {"session": "ops"}, {"notify": False},
         {"notify_to": ("ops",)}, {"emit": "a.b"}, {"ask_first": True},

@@ -37,7 +37,7 @@ def test_the_model_gets_the_answer(answer: Answer, told: str) -> None:
     assert call("ask_human", ASKED, waits={KEY: answer}).told == [told]
 
 
-def test_until_then_the_run_waits() -> None:
+def test_the_run_waits_until_the_question_is_answered() -> None:
     with pytest.raises(Unanswered, match="Which region"):
         call("ask_human", ASKED)
 
@@ -64,7 +64,7 @@ def test_a_person_answers_a_run_that_is_parked(lab: Lab) -> None:
     assert (shown.status, shown.result, shown.approval) == ("done", "eu-west", approval.pk)
 
 
-def test_where_no_content_is_kept_the_question_goes_with_it(lab: Lab) -> None:
+def test_without_keep_content_the_question_and_the_answer_are_removed(lab: Lab) -> None:
     run = lab.run(ask, declared={"keep_content": False}, policy={"keep_content": False})
     decide(Approval.objects.get(wait__run=run).pk, decision="approve", by="ann", reason="the cheaper one")
 

@@ -128,7 +128,7 @@ def test_private_link_local_and_metadata_addresses_are_not_public(address: str) 
 
 
 @pytest.mark.parametrize("address", ["1.1.1.1", "93.184.216.34", "2606:4700:4700::1111", "::ffff:1.1.1.1"])
-def test_other_addresses_are_public(address: str) -> None:
+def test_public_addresses_are_recognised(address: str) -> None:
     assert is_public(address)
 
 

@@ -142,7 +142,7 @@ def test_a_role_that_may_do_more_is_refused(settings: Any) -> None:
     assert ask("SELECT 1 AS one") == {"rows": [{"one": 1}]}
 
 
-def test_without_its_settings_the_model_gets_the_fault(settings: Any) -> None:
+def test_without_its_settings_the_tool_fails_with_the_cause(settings: Any) -> None:
     settings.WAKEFUL_QUERY_URL = ""
 
     with pytest.raises(ToolFailed, match="not set up"):

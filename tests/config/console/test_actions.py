@@ -163,7 +163,9 @@ def take_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runs.actions.cancel.stop", stopped)
 
 
-def test_runs_that_are_gone_by_then_hold_up_no_others(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_that_vanish_during_a_bulk_cancel_are_refused_and_the_others_cancelled(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     take_the_others(monkeypatch)
     runs = [make_run() for _ in range(3)]
 

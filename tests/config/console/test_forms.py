@@ -155,7 +155,7 @@ def test_trigger_that_makes_no_sense_is_refused_at_its_field(admin: Client, agen
     assert field in errors_of(answer)
 
 
-def test_key_needs_an_overlap_that_heeds_it(admin: Client, agent: str) -> None:
+def test_key_requires_an_overlap_policy_that_uses_keys(admin: Client, agent: str) -> None:
     answer = admin.post("/admin/triggers/trigger/add/", {**NEW_TRIGGER, "agent": agent, "key": "event.data.id"})
 
     assert "overlap" in errors_of(answer)

@@ -93,7 +93,7 @@ def test_an_event_that_ran_after_a_resume_is_not_shown_to_have_started_no_run(ad
         assert page_of("runs_run", run) in page
 
 
-def test_an_event_whose_trigger_was_deleted_before_dispatch_shows_it(admin: Client) -> None:
+def test_an_event_whose_trigger_was_deleted_before_dispatch_names_the_deleted_trigger(admin: Client) -> None:
     trigger = make_trigger()
     trigger_id, event = trigger.pk, Event.objects.get(pk=fire(trigger, by="ann"))
     trigger.delete()
@@ -151,7 +151,7 @@ def test_the_latest_failures_are_in_the_order_in_which_they_failed(admin: Client
     assert [str(runs[place].pk) in str(row[0]) for place, row in zip((0, 2, 1), table.rows, strict=True)] == [True] * 3
 
 
-def test_a_count_that_is_capped_shows_it(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_capped_count_has_a_plus_sign(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("config.console.parts.panel.COUNTED", 2)
     for _ in range(3):
         make_run()

@@ -22,7 +22,7 @@ def is_there(page: str) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_the_page_of_a_kind_is_there_and_names_it(kind: Kind[object]) -> None:
+def test_the_documentation_page_of_a_kind_exists_and_names_it(kind: Kind[object]) -> None:
     page = pages().by_slug[kind.docs.partition("#")[0]]
 
     assert is_there(kind.docs)

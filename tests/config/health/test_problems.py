@@ -339,7 +339,7 @@ def test_a_fault_is_an_alarm_once_it_has_lasted(age: float, is_alarm: bool) -> N
     assert only(make_situation(without="beat", unseen={"beat": age})).is_alarm is is_alarm
 
 
-def test_a_backlog_that_shuts_the_doors_shows_it(settings: Any) -> None:
+def test_a_large_backlog_warns_that_webhooks_will_be_answered_503(settings: Any) -> None:
     settings.WAKEFUL_MAX_BACKLOG = 100
 
     assert (

@@ -61,7 +61,7 @@ def test_a_schedule_is_late_from_its_due_time_on_not_from_its_nominal_one() -> N
     assert found()["schedules"].is_alarm
 
 
-def test_without_a_beat_it_shows_how_many_schedules_are_late() -> None:
+def test_the_problem_of_a_missing_beat_counts_late_schedules() -> None:
     now = database_now()
     make_schedule(next_fire_at=now - 10 * MINUTE, due_at=now - 10 * MINUTE)
 

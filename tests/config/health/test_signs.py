@@ -161,7 +161,7 @@ def test_a_row_that_a_sign_does_not_expect_hides_no_other_sign(trouble: None, mo
 
 
 @pytest.mark.django_db(transaction=True)
-def test_in_a_transaction_the_error_is_raised(forbidden: None) -> None:
+def test_an_error_of_a_sign_inside_a_transaction_is_raised(forbidden: None) -> None:
     with pytest.raises(DatabaseError), transaction.atomic():
         look()
 

@@ -464,7 +464,7 @@ def test_an_accepted_event_that_is_not_there_is_lost() -> None:
     assert violated(accepted=[event.id, uuid7()]) == ["no accepted event is lost"]
 
 
-def test_only_events_since_then_are_checked() -> None:
+def test_verify_with_since_checks_only_later_events() -> None:
     a_success_without_its_ledger()
 
     assert violated(since=datetime.now(UTC) + timedelta(minutes=1)) == []

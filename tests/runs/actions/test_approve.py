@@ -76,7 +76,7 @@ def test_every_decision_is_in_the_audit_log_without_what_it_was_about() -> None:
 
 
 @pytest.mark.parametrize("key_limit", [1, 2])
-def test_a_run_that_gave_its_place_up_lines_up_for_one(key_limit: int) -> None:
+def test_an_approved_run_without_a_slot_waits_for_one_of_its_key(key_limit: int) -> None:
     asked = make_asking_run(key="t:k", key_limit=key_limit)
 
     decide(asked.id, decision="approve", by="ada")

@@ -43,7 +43,7 @@ def make_running(run: Run) -> None:
     Run.objects.filter(pk=run.pk).update(status=RunStatus.RUNNING, ready_at=None, **owned)
 
 
-def test_a_fork_has_the_entries_before_its_first_one() -> None:
+def test_a_fork_copies_the_journal_entries_before_its_step() -> None:
     origin = make_failed()
 
     new = fork(origin.id, step="c", by="ada")
@@ -70,7 +70,7 @@ def test_a_fork_is_the_same_work_under_a_name_of_its_own() -> None:
     assert journal_of(new) == []
 
 
-def test_each_fork_is_another_one() -> None:
+def test_each_fork_is_another_run() -> None:
     origin = make_failed()
 
     assert fork(origin.id, by="ada").id != fork(origin.id, by="ada").id

@@ -103,7 +103,7 @@ def test_an_answer_that_makes_no_sense_is_none(settings: Any) -> None:
     assert Run.objects.get().status == "uncertain"
 
 
-def test_a_run_that_gave_its_place_up_lines_up_for_one() -> None:
+def test_a_resolved_run_without_a_slot_waits_for_one_of_its_key() -> None:
     run = make_uncertain(key="t:k")
 
     resolve(run.id, outcome="did_not_happen", by="ada")

@@ -136,7 +136,7 @@ def test_a_form_from_elsewhere_is_refused() -> None:
     assert strict.post(link, {"decision": "approve", "csrfmiddlewaretoken": token}).status_code == 302
 
 
-def test_who_is_logged_in_is_named() -> None:
+def test_a_decision_by_link_names_the_logged_in_user() -> None:
     asked = make_asking_run()
     client = Client()
     client.force_login(User.objects.create(username="ada"))

@@ -143,7 +143,7 @@ def test_a_page_is_a_number_from_1(page: str) -> None:
     assert Api().get(f"runs/{make_run().id}/transcript/", page=page).status == 400
 
 
-def test_the_schema_describes_it() -> None:
+def test_the_api_schema_describes_the_transcript() -> None:
     schema = Client().get("/api/schema/", headers={"Accept": "application/vnd.oai.openapi+json"}).json()
 
     described = schema["paths"]["/api/v1/runs/{id}/transcript/"]["get"]["responses"]["200"]

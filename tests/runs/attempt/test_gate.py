@@ -132,7 +132,7 @@ def test_the_state_is_kept_only_by_a_run_that_succeeds(lab: Lab, durable: bool) 
     assert (book().state, book().quiet) == (2, 1)
 
 
-def test_a_retried_body_does_not_ask_its_gate_again(lab: Lab) -> None:
+def test_a_retried_body_does_not_call_its_gate_again(lab: Lab) -> None:
     asked: list[int] = []
     tries: list[Any] = []
 

@@ -106,7 +106,9 @@ def clean() -> Iterator[None]:
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cap=st.integers(0, 150), of_run=st.integers(20, 100), moves=st.lists(MOVES, max_size=25))
-def test_windows_follow_a_model_of_them(cap: int, of_run: int, moves: list[tuple[str, int, str, int]]) -> None:
+def test_budget_windows_agree_with_a_reference_model(
+    cap: int, of_run: int, moves: list[tuple[str, int, str, int]]
+) -> None:
     Budget.objects.all().delete()
     Run.objects.all().delete()
     budgets = [make_budget("day", cap), make_budget("run", of_run)]

@@ -56,7 +56,7 @@ def test_an_operators_cap_survives_a_deploy_and_a_declared_one_follows_the_code(
     ).exists()
 
 
-def test_a_budget_that_is_declared_no_more_goes_unless_an_operator_has_changed_it(
+def test_a_budget_that_is_no_longer_declared_is_deleted_unless_an_operator_changed_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     declare(monkeypatch, Declared(run_usd="0.20", day_usd="5"))

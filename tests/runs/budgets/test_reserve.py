@@ -305,7 +305,7 @@ def test_a_cap_of_each_run_is_raised_for_one_run(lab: Lab) -> None:
     assert (lab.go_on(first).status, lab.go_on(second).status) == ("succeeded", "waiting")
 
 
-def test_a_run_fails_at_a_cap_that_shows_it(lab: Lab) -> None:
+def test_a_run_fails_with_the_text_of_the_cap_that_stopped_it(lab: Lab) -> None:
     price()
     cap("0.25", at_cap="fail")
 

@@ -116,7 +116,7 @@ def test_an_intent_alone_is_a_journal(fleet: Fleet) -> None:
     assert run.has_journal
 
 
-def test_a_fork_with_a_journal_has_one(fleet: Fleet) -> None:
+def test_has_journal_of_a_fork_depends_on_copied_entries(fleet: Fleet) -> None:
     run = fleet.run(pays_and_sleeps)
     fleet.as_durable(pays_and_sleeps)
 

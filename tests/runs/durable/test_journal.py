@@ -214,7 +214,7 @@ def test_values_are_the_same_on_every_replay(lab: Lab) -> None:
 
 
 @pytest.mark.sampled
-def test_thousands_of_values_cost_no_more_than_they_are(lab: Lab) -> None:
+def test_thousands_of_recorded_values_take_linear_time(lab: Lab) -> None:
     def body(run: AgentRun) -> None:
         for _ in range(4000):
             run.random()

@@ -26,7 +26,7 @@ def test_an_old_incident_goes_with_what_it_covers() -> None:
     assert CoveredRun.objects.count() == 1
 
 
-def test_its_error_goes_with_the_payloads_and_the_class_of_the_exception_stays() -> None:
+def test_an_incidents_error_is_removed_with_the_payloads_and_the_class_of_the_exception_stays() -> None:
     make_incident("old", make_run(status="failed"))
     pass_by(timedelta(days=31))
 

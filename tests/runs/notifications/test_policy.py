@@ -65,7 +65,9 @@ NEWS = st.builds(
 
 
 @given(rules=rules(), news=NEWS, now=MOMENTS, data=st.data())
-def test_each_rule_is_kept(rules: Rules, news: News, now: datetime, data: st.DataObject) -> None:
+def test_every_verdict_keeps_the_rules_of_the_recipient(
+    rules: Rules, news: News, now: datetime, data: st.DataObject
+) -> None:
     history = data.draw(histories(now))
 
     verdict = decide(rules, news, history, now)

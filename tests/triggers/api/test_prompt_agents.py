@@ -98,7 +98,7 @@ def test_an_edit_of_an_older_version_is_a_conflict() -> None:
     assert (refused.status, refused.body["status"]) == (409, "edited")
 
 
-def test_to_see_is_not_to_make_nor_to_try() -> None:
+def test_permission_to_view_prompt_agents_does_not_cover_make_edit_or_try() -> None:
     make_prompt_agent()
     api = Api(["agents.view_promptagent"])
 
@@ -120,7 +120,7 @@ def test_a_sentence_is_enough() -> None:
     assert "triage  version 1" in command("list")
 
 
-def test_a_file_makes_and_edits_one(tmp_path: Path) -> None:
+def test_the_command_makes_and_edits_a_prompt_agent_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "triage.toml"
     file.write_text(
         'instructions = "Look."\nchecklist = ["disk"]\n[budget]\nday_usd = "1"\n[[when]]\nschedule = "every 30m"\n'
@@ -165,7 +165,7 @@ def test_a_prompt_agent_is_exported_with_its_triggers_and_imported() -> None:
     assert import_triggers(content, by="bob").changes == []
 
 
-def test_an_import_edits_one_that_is_there() -> None:
+def test_an_import_edits_an_existing_prompt_agent() -> None:
     make_prompt_agent(checklist=[])
     content = export_triggers().content
     content["prompt_agents"][0] |= {"instructions": "Look twice.", "checklist": ["disk"], "budget": {"day_usd": "2"}}

@@ -25,7 +25,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry._agents, "reminder", reminder)
 
 
-def test_by_the_api_in_words() -> None:
+def test_the_api_makes_a_reminder_from_words() -> None:
     answer = Api(["triggers.add_schedule"]).post(
         "reminders/", {"when": "in 20 minutes", "agent": "reminder", "text": "Call Ada"}
     )
@@ -40,7 +40,7 @@ def test_by_the_api_in_words() -> None:
     assert AuditEntry.objects.get(action="create", kind="schedule").by == "token:ci"
 
 
-def test_by_the_api_on_the_clock_of_a_zone_and_for_a_trigger() -> None:
+def test_the_api_makes_a_reminder_in_a_time_zone_for_an_existing_trigger() -> None:
     make_trigger("digest", types=[])
     body = {"when": "at 2050-03-07T09:00", "tz": "Europe/Vienna", "trigger": "digest", "text": "Call Ada"}
 
@@ -67,7 +67,7 @@ def test_the_api_names_the_field_that_makes_no_sense(body: dict[str, Any], field
     assert (answer.status, list(answer.body)) == (400, [field])
 
 
-def test_only_for_those_who_may_make_schedules() -> None:
+def test_reminders_require_permission_to_add_schedules() -> None:
     body = {"when": "in 20 minutes", "agent": "reminder", "text": "Call Ada"}
 
     assert Api(["triggers.view_schedule"]).post("reminders/", body).status == 403

@@ -214,7 +214,7 @@ def test_a_change_that_makes_no_sense_changes_nothing() -> None:
     assert schedule.jitter == timedelta(minutes=5)
 
 
-def test_its_name_cannot_be_changed() -> None:
+def test_the_name_of_a_schedule_cannot_be_changed() -> None:
     assert Api().patch(f"schedules/{make_schedule().pk}/", {"name": "other"}).status == 400
 
 

@@ -152,7 +152,7 @@ def test_many_bad_ones_in_front_keep_the_good_ones_only_for_a_while() -> None:
     assert Alarm.objects.filter(ended_at=None).exists()
 
 
-def test_where_nothing_goes_through_nothing_is_given_up() -> None:
+def test_no_event_is_given_up_while_every_event_fails() -> None:
     fake = Fake(5, bad=set(range(5)))
     work = fake.careful()
     for _ in range(100):

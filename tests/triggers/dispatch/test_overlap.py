@@ -392,7 +392,7 @@ def test_no_key_is_taken_for_stalled_while_its_places_are_taken() -> None:
     assert [stalled.mend() for _ in range(4)] == [0, 0, 0, 0]
 
 
-def test_who_is_cancelled_before_its_time_lets_those_behind_it_start() -> None:
+def test_a_delayed_run_that_is_cancelled_lets_runs_behind_it_start() -> None:
     trigger = make_trigger(overlap=Overlap.QUEUE, policy={"rate": "1/h"})
     arrive()
     put_off = run_of(arrive())

@@ -164,7 +164,7 @@ def test_rows_rolled_back_to_a_savepoint_are_not_counted(scene: Scene) -> None:
     assert [statement.state for statement in tried.statements] == ["", "", "undone", "failed", ""]
 
 
-def test_a_constraint_that_is_checked_at_the_commit_fails_it(scene: Scene) -> None:
+def test_a_deferred_constraint_fails_the_shadow_run(scene: Scene) -> None:
     def body(run: AgentRun) -> None:
         Permission.objects.create(name="x", codename="x", content_type_id=999_999)
 
@@ -421,13 +421,13 @@ def test_children_are_shown_and_those_of_the_original_answer(scene: Scene) -> No
     assert [child.input for child in tried.left.children] == [{"item": "a"}, {"item": "b"}]
 
 
-def test_a_child_of_an_agent_that_there_is_not_fails_it(scene: Scene) -> None:
+def test_a_child_of_an_unknown_agent_fails_the_shadow_run(scene: Scene) -> None:
     scene.set(lambda run: run.spawn("nobody") and None)
 
     assert "there is no agent 'nobody'" in scene.shadow().error
 
 
-def test_its_own_values_are_those_of_then_and_its_state_that_of_today(scene: Scene) -> None:
+def test_a_shadow_run_has_the_values_of_the_past_run_and_the_state_of_today(scene: Scene) -> None:
     def body(run: AgentRun) -> Any:
         seen = run.state.get("seen", 0)
         run.state.set("seen", seen + 1)

@@ -111,7 +111,7 @@ def test_fields_are_searched_by_their_index() -> None:
 
 
 @pytest.mark.parametrize("dispatched", [True, False])
-def test_all_conditions_apply(dispatched: bool) -> None:
+def test_a_search_applies_all_its_conditions(dispatched: bool) -> None:
     wanted = make_event(type="order.placed", subject="c-1", data={"n": 1})
     others: list[dict[str, Any]] = [{"type": "order.paid"}, {"subject": "c-2"}, {"data": {"n": 2}}, {"type": "orders"}]
     for other in others:

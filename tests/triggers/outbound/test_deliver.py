@@ -204,7 +204,7 @@ def test_status_410_disables_the_subscription_and_is_a_problem(hook: HookServer)
     assert not [one for one in problems(look()) if one.name.startswith("subscription-")]
 
 
-def test_days_without_a_success_disable_it(hook: HookServer) -> None:
+def test_days_without_a_success_disable_the_subscription(hook: HookServer) -> None:
     hook.manner = "later"
     subscription = subscribe(hook.url)
     make_event()

@@ -63,7 +63,7 @@ def test_a_prompt_agent_is_made_with_its_triggers_checklist_and_budget() -> None
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_dispatcher_knows_it_as_durable_with_its_triggers() -> None:
+def test_the_dispatcher_loads_the_triggers_of_a_new_prompt_agent_as_durable() -> None:
     rules = Rules()
     rules.current()
 
@@ -107,7 +107,7 @@ def test_a_schedule_that_never_fires_leaves_nothing() -> None:
 
 
 @pytest.mark.django_db
-def test_its_triggers_avoid_names_that_are_taken() -> None:
+def test_triggers_of_a_prompt_agent_avoid_names_that_are_taken() -> None:
     make_trigger("triage", agent="greeter")
 
     make_prompt_agent(when=[MORNING, MORNING])
@@ -124,7 +124,7 @@ def test_a_name_is_used_once() -> None:
 
 
 @pytest.mark.django_db
-def test_there_is_a_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prompt_agent_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edit, "MOST", 1)
     make_prompt_agent()
 
@@ -258,7 +258,7 @@ def test_a_deploy_leaves_its_checklist_triggers_and_budget_alone() -> None:
 
 
 @pytest.mark.django_db
-def test_a_deploy_with_an_agent_of_its_name_goes_on_and_shows_it() -> None:
+def test_sync_agents_reports_an_agent_in_code_with_the_name_of_a_prompt_agent() -> None:
     from agents import agent, on
     from triggers.declarations.sync import sync
 
@@ -311,7 +311,7 @@ def test_a_trigger_that_was_enabled_while_its_agent_was_deleted_is_disabled_by_i
 
 
 @pytest.mark.django_db
-def test_its_deletion_leaves_the_triggers_of_an_agent_in_code_of_its_name_on() -> None:
+def test_deletion_of_a_prompt_agent_keeps_the_triggers_of_an_agent_in_code_of_its_name_on() -> None:
     from agents import agent, on
     from triggers.declarations.sync import sync
 

@@ -254,7 +254,7 @@ def test_a_deleted_one_is_not_tried(model: Scripted) -> None:
 
 
 @pytest.mark.parametrize("when", [[], [OnEvents(types=["a.b"])]])
-def test_a_process_that_has_not_looked_knows_how_long_it_may_take(
+def test_a_trial_in_a_process_with_an_old_catalog_gets_the_durable_timeout(
     model: Scripted, monkeypatch: pytest.MonkeyPatch, settings: Any, when: list[Any]
 ) -> None:
     settings.WAKEFUL_DURABLE_TIMEOUT = timedelta(minutes=15)

@@ -266,7 +266,7 @@ def test_results_of_tasks_and_sessions_that_are_over_go() -> None:
     assert pruned() == {"results": 1, "sessions": 1}
 
 
-def test_the_command_counts_first_and_then_does_it() -> None:
+def test_the_prune_command_counts_with_dry_run_and_deletes_without() -> None:
     old_event(31)
 
     def prune(*arguments: str) -> Any:

@@ -164,7 +164,7 @@ def test_a_schedule_that_a_run_sets_is_one_like_any_other_and_set_once(trigger: 
     assert AuditEntry.objects.get().by == f"run:{RUN}"
 
 
-def test_setting_it_again_changes_its_rule_and_nothing_removes_it(trigger: Trigger) -> None:
+def test_setting_a_schedule_again_changes_its_rule_and_an_empty_rule_removes_it(trigger: Trigger) -> None:
     set_standing([standing(trigger, cron="0 3 * * *")])
     set_standing([standing(trigger, every=3600.0)])
     assert [rule for _, rule in schedules()] == ["every 1 hour"]

@@ -240,7 +240,7 @@ def test_a_backfill_changes_nothing_of_its_schedule() -> None:
 # A few at a time
 
 
-def test_only_so_many_events_wait_and_more_come_as_runs_end() -> None:
+def test_a_backfill_keeps_a_bounded_number_of_events_ahead_of_its_runs() -> None:
     schedule = make_schedule("* * * * *")
     start_backfill(schedule, start=NINE, end=NINE + 2 * HOUR, at_once=2, by="cli:ada")
 
@@ -430,7 +430,7 @@ def test_while_its_trigger_is_off_nothing_is_fired(fields: dict[str, Any]) -> No
     assert now_of(backfill)[1].obstacle.startswith("trigger greeter is ")
 
 
-def test_a_schedule_that_was_edited_into_nonsense_shows_it() -> None:
+def test_a_backfill_of_a_schedule_with_an_invalid_rule_shows_the_obstacle() -> None:
     schedule = make_schedule()
     backfill = start_backfill(schedule, start=NINE, end=NINE + HOUR, by="cli:ada")
     CrontabSchedule.objects.update(hour="25")

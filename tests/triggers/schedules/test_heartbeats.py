@@ -93,7 +93,7 @@ def test_the_next_beat_comes_at_the_requested_time_and_the_grid_goes_on_from_the
     assert Skip.objects.get().detail == f"run {RUN}: quiet night"
 
 
-def test_a_pace_keeps_the_definition_before_it() -> None:
+def test_a_pace_keeps_the_earlier_definition_as_a_revision() -> None:
     schedule = a_heartbeat()
     beat(NINE)
 
@@ -109,7 +109,7 @@ def test_a_pace_keeps_the_definition_before_it() -> None:
 @pytest.mark.parametrize(
     ("asked", "given"), [(timedelta(), 5 * MINUTE), (MINUTE, 5 * MINUTE), (HOUR, HOUR), (timedelta(days=9), 4 * HOUR)]
 )
-def test_its_schedule_keeps_the_pace_within_bounds_and_shows_both(asked: timedelta, given: timedelta) -> None:
+def test_the_schedule_keeps_the_pace_within_bounds_and_records_both(asked: timedelta, given: timedelta) -> None:
     schedule = a_heartbeat()
 
     assert paced(schedule, asked, at=NINE - HOUR) == NINE - HOUR + given
@@ -118,7 +118,7 @@ def test_its_schedule_keeps_the_pace_within_bounds_and_shows_both(asked: timedel
     assert (entry.detail["asked"], entry.detail["given"]) == (asked.total_seconds(), given.total_seconds())
 
 
-def test_without_bounds_of_its_own_it_comes_no_faster_than_a_loop_may_go_round(settings: Any) -> None:
+def test_a_heartbeat_without_bounds_is_limited_by_the_loop_rate(settings: Any) -> None:
     settings.WAKEFUL_LOOP_RATE = "20/1m"
     schedule = a_heartbeat(pace_min=None, pace_max=None)
 

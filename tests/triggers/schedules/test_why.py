@@ -157,7 +157,7 @@ def test_a_time_whose_event_started_no_run_shows_which_decision_was_taken() -> N
     assert answer.decision and answer.decision.outcome == "overlap"
 
 
-def test_an_event_that_waits_for_the_dispatcher_shows_it() -> None:
+def test_an_undispatched_fire_is_reported_as_waiting_for_dispatch() -> None:
     answer = ask(beat(make_schedule(), NINE), "2050-03-07T09:00")
 
     assert (answer.verdict, "waits to be dispatched" in answer.text) == (Verdict.FIRED, True)
@@ -191,7 +191,7 @@ def say(at: datetime) -> str:
     return f"{at:%a %-d %b %Y}, {clock} (UTC)"
 
 
-def test_an_ordinary_task_was_handed_to_celery() -> None:
+def test_a_fire_of_an_ordinary_task_is_reported_as_handed_to_celery() -> None:
     interval = IntervalSchedule.objects.create(every=1, period="hours")
     task = PeriodicTask.objects.create(name="clean", task="shop.clean", interval=interval)
     Schedule.objects.filter(task=task).update(created_at=MONDAY, edited_at=MONDAY)
@@ -318,7 +318,7 @@ def test_a_fire_of_another_scheduler_is_reported() -> None:
 # What held then
 
 
-def test_before_it_was_made_there_was_nothing_to_run() -> None:
+def test_a_time_before_the_schedule_was_made_is_answered_as_not_made() -> None:
     assert ask(make_schedule(), "2050-03-06T09:00").verdict == Verdict.NOT_MADE
 
 
@@ -367,7 +367,7 @@ def test_each_time_is_read_on_the_clock_of_the_rule_that_held_then() -> None:
     assert ask(schedule, "2050-03-08T09:00").nominal == MONDAY + DAY
 
 
-def test_before_its_start_and_after_its_end() -> None:
+def test_times_before_the_start_and_after_the_end_are_answered_as_such() -> None:
     schedule = make_schedule(start_time=NINE + DAY, expires=NINE + 2 * DAY)
     beat(schedule, NINE + 3 * DAY)
 
@@ -376,7 +376,7 @@ def test_before_its_start_and_after_its_end() -> None:
     assert ask(schedule, "2050-03-10T09:00").verdict == Verdict.ENDED
 
 
-def test_after_its_last_fire_it_has_retired() -> None:
+def test_a_time_after_the_last_allowed_fire_is_answered_as_retired() -> None:
     schedule = make_schedule()
     edit(schedule, MONDAY, max_fires=2)
     beat(schedule, NINE)

@@ -105,7 +105,7 @@ def test_a_payment_ends_all_earlier_orders_in_any_order_of_arrival(order: list[t
     assert timer.look_at == at(45)  # it is forgotten then
 
 
-def test_of_several_orders_the_oldest_is_due_first() -> None:
+def test_the_oldest_of_several_orders_is_due_first() -> None:
     orders = switch(**RELATIVE)
     timer = Timer(source_id=orders.id, key="1")
 

@@ -244,7 +244,7 @@ def test_a_heartbeat_shows_the_pace_that_its_agent_requested() -> None:
 # Its price
 
 
-def test_a_hundred_cost_as_many_queries_as_one() -> None:
+def test_the_listing_has_the_same_number_of_queries_for_any_number_of_wakes() -> None:
     one_of_each()
     queries = price()
     for number in range(20):

@@ -48,7 +48,7 @@ def test_a_disguise_does_not_help(disguised: str) -> None:
     assert stripped(f"a {disguised} b", MARK) == f"a {CUT} b"
 
 
-def test_the_mark_is_cut_out_however_its_sender_came_to_know_it() -> None:
+def test_the_mark_is_cut_out_of_untrusted_text_in_every_spelling() -> None:
     assert MARK not in stripped(f"x{MARK}y {MARK.upper()} {MARK[:8]}\u200b{MARK[8:]}", MARK)
     assert stripped(f"{MARK[:8]}\u200b{MARK[8:]}", MARK) == CUT
 

@@ -349,7 +349,7 @@ def test_an_address_stands_in_a_text_only_as_a_whole() -> None:
         assert not stands_in(other, text), other
 
 
-def test_a_prompt_without_the_data_that_was_written_into_it() -> None:
+def test_data_that_was_written_into_a_prompt_is_removed_from_its_trusted_words() -> None:
     data = {"text": "see evil.net", "n": 3, "from": ["Ada"]}
 
     assert without("Answer: see evil.net (Ada) at shop.example", data).split() == [

@@ -91,7 +91,7 @@ def is_fenced(text: str) -> bool:
     [gives(EVIL), gives([EVIL]), gives(ToolReturn(EVIL)), invalid, raises(ModelRetry(EVIL)), raises(ToolFailed(EVIL))],
     ids=["text", "list", "ToolReturn", "ValidationError", "ModelRetry", "ToolFailed"],
 )
-def test_its_result_is_fenced_and_a_dangerous_tool_needs_approval(mail: Callable[[], Any]) -> None:
+def test_an_untrusted_result_is_fenced_and_a_dangerous_tool_needs_approval(mail: Callable[[], Any]) -> None:
     office = Office(mail)
 
     done = office.work()

@@ -71,7 +71,7 @@ def test_every_page_that_changes_accounts_or_tokens_is_guarded() -> None:
     assert named - shown == {name for name in PAGES if name.startswith(nouns)}
 
 
-def test_lists_and_pages_of_accounts_are_read_without_it(admin: Client) -> None:
+def test_the_list_of_accounts_is_read_without_the_password(admin: Client) -> None:
     assert admin.get("/admin/auth/user/").status_code == 200
 
 
@@ -87,7 +87,7 @@ def test_the_right_password_leads_on_to_the_page_and_counts_for_a_while(admin: C
     assert AuditEntry.objects.filter(action="password given", by="admin:ada").count() == 1
 
 
-def test_a_form_that_is_posted_too_late_does_nothing_and_shows_it(admin: Client) -> None:
+def test_a_form_that_is_posted_too_late_changes_nothing_and_shows_a_message(admin: Client) -> None:
     refused = admin.post(TOKENS, TOKEN, follow=True)
 
     assert not ApiToken.objects.exists()

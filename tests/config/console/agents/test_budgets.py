@@ -83,7 +83,7 @@ def test_a_budget_and_a_price_are_made_by_hand(admin: Client) -> None:
     assert ModelPrice.objects.get().input == Decimal("1.5")
 
 
-def test_who_may_only_look_raises_nothing(log_in: LogIn) -> None:
+def test_a_viewer_of_budgets_cannot_raise_a_cap(log_in: LogIn) -> None:
     budget = make_budget()
     client = log_in("runs.view_budget")
 

@@ -55,7 +55,7 @@ def test_the_page_links_each_attachment_and_the_link_gives_its_content(admin: Cl
         assert (answer["X-Content-Type-Options"], answer["Content-Security-Policy"]) == ("nosniff", "sandbox")
 
 
-def test_there_is_none_beyond_the_last_nor_after_an_erasure(admin: Client) -> None:
+def test_an_attachment_is_404_beyond_the_last_and_after_an_erasure(admin: Client) -> None:
     event = mail()
     assert [admin.get(url_of(event, number)).status_code for number in (0, 3)] == [404, 404]
 
@@ -66,7 +66,7 @@ def test_there_is_none_beyond_the_last_nor_after_an_erasure(admin: Client) -> No
     assert attachments_of(event.pk) == []
 
 
-def test_only_who_may_see_events_gets_them(log_in: LogIn) -> None:
+def test_attachments_require_permission_to_view_events(log_in: LogIn) -> None:
     assert log_in("triggers.view_source").get(url_of(mail(), 1)).status_code == 403
 
 

@@ -45,7 +45,7 @@ def test_another_body_or_the_same_of_another_source_is_not(admin: Client) -> Non
     assert FLAG not in shown(admin, receive("c", slug="other"))
 
 
-def test_where_the_id_is_signed_equal_bodies_are_the_senders_own(admin: Client) -> None:
+def test_equal_bodies_are_not_flagged_where_the_id_is_signed(admin: Client) -> None:
     make_source(settings={"id_header": "X-Id", "template": "{id}.{body}"})
     receive("a", signs=b'a.{"order": 7}')
 

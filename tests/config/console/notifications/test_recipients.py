@@ -173,7 +173,7 @@ def test_the_history_is_read_page_by_page(admin: Client, monkeypatch: pytest.Mon
     assert seen == [["five", "four"], ["three", "two"], ["one"]]
 
 
-def test_the_inbox_of_a_user_who_has_left_is_called_that(admin: Client) -> None:
+def test_the_inbox_of_a_missing_user_is_marked_as_unread(admin: Client) -> None:
     recipient = make_recipient(address="inbox:ada")
     assert "no one reads" not in text_of(admin, recipient)
 

@@ -128,7 +128,7 @@ def test_the_line_has_a_lane_for_each_and_a_mark_for_each_time(admin: Client) ->
     assert 0 < beat.marks[0].left < 5 < 95 < beat.marks[-1].left <= 100
 
 
-def test_its_hours_are_those_of_the_operators_zone(admin: Client) -> None:
+def test_hours_of_the_line_view_are_those_of_the_operators_zone(admin: Client) -> None:
     for zone in ("UTC", "Asia/Kathmandu"):
         hours = shown(admin, zone=zone, view="line")["hours"]
         assert all(words.endswith(":00") and int(words[:2]) % 3 == 0 for _, words in hours)
@@ -153,7 +153,7 @@ def test_the_month_counts_what_comes_on_each_day(admin: Client) -> None:
     assert "2050-03-06" not in days
 
 
-def test_its_days_are_those_of_the_operators_zone(admin: Client) -> None:
+def test_days_of_the_month_view_are_those_of_the_operators_zone(admin: Client) -> None:
     waking("late", datetime(2050, 3, 7, 23, 30, tzinfo=UTC))
     put_wake(make_trigger("digest"), datetime(2050, 3, 9, 23, 30, tzinfo=UTC))
 
@@ -162,7 +162,7 @@ def test_its_days_are_those_of_the_operators_zone(admin: Client) -> None:
     assert list(cells(vienna)) == ["2050-03-08", "2050-03-10"]
 
 
-def test_a_day_with_much_names_the_first_and_counts_the_others(admin: Client) -> None:
+def test_a_busy_day_names_the_first_wakes_and_counts_the_others(admin: Client) -> None:
     for number in range(6):
         waking(f"daily {number}", NINE)
 
@@ -185,7 +185,7 @@ def test_a_day_that_is_not_counted_to_its_end_is_marked(admin: Client, monkeypat
 
 
 @pytest.mark.parametrize("month", ["0001-01", "9999-12", "soon", ""])
-def test_a_month_that_makes_no_sense_is_this_one(admin: Client, month: str) -> None:
+def test_an_invalid_month_shows_the_current_one(admin: Client, month: str) -> None:
     assert shown(admin, view="month", month=month)["month"] == f"{datetime.now(UTC):%B %Y}"
 
 
@@ -197,7 +197,7 @@ def test_a_zone_that_there_is_not_is_utc(admin: Client, zone: str) -> None:
 # Who sees what, and at what price
 
 
-def test_the_overview_and_the_sidebar_lead_to_it(admin: Client, busy: None) -> None:
+def test_the_overview_and_the_sidebar_link_to_the_page(admin: Client, busy: None) -> None:
     overview = admin.get("/admin/")
 
     [table] = [section for section in overview.context["sections"] if section.title == "What will wake next"]

@@ -111,7 +111,7 @@ def test_a_deleted_one_offers_to_be_restored_and_nothing_else(admin: Client) -> 
     assert f"/admin/agents/promptagent/{agent.pk}/restore/" in page
 
 
-def test_operators_see_them_and_only_administrators_make_and_try_them(log_in: LogIn) -> None:
+def test_viewers_of_prompt_agents_cannot_make_edit_try_or_wake_them(log_in: LogIn) -> None:
     agent = make_prompt_agent()
     client = log_in("agents.view_promptagent")
 
@@ -127,7 +127,7 @@ def test_an_amount_that_is_no_cap_is_reported(admin: Client, amount: str) -> Non
     assert "is not an amount from 0 to a trillion" in str(errors_of(answer))
 
 
-def test_that_there_are_too_many_is_reported(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prompt_agent_over_the_limit_is_an_error_of_the_form(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triggers.prompt_agents.edit.MOST", 0)
 
     assert "Delete one first" in str(errors_of(admin.post(NEW, GIVEN)))
@@ -143,7 +143,7 @@ def test_caps_of_a_deleted_one_are_changed_by_those_who_may_raise_budgets(log_in
     assert Budget.objects.get(name="triage").cap == Decimal("0.5")
 
 
-def test_of_long_instructions_the_lines_that_differ_are_shown() -> None:
+def test_a_diff_of_long_instructions_shows_the_changed_lines() -> None:
     before = [f"{number}. Look at queue {number} of the shop." for number in range(300)]
     after = [line.replace("queue", "table") if number % 2 else line for number, line in enumerate(before)]
 

@@ -141,7 +141,7 @@ def test_dialog_is_bound_to_what_it_shows(admin: Client) -> None:
     assert 'value="d1ge57"' in dialog
 
 
-def test_only_a_pending_one_has_buttons_and_edit_only_with_arguments(admin: Client) -> None:
+def test_only_a_pending_approval_has_buttons_and_edit_only_with_arguments(admin: Client) -> None:
     pages = {
         "bare": asked(),
         "with arguments": asked(arguments={"n": 1}),

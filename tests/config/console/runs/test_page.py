@@ -65,7 +65,7 @@ def test_wait_for_an_event_is_reported_in_words(admin: Client) -> None:
     assert f"{until:%A %H:%M} UTC</time> (in 2 d 3 h)." in said
 
 
-def test_wait_for_a_signal_names_it(admin: Client) -> None:
+def test_wait_for_a_signal_names_the_signal(admin: Client) -> None:
     run = make_run(status=WAITING)
     make_wait(run, "event", event_type=SIGNAL, match={"run": str(run.pk), "name": "go on"})
 
@@ -110,7 +110,7 @@ def test_a_child_that_failed_is_seen_on_the_page_of_its_parent(admin: Client) ->
     assert (line.state, ">pick:bad-1</a>" in line.what) == ("failed", True)
 
 
-def test_wait_for_a_decision_leads_to_it(admin: Client) -> None:
+def test_wait_for_a_decision_links_to_the_approval(admin: Client) -> None:
     run = make_run(status=WAITING)
     approval = make_approval(run, status="open", question="Call <b>Ada</b>?")
 

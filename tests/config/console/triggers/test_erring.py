@@ -99,7 +99,7 @@ def test_an_event_that_was_held_for_days_and_then_fails_is_an_error_of_today() -
     assert [one.count for one in erring()] == [1]
 
 
-def test_the_look_reads_the_errors_of_the_last_day_by_an_index_of_them() -> None:
+def test_health_reads_the_errors_of_the_last_day_by_their_index() -> None:
     trigger = make_erring()
     event = Event.objects.first()
     assert event

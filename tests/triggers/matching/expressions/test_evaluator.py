@@ -41,7 +41,7 @@ def test_answers_are_those_of_the_library(evaluator: Evaluator) -> None:
     assert answer.input == {"at": "2026-01-01T00:00:00+00:00", "n": 2}
 
 
-def test_fields_of_data_are_read_there(evaluator: Evaluator) -> None:
+def test_the_helper_process_reads_fields_of_the_data(evaluator: Evaluator) -> None:
     subject = Subject(envelope=ENVELOPE, data='{"a": {"b": 1.5, "c": [1]}, "long": "%s"}' % ("x" * 3000))
     paths = [("data", "a", "b"), ("data", "a", "c"), ("data", "a", "d"), ("data", "long")]
 

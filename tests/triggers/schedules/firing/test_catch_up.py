@@ -164,7 +164,7 @@ def test_catch_up_window_drops_no_tick_on_time() -> None:
     assert fire_all(NINE + HOUR + timedelta(seconds=20)) == [NINE + HOUR]
 
 
-def test_late_one_shot_outside_its_window_is_skipped_and_shows_it() -> None:
+def test_late_one_shot_outside_its_window_is_skipped_and_done() -> None:
     schedule = make(Clocked(at=NINE + HOUR), catch_up_window=HOUR)
 
     assert fire_all(NINE + 5 * HOUR) == []

@@ -44,7 +44,7 @@ def test_period_is_open_or_closed_until_its_next_edge(
     assert ActiveHours.parse(text).period(local) == (is_open, change)
 
 
-def test_the_instant_before_an_edge_is_before_it() -> None:
+def test_a_microsecond_before_an_edge_belongs_to_the_earlier_period() -> None:
     hours = ActiveHours.parse("09:00-17:00")
     tick = timedelta(microseconds=1)
 

@@ -81,7 +81,7 @@ def test_a_tombstone_is_no_event() -> None:
 @pytest.mark.parametrize(
     "body", [b"{", {"op": "x"}, {"op": []}, {"op": {}}, {"hello": 1}, [], 7, {"schema": {}, "payload": None}]
 )
-def test_anything_else_is_poison(body: Any) -> None:
+def test_a_message_that_is_no_change_is_poison(body: Any) -> None:
     assert isinstance(change(body), Poison)
 
 

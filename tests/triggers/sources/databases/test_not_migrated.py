@@ -66,7 +66,7 @@ def test_a_field_whose_column_is_not_migrated_stops_nothing_else() -> None:
 
 
 @pytest.mark.usefixtures("declared")
-def test_the_pages_of_the_source_and_of_its_trigger_say_that_the_table_is_not_there(client: Client) -> None:
+def test_the_pages_of_the_source_and_of_its_trigger_show_that_the_table_is_missing(client: Client) -> None:
     execute("ALTER TABLE auth_group RENAME TO later")
     sync()
     keep_tables()

@@ -522,7 +522,7 @@ def test_more_files_than_fit_are_found_scan_by_scan(
     assert len(seen) == 50
 
 
-def test_a_batch_is_no_larger_than_others(place: Path) -> None:
+def test_a_batch_has_at_most_the_usual_number_of_files(place: Path) -> None:
     watching = Watching(place, settle="0s")
     for number in range(BATCH + 1):
         write(place / f"{number}")

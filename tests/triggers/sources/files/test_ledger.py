@@ -68,7 +68,7 @@ def test_a_look_at_some_files_reads_no_others(ledger: Ledger) -> None:
     assert rows_read(lambda: ledger.write(Changes(gone=set(some)))) <= 200
 
 
-def test_all_pages_are_all_files_in_order(ledger: Ledger) -> None:
+def test_paging_through_the_ledger_gives_all_files_in_order(ledger: Ledger) -> None:
     found = [known.path.name for page in ledger.pages() for known in page]
 
     assert found == sorted(str(number).encode() for number in range(1, FILES + 1))

@@ -47,7 +47,7 @@ def test_secrets_are_redacted_and_the_rest_is_kept() -> None:
     ["X-Webhook-Key", "X-Client-Key", "X-Passcode", "X-Access-Code", "X-Hub-Sig", "X-Twilio-Sig", "X-Bearer", "X-PIN", "X-OTP"]
     + ["X-Amz-Security", "Proxy", "Proxy-Authorization", "Apikey", "X-Passphrase"],
 )  # fmt: skip
-def test_a_name_that_sounds_like_a_secret_is_one(name: str) -> None:
+def test_a_header_whose_name_suggests_a_secret_is_redacted(name: str) -> None:
     assert redact(Headers({name: "abc"})) == {name.lower(): REDACTED}
 
 

@@ -22,7 +22,7 @@ def test_the_output_of_isoformat_is_read_as_the_same_instant(instant: datetime) 
 
 
 @given(st.text(st.sampled_from("0123456789-+:.TZtz ٣"), max_size=40))
-def test_nothing_but_a_value_error_comes_of_nonsense(text: str) -> None:
+def test_an_arbitrary_text_is_a_utc_time_or_a_value_error(text: str) -> None:
     try:
         assert parse_timestamp(text).tzinfo is UTC
     except ValueError as error:
@@ -34,7 +34,7 @@ def test_nothing_but_a_value_error_comes_of_nonsense(text: str) -> None:
     ["", "2026-01-31", "2026-01-31T10:00:00", "2026-01-31 10:00:00Z", "2026-13-01T00:00:00Z", "2026-02-30T00:00:00Z",
      "2026-01-31T25:00:00Z", "2026-01-31T10:00:00+99:00", "2026-01-31T10:00Z", "1769853600", "2026-01-31T10:00:00Z\n"],
 )  # fmt: skip
-def test_anything_else_is_refused(text: str) -> None:
+def test_a_text_that_is_no_rfc_3339_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="RFC 3339|not a valid date") as refused:
         parse_timestamp(text)
 

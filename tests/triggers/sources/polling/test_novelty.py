@@ -50,7 +50,7 @@ def test_a_list_that_is_known_by_its_content_has_other_ids_at_every_fetch() -> N
     assert all(id.startswith("content:") for id in ids(third))
 
 
-def test_whether_ids_are_stable_is_not_guessed() -> None:
+def test_items_with_new_ids_are_new_although_their_texts_are_known() -> None:
     first = look(fetched(1, "disk full", "cpu hot"), Memory(), most=10)
     second = look(fetched(2, "disk full", "cpu hot"), again(first), most=10)
 

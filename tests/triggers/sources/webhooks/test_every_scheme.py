@@ -131,7 +131,7 @@ def with_header(sample: Sample, name: str, value: str) -> Sample:
 
 
 @every_scheme
-def test_its_own_sample_is_accepted_and_its_proof_is_not_stored(case: Case) -> None:
+def test_the_sample_of_a_scheme_is_accepted_and_its_proof_is_not_stored(case: Case) -> None:
     event = case.taken(case.genuine).event
 
     assert event.body == case.genuine.body and not event.data_error

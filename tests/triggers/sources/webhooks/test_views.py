@@ -268,7 +268,7 @@ def test_an_authorization_header_is_the_schemes_business() -> None:
 # --- Secrets ---
 
 
-def test_only_live_secrets_count() -> None:
+def test_only_live_secrets_verify_a_delivery() -> None:
     source = make_source(secret=None)
     now = timezone.now()
     add_secret(source, "expired", not_before=now - timedelta(days=2), not_after=now - timedelta(seconds=5))

@@ -27,7 +27,7 @@ def test_a_header_of_ones_own_holds_the_token_alone() -> None:
 @pytest.mark.parametrize(
     "value", ["", "Bearer", "Bearer ", f"Basic {TOKEN}", TOKEN, f"Bearer {TOKEN}x", "Bearer ÿ", f"Bearer x {TOKEN}"]
 )
-def test_anything_else_is_rejected(value: str) -> None:
+def test_a_wrong_authorization_header_is_rejected(value: str) -> None:
     with pytest.raises(Rejected):
         take("bearer", b"{}", {"Authorization": value}, TOKEN)
 

@@ -92,7 +92,7 @@ def test_another_body_is_refused(body: bytes) -> None:
         take_timed(timed(), body)
 
 
-def test_a_timestamp_that_the_source_does_not_expect_is_no_way_around_it() -> None:
+def test_a_signature_with_a_timestamp_is_rejected_where_the_source_expects_none() -> None:
     with pytest.raises(Rejected):
         take("grafana", BODY, timed(), SECRET)
 

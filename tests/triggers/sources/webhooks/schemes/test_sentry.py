@@ -60,7 +60,7 @@ def test_a_retry_is_the_same_event_though_it_has_another_request_id() -> None:
     assert first.ce_id == again.ce_id
 
 
-def test_if_chosen_each_request_is_an_event() -> None:
+def test_with_identity_request_each_request_is_an_event() -> None:
     event = take("sentry", BODY, HEADERS, SECRET, settings={"identity": "request"}).event
 
     assert event.ce_id == "9a3b1c"

@@ -364,7 +364,7 @@ def test_a_confirmation_that_was_changed_is_not_followed(fields: dict[str, str],
     [*(one.format(path="?Action=ConfirmSubscription&TopicArn=a&Token=b") for one in ELSEWHERE), f"{CONFIRM}&x=http://evil.example",
      f"{HOST}/?Action=Unsubscribe&TopicArn=a&Token=b", f"{CONFIRM}#x", f"{CONFIRM}\n"],
 )  # fmt: skip
-def test_even_a_signed_confirmation_leads_nowhere_else(address: str, fetched: list[str]) -> None:
+def test_a_signed_confirmation_with_another_address_is_rejected(address: str, fetched: list[str]) -> None:
     with pytest.raises(Rejected, match="SubscribeURL"):
         greeted(confirmation(SubscribeURL=address))
     assert fetched == [CERTIFICATE]

@@ -131,7 +131,7 @@ def test_a_flood_of_signatures_is_rejected_before_any_is_compared() -> None:
     rejected(headers, "more than 16")
 
 
-def test_only_a_matching_version_counts() -> None:
+def test_a_signature_of_another_version_is_rejected() -> None:
     headers = signed()
     headers["Webhook-Signature"] = headers["Webhook-Signature"].replace("v1,", "v2,")
 
