@@ -131,7 +131,7 @@ def test_50_runs_stay_under_a_cap_while_workers_are_killed(running: Stack, wire:
     again = sum(sum(turns.values()) - 2 for turns in asked)
     print(f"{killed} processes killed, {len(wire.requests)} requests for {2 * RUNS} turns, {again} of them made again")
     assert all(set(turns) == {0, 1} for turns in asked)
-    # Each process that died was over one request at most; what was recorded is not asked again.
+    # Each process that died was over one request at most; what was recorded is not requested again.
     assert 0 < again <= killed
     assert len(wire.requests) * EACH <= window(running)["spent"] <= 50
 

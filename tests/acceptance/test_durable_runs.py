@@ -108,7 +108,7 @@ def test_a_run_goes_on_where_it_was_whatever_is_restarted_or_deployed_meanwhile(
     event = emit(stack, "journey.begun", "1", ticket="T-1")
     began = until_waiting(stack, event, "sleep#1")
 
-    # It sleeps; the instant it waits for passes while nobody is there.
+    # It sleeps; the instant it waits for passes while no process runs.
     kill_everything(stack)
     eventually(lambda: stack.query("SELECT 1 FROM runs_wait WHERE due_at < clock_timestamp()"))
     start_everything(stack)

@@ -23,7 +23,7 @@ DECIDED = "SELECT outcome FROM triggers_decision WHERE event_id = %s"
 
 
 class Reader:
-    """Someone who does what the page says, section by section. `make run` is `restart`."""
+    """A user who follows the page, section by section. `make run` is `restart`."""
 
     def __init__(self, stack: Stack, app: Path) -> None:
         self.stack, self.app = stack, app

@@ -1,6 +1,6 @@
 """The ground moves: what changes by itself wakes agents, each change once, while the processes that watch it are killed.
 
-Each kind of source is a `Ground`: what it is set up with, how it moves, and when all of it is told. One stack watches all of them; its
+Each kind of source is a `Ground`: what it is set up with, how it moves, and when all events are there. One stack watches all of them; its
 sources processes and its dispatcher are killed again and again meanwhile, and `manage.py verify` has the last word. To add a kind,
 write its class in tests/support/grounds and add it to GROUNDS; its agent stands in tests/userapps/ground.
 """

@@ -30,7 +30,7 @@ def test_a_dead_dispatcher_is_named_with_what_stands_still_and_how_to_start_one(
     accepted = running.api("POST", "/api/v1/triggers/order-intake/fire/", {"data": {"order": "A-1", "total": "1"}})
     assert accepted.status == 202
 
-    # It looks again by itself: nobody reloads the page.
+    # The page refreshes itself.
     wrong = page.get_by_role("status").filter(has_text="No dispatcher has been seen for")
     expect(wrong).to_contain_text("events are accepted and kept, but no run starts")
     expect(wrong).to_contain_text("vanished: killed, frozen or disconnected")

@@ -1,4 +1,4 @@
-"""A schedule in a browser, on the running stack: made in words, seen, paused, run, made up for, and asked about."""
+"""A schedule in a browser, on the running stack: made in words, seen, paused, run, backfilled, and explained."""
 
 import re
 from datetime import datetime, timedelta
@@ -39,7 +39,7 @@ def make_in_words(page: Page) -> None:
     page.locator("[name=agent]").select_option("ticker")
     page.locator("[name=tz]").select_option("Asia/Kathmandu")
     page.locator("[name=when]").press_sequentially("every hour at noon")
-    # It answers while one types; nobody has pressed anything yet.
+    # It answers while one types, before any button is pressed.
     expect(page.locator(".preview-wrong")).to_contain_text("every weekday at 09:00")
     page.locator("[name=when]").fill("hourly")
     expect(page.locator(".preview-words")).to_have_text("Every hour (Asia/Kathmandu)")
@@ -72,7 +72,7 @@ def make_up_for_yesterday(running: Stack, page: Page) -> None:
     page.get_by_role("button", name="Start the backfill").click()
     expect(page.get_by_text("Started a backfill of 24 times.")).to_be_visible()
     eventually(lambda: running.query(RUNS)[0]["count"] == 25)
-    # The page looks again by itself: nobody reloads it.
+    # The page refreshes itself.
     expect(page.get_by_role("heading", name="Progress: 24 of 24")).to_be_visible()
     expect(page.get_by_text("24: its run succeeded")).to_be_visible()
     page.get_by_role("link", name="report", exact=True).click()
@@ -88,7 +88,7 @@ def ask_why(page: Page) -> None:
 
 
 def answer(page: Page, at: datetime, expected: str) -> str:
-    """What the page says of a local time."""
+    """What the page shows for a local time."""
     page.locator("[name=at]").fill(f"{at:%Y-%m-%dT%H:%M:%S}")
     page.get_by_role("button", name="Explain").click()
     told = page.get_by_role("status").filter(has_text=expected)

@@ -68,7 +68,7 @@ def run_in_the_shadow(page: Page) -> None:
 
 
 def settled(stack: Stack, *, runs: int) -> dict[str, Any]:
-    """What there is once all runs have succeeded, and everything about them has been told."""
+    """All rows once all runs have succeeded and all messages about them are delivered."""
     succeeded = "SELECT id FROM runs_run WHERE status = 'succeeded'"
     eventually(lambda: len(stack.query(succeeded)) == runs and not stack.query("SELECT id FROM runs_outboxmessage"))
     return stack.query(DONE)[0]

@@ -24,7 +24,7 @@ PATIENCE = 120.0  # seconds; a loaded machine takes its time to start seven proc
 
 
 class Up:
-    """One run of the command, with an environment that says nothing."""
+    """One run of the command, without variables of Wakeful in the environment."""
 
     def __init__(self, home: Path, port: int, *flags: str) -> None:
         ours = ("WAKEFUL_", "DJANGO_", "PG", "DATABASE_URL", "REDIS_URL", "CELERY_", "SECRET_KEY")

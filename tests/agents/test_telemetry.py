@@ -1,4 +1,4 @@
-"""Spans at a real OTLP collector; nothing where no operator asked for them."""
+"""Spans at a real OTLP collector; none where no operator configured them."""
 
 import os
 import subprocess

@@ -21,7 +21,7 @@ LOOKS = 12
 
 
 def decide(lab: Lab, senders: Senders, random: Random) -> None:
-    """Begin to decide what is asked; one in five is left to expire."""
+    """Begin to decide open approvals; one in five is left to expire."""
     thread = threading.Thread(target=_decide, args=(lab, senders, random), daemon=True)
     senders.threads.append(thread)
     thread.start()

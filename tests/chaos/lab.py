@@ -65,7 +65,7 @@ WAITING = ["stepping", "patient", "asking", "family", "sprout"]
 
 
 class Lab:
-    """A stack, the failpoints of its processes, and somebody who starts again what has died."""
+    """A stack, the failpoints of its processes, and a supervisor that starts again what has died."""
 
     def __init__(
         self, stack: Stack, *, own: Sequence[Invariant], is_lab: bool, crew: Mapping[str, int], receiver: Receiver
@@ -160,7 +160,7 @@ class Lab:
         return self.stack.query(UNCERTAIN) if self.is_lab else []
 
     def note_calls(self) -> None:
-        """Write down what the receiver has been told since the last time."""
+        """Write down the calls of the receiver since the last time."""
         for path, calls in list(self.receiver.calls.items()):
             for key, said in calls[self.noted[path] :]:
                 run, _, step = key.partition(":")

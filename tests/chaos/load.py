@@ -1,4 +1,4 @@
-"""What senders do: signed webhooks, events over the API, duplicates of both, and a history of what they were told."""
+"""What senders do: signed webhooks, events over the API, duplicates of both, and a history of the answers."""
 
 import hmac
 import http.client
@@ -33,7 +33,7 @@ class Delivery:
 
 
 class History:
-    """One line for each answer: what a sender was told, and when."""
+    """One line for each answer of a sender, with its time."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -45,7 +45,7 @@ class History:
             lines.write(json.dumps({"at": round(time.time(), 3), **what}) + "\n")
 
     def accepted(self) -> list[UUID]:
-        """The events that senders were told are recorded."""
+        """The events that were acknowledged to senders."""
         lines = map(json.loads, self.file.read_text().splitlines())
         return sorted({UUID(line["event"]) for line in lines if line.get("event")})
 
@@ -84,14 +84,14 @@ class Senders:
             self.until_accepted(delivery)
 
     def until_accepted(self, delivery: Delivery) -> str:
-        """The event's id; a sender that hears nothing, or of trouble, sends the same again."""
+        """The event's id; a sender that gets no answer, or an error, sends the same again."""
         give_up_at = time.monotonic() + GIVE_UP
         while time.monotonic() < give_up_at:
             event = self.once(delivery)
             if event:
                 return event
             time.sleep(0.2)
-        self.failures.append(f"{delivery.id} was accepted by nobody within {GIVE_UP:.0f} s")
+        self.failures.append(f"{delivery.id} was not accepted within {GIVE_UP:.0f} s")
         return ""
 
     def once(self, delivery: Delivery) -> str:
@@ -163,7 +163,7 @@ def lab_load(seed: int, random: Random) -> Iterator[list[Delivery]]:
     for key in range(3):
         yield with_duplicates([delivery("lab.ordered", number, key=f"{seed}-o{key}") for number in range(8)], random)
     yield with_duplicates([delivery("lab.wavering", number, key=f"{seed}-w") for number in range(4)], random)
-    # Somebody waits for two replies; the third of them gets only one. They come at once, or when it is waited for.
+    # A run waits for two replies; the third of them gets only one. They come at once, or when it is waited for.
     for of in range(3):
         replies = [
             delivery("lab.reply", number, key=str(of), to={"of": f"{seed}-{of}", "reply": number})

@@ -1,4 +1,4 @@
-"""Somebody at the console in the midst of it all: cancels runs, requeues what has failed or was cancelled, pauses a
+"""An operator at the console in the midst of it all: cancels runs, requeues what has failed or was cancelled, pauses a
 trigger and resumes it."""
 
 import threading

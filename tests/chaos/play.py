@@ -1,4 +1,4 @@
-"""One seed: a load, a fault in the midst of it, what somebody would do about it, and then the checker."""
+"""One seed: a load, a fault in the midst of it, what an operator would do about it, and then the checker."""
 
 import time
 from collections import Counter

@@ -40,7 +40,7 @@ class Need(StrEnum):
     OVERDUE = "a run that is deaf to its timeout"
     CANCEL = "a running run is cancelled"
     REQUEUE = "a failed run is requeued"
-    SIGTERM = "a worker is told to stop and its run takes too long"
+    SIGTERM = "a worker gets SIGTERM and its run takes too long"
     LOST_LOOK = "a child is killed before it looks back"
     UNCERTAIN = "a child is killed over a call that may happen at most once"
     FORK = "a run is forked"

@@ -1,4 +1,4 @@
-"""Troubles that belong to no point: each takes a lab in the midst of its load, and says whether it came about."""
+"""Troubles that belong to no point: each takes a lab in the midst of its load, and returns whether it came about."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ HELD = 3.5  # seconds: longer than anybody's lock_timeout
 
 @contextmanager
 def neighbour(lab: Lab) -> Iterator[psycopg.Connection[Any]]:
-    """Somebody else's session in the same database, idle in its transaction until the end."""
+    """A foreign session in the same database, idle in its transaction until the end."""
     with psycopg.connect(lab.stack.database_url) as connection:
         yield connection
         connection.rollback()
@@ -237,7 +237,7 @@ def the_database_refuses_runs(lab: Lab, senders: Senders, random: Random) -> boo
 
 
 def everything_replaced_in_order(lab: Lab, senders: Senders, random: Random) -> bool:
-    """A deploy: every process is told to stop, all at once, and started again when it has."""
+    """A deploy: every process gets SIGTERM, all at once, and is started again when it has stopped."""
     lab.wait_until(lambda: None, random.uniform(0.3, 1.0))
     stoppers = [threading.Thread(target=process.stop) for process in lab.stack.processes]
     for thread in stoppers:

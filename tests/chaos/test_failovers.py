@@ -1,5 +1,5 @@
 """An asynchronous standby is promoted under load, with every process alive throughout. What the new primary knows is done
-exactly once, nothing is committed by an owner of the old one, and what was lost is said. `make chaos` runs this;
+exactly once, nothing is committed by an owner of the old one, and what was lost is reported. `make chaos` runs this;
 CHAOS_FAILOVERS is how many follow each other, each server in turn the primary."""
 
 import json
@@ -168,7 +168,7 @@ def judge(here: Lab, pair: Pair, senders: Senders, failed_at: datetime) -> list[
     for event in lost - pair.lost:
         answered = answered_at(here, event)
         if said["known_until"] is None or answered < said["known_until"]:
-            wrong.append(f"event {event}, answered at {answered}, is lost; only later ones were said to be")
+            wrong.append(f"event {event}, answered at {answered}, is lost; only later ones were reported")
     pair.lost |= lost
     runs = sum(report.counts["runs"].values())
     print(f"    {len(told)} events accepted so far, {len(lost)} lost with old primaries; {runs} runs", flush=True)

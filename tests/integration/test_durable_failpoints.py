@@ -78,7 +78,7 @@ def assert_every_effect_kept_its_promise(courier: Courier, run: dict[str, Any], 
     receiver, rounds = courier.receiver, range(ROUNDS)
     assert run["status"] == "succeeded", (at, run["status"], run["error"])
     assert courier.entries(run) == [f"write-{number}" for number in rounds], at
-    # One key a step, and whatever was said under it was the same; once and for all where it may happen at most once.
+    # One key a step, and every call under it had the same content; once and for all where it may happen at most once.
     assert set(receiver.keys("/look", run["id"])) == {f"{run['id']}:look-{number}" for number in rounds}, at
     paid = [f"{run['id']}:pay:{number}" for number in rounds]
     assert set(receiver.keys("/pay", run["id"])) == set(paid), at

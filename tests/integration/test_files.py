@@ -1,4 +1,4 @@
-"""Files are told once each, whole, while the process that watches them is killed; a large tree is scanned in bounded memory."""
+"""Files are reported once each, whole, while the process that watches them is killed; a large tree is scanned in bounded memory."""
 
 import time
 from pathlib import Path
@@ -96,7 +96,7 @@ def test_a_tree_of_many_files_is_scanned_in_bounded_memory(make_stack: StackMake
 
     more = memory(watcher.pid) - before
     print(
-        f"\n{TREE:,} files: first scan {first:.1f} s; three changes told after {second:.1f} s without hints "
+        f"\n{TREE:,} files: first scan {first:.1f} s; three changes reported after {second:.1f} s without hints "
         f"({spent.user + spent.system - times.user - times.system:.1f} s of CPU); {more / 2**20:.0f} MB of memory at most"
     )
     assert more < MOST_MEMORY

@@ -1,4 +1,4 @@
-"""What a broker loses before it is read is said: each message that was sent is an event, or lies in a gap. The broker trims its stream,
+"""What a broker loses before it is read is reported: each message that was sent is an event, or lies in a gap. The broker trims its stream,
 makes it again or is restored from a copy, under load, while the process that reads it is killed again and again."""
 
 import json

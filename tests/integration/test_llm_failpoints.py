@@ -84,11 +84,11 @@ def assert_each_turn_was_paid_once(courier: Courier, wire: Wire, run: dict[str, 
     assert courier.entries(run) == [f"note-{number}" for number in rounds], at
     rung = [f"{run['id']}:llm scribe#1:ring call_{number}_2" for number in rounds]
     assert receiver.keys("/ring", run["id"]) == rung, at
-    # Under one key what may be repeated, and the same was said under it.
+    # Under one key what may be repeated, and each call under it had the same content.
     paid = {f"{run['id']}:llm scribe#1:pay call_{number}_1" for number in rounds}
     assert set(receiver.keys("/pay", run["id"])) == paid, at
     assert all(len({str(said) for said in receiver.said("/pay", key)}) == 1 for key in paid), at
-    # The model was told what was answered.
+    # The model got the answer.
     told = str(wire.of(run["id"])[-1].body["messages"])
     assert all(f"note-{number}" in told for number in rounds), at
     assert all(str(receiver.receipts[key]["receipt"]) in told for key in [*rung, *paid]), at
@@ -120,7 +120,7 @@ def test_a_run_whose_requests_may_be_made_once_is_parked_and_resolved(courier: C
     for point, visit in EVERY_PARKED if FULL else EVERY_PARKED[::8]:
         before = courier.resolved["did_not_happen"]
         run = struck(courier, "scribe.six_parked", point, visit)
-        # A person who says that a request did not happen has it made again, and nothing else does.
+        # A person who decides that a request did not happen has it made again, and nothing else does.
         more = courier.resolved["did_not_happen"] - before
         assert_each_turn_was_paid_once(courier, wire, run, f"parked {point}@{visit}", more)
     assert courier.resolved["did_not_happen"] and courier.resolved["happened"]

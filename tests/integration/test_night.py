@@ -116,7 +116,7 @@ class Simulation:
         self.set(**changes)
 
     def teach(self, at: datetime) -> None:
-        """Write down what the model says if it is asked at that time."""
+        """Write down the model's answer to a request at that time."""
         if self.stack.query(TOLD, self.now["changes"]):
             self.news = {}
         [backup] = self.stack.query(BACKUP_DUE)
@@ -202,7 +202,7 @@ def test_a_simulated_night_notifies_each_finding_once_and_sums_up_in_the_morning
         ],
     )
 
-    # Twenty-four wakes; the model was asked once for each gate that fired, and for nothing else.
+    # Twenty-four wakes; the model was called once for each gate that fired, and for nothing else.
     [gate] = stack.query("SELECT * FROM triggers_gate")
     assert (gate["fired"], gate["quiet"], gate["failed"]) == (NEWS + LOOKS, WAKES - NEWS - LOOKS, 0)
     assert stack.query("SELECT count(*) AS n FROM runs_step WHERE kind = 'llm'") == [{"n": gate["fired"]}]

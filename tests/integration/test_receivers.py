@@ -20,7 +20,7 @@ VALUES ('greeter', 'normal', %s, '{mail, hook, slack}') RETURNING id
 
 
 class Office:
-    """Three receivers on two servers, and a stack that tells them things."""
+    """Three receivers on two servers, and a stack that notifies them."""
 
     def __init__(self, stack: Stack, mail: ServerProcess, hook: ServerProcess) -> None:
         self.stack, self.mail, self.hook = stack, mail, hook
@@ -83,7 +83,7 @@ class Office:
         return self.stack.api("POST", path, {"outcome": outcome})
 
     def arrived(self, server: ServerProcess, *, signed: bool | None = None) -> Counter[str]:
-        """How often each text came; of webhooks, those with an id are told apart from those of Slack."""
+        """How often each text came; of webhooks, those with an id are distinguished from those of Slack."""
         found = [text.split("\n")[0] for id, text in server.taken if signed is None or bool(id) == signed]
         return Counter(found)
 

@@ -134,7 +134,7 @@ def test_each_change_is_one_event_in_commit_order_while_the_reader_is_killed_twe
         assert len(expected) == CHANGES
         assert seen(stack) == expected
         redelivered = stack.query("SELECT count(*) FROM triggers_redelivery")
-        assert redelivered == [{"count": 0}]  # the position alone says what is recorded
+        assert redelivered == [{"count": 0}]  # the position alone decides what is recorded
         assert not stack.query("SELECT 1 FROM triggers_poisonmessage")
 
 
@@ -180,7 +180,7 @@ def test_each_change_of_a_table_that_is_emptied_rewritten_and_made_again_under_l
 
         assert (
             len(expected) == 2 * len(UPHEAVALS) * 2 * ROWS + 2
-        )  # of a table that was dropped, nothing says that its rows are gone
+        )  # no event shows that the rows of a dropped table are gone
         assert seen(stack) == expected
         assert not stack.query("SELECT 1 FROM triggers_poisonmessage")
         assert not stack.query("SELECT 1 FROM triggers_sourcegap")

@@ -1,5 +1,5 @@
 """Version N and version N + 1 side by side, as real processes: the old one has neither the new agents nor the new
-columns, and nothing that the new one writes or says disturbs it. Each is started by itself, as in production."""
+columns, and nothing that the new one writes or sends disturbs it. Each is started by itself, as in production."""
 
 from typing import Any
 

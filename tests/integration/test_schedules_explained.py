@@ -1,4 +1,4 @@
-"""What a person would not have expected of a schedule, and what the answer to "why?" says of it."""
+"""What a person would not have expected of a schedule, and the answer to "why?" about it."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -118,7 +118,7 @@ def test_every_half_hour_of_a_night_in_which_the_clocks_changed_and_no_beat_ran_
     newest = ask(schedule, morning)
     assert [answer.verdict for answer in answers] == [Verdict.FIRED if policy == "all" else Verdict.SKIPPED] * 18
     assert newest.verdict == Verdict.FIRED  # on time, whatever the policy
-    if policy != "all":  # their events came when the database's clock says, which is years before
+    if policy != "all":  # their events came by the database's clock, which is years before
         assert all("No Beat was alive from" in answer.text for answer in answers)
     told = [answer.text for answer in answers if "does not exist" in answer.text or "comes twice" in answer.text]
     assert len(told) == 2  # 02:00 and 02:30

@@ -1,4 +1,4 @@
-"""A primary and its asynchronous standby, which is promoted: what doctor says before, and who notices it."""
+"""A primary and its asynchronous standby, which is promoted: what doctor reports before, and who notices it."""
 
 from collections.abc import Iterator
 from urllib.parse import urlsplit

@@ -130,7 +130,7 @@ def beat(stack: Stack, **env: str) -> Iterator[Process]:
 
 
 class Sent:
-    """The periodic tasks that have come to the broker, by the name of their row; nobody takes them from there."""
+    """The periodic tasks that have come to the broker, by the name of their row; no worker takes them from there."""
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack

@@ -1,4 +1,4 @@
-"""What somebody outside hears of an installation whose processes really die: the ping stops, the alarm comes."""
+"""What a monitor outside notices of an installation whose processes really die: the ping stops, the alarm comes."""
 
 import json
 import time
@@ -83,7 +83,7 @@ def test_the_ping_stops_and_the_alarm_comes_whichever_process_dies(watched: Stac
     eventually(lambda: ("no-beat", "ended") in monitor.alarms, PATIENCE)
     assert monitor.alarms == [("no-beat", "began"), ("no-beat", "ended")]
 
-    # Without a worker nobody sends the alarm: it waits for the next one. The missing ping is what tells.
+    # Without a worker the alarm is not sent: it waits for the next one. The missing ping is the sign.
     falls_silent_without(worker, monitor)
     eventually(lambda: ("no-worker", "ended") in monitor.alarms, PATIENCE)
     assert ("no-worker", "began") in monitor.alarms

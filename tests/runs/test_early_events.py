@@ -54,7 +54,7 @@ def test_the_next_wait_gets_the_next_event_of_the_same_batch(lab: Lab) -> None:
 
 
 def execute_look_back(run: Run) -> None:
-    """By somebody who is quicker than the dispatcher."""
+    """By a process that is quicker than the dispatcher."""
     assert waits.look_back(run.pk) == 1
 
 

@@ -1,5 +1,5 @@
 """A failover to a standby that had not received a claim: another worker claims the run under the same epoch. The claim's
-identity tells the two apart, so the first one commits nothing."""
+identity distinguishes the two, so the first one commits nothing."""
 
 from collections.abc import Callable
 from typing import Any

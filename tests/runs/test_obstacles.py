@@ -36,7 +36,7 @@ __all__ = ["lab"]
 
 @contextmanager
 def lock_on(run: Run) -> Iterator[None]:
-    """Somebody holds the run's row, and this session waits for locks no longer than a dispatcher's does."""
+    """Another session holds the run's row, and this session waits for locks no longer than a dispatcher's does."""
     with psycopg.connect(**parameters()) as holder:
         holder.execute("SELECT FROM runs_run WHERE id = %s FOR UPDATE", [run.id])
         set_timeouts()

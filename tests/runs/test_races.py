@@ -177,7 +177,7 @@ def test_an_error_after_the_commit_changes_nothing(
 def test_a_claim_whose_answer_was_lost_is_released_and_claimed_again(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise nobody looks until its deadline, which would fail a run that never began."""
+    """Otherwise no process looks until its deadline, which would fail a run that never began."""
     bodies = []
     monkeypatch.setitem(registry._agents, "greeter", Agent(name="greeter", body=lambda run: bodies.append(run.id)))
     run = make_run(event_id=make_event().id)

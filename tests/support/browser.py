@@ -75,7 +75,7 @@ def _runs(binary: Path) -> bool:
 
 
 def _try(command: list[str], seconds: int) -> str | None:
-    """What the command said, or None if it failed."""
+    """The output of the command, or None if it failed."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     try:
         done = subprocess.run(

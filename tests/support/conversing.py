@@ -1,4 +1,4 @@
-"""A model that says what it heard: for tests of sessions."""
+"""A model that repeats its prompts: for tests of sessions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ class Listener:
         self.model = FunctionModel(self._answer, model_name="listener")
 
     def agent(self, name: str = "talker", *, asks: bool = False, **given: Any) -> LlmAgent[Any, Any]:
-        """`asks`: a person is asked before the tool is called."""
+        """`asks`: the tool requires approval."""
         llm: LlmAgent[Any, Any] = LlmAgent(self.model, name=name, **given)
         tool = llm.tool_plain(name="look", requires_approval=asks, metadata={"effect": "read", "trusted": True})
 

@@ -30,7 +30,7 @@ class ImapServer(Server):
         self.next_uid = 1
         self.behaviour = ""
         self.pause = 0.0  # seconds before each message
-        self.guess = 0  # bytes by which the sizes that it says are too large
+        self.guess = 0  # bytes by which the reported sizes are too large
         self.is_old = False  # no message is from the last days
         self.commands: list[str] = []
         self.tls = tls

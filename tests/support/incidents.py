@@ -36,5 +36,5 @@ def pass_by(span: timedelta) -> None:
 
 
 def told() -> list[str]:
-    """What people were told, in order."""
+    """The texts of notifications, in order."""
     return list(Notification.objects.order_by("id").values_list("text", flat=True))

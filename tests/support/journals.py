@@ -16,7 +16,7 @@ _positions = count()
 
 
 def make_step(run: Run, key: str = "mail", *, status: str = "done", **fields: Any) -> Step:
-    """A step that is done, unless told otherwise; one that has only started is at most once."""
+    """A step that is done by default; one that has only started is at most once."""
     started = status == Step.Status.STARTED
     values = {
         "position": next(_positions),
@@ -29,7 +29,7 @@ def make_step(run: Run, key: str = "mail", *, status: str = "done", **fields: An
 
 
 def make_wait(run: Run, kind: str = "time", *, status: str = "open", key: str = "", **fields: Any) -> Wait:
-    """An open wait, unless told otherwise."""
+    """A wait, open by default."""
     now = timezone.now()
     values = {
         "position": next(_positions),

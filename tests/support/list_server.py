@@ -1,4 +1,4 @@
-"""A web server that answers as it is told: with lists and feeds, or with what no server should send."""
+"""A web server that answers as a test sets it up: with lists and feeds, or with what no server should send."""
 
 import threading
 from collections.abc import Iterator, Mapping

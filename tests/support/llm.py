@@ -7,7 +7,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 
 class Turns:
-    """A model that says its turns one after the other: texts, ("thought", "text") or lists of calls of tools."""
+    """A model that answers its turns one after the other: texts, ("thought", "text") or lists of calls of tools."""
 
     def __init__(self, *turns: Any) -> None:
         self.turns = turns

@@ -1,4 +1,4 @@
-"""Files that arrive, change, move and go: what each leaves behind says whether it is whole, and which events must tell of it."""
+"""Files that arrive, change, move and go: what each leaves behind shows whether it is whole, and which events it must cause."""
 
 import os
 import random

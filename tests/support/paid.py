@@ -1,4 +1,4 @@
-"""A model whose answers, use and failures a test says."""
+"""A model whose answers, use and failures a test sets."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -14,7 +14,7 @@ from runs.models import ModelPrice
 
 
 class PaidModel:
-    """Answers its turns in order, each a text, calls of tools, or an exception, and says that each used so many tokens. With
+    """Answers its turns in order, each a text, calls of tools, or an exception, and reports so many tokens for each. With
     the default price an output token costs a cent and input nothing."""
 
     def __init__(self, *turns: Any, output_tokens: int = 10, max_tokens: int = 20, name: str = "paid") -> None:

@@ -29,7 +29,7 @@ class Points:
         return any(self.folder.glob("*.hit"))
 
     def release(self, name: str) -> None:
-        """Let the process that stands still there go on; nobody else will stop there."""
+        """Let the process that stands still there go on; no other will stop there."""
         for file in (name, f"{name}.hit"):
             (self.folder / file).unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""Servers that take mail and webhooks, over real sockets, and behave as they are told: in threads of the test, or each as a
+"""Servers that take mail and webhooks, over real sockets, and behave as a test sets them up: in threads of the test, or each as a
 process that can be killed (`ServerProcess`)."""
 
 import json
@@ -218,7 +218,7 @@ def _said(document: dict[str, Any]) -> str:
 
 class ServerProcess:
     """A server in a process of its own. Its manner is a file that it reads each time; what it takes is on disk before it
-    answers, so a killed one tells what it had got."""
+    answers, so the messages of a killed one are known."""
 
     def __init__(self, kind: Literal["mail", "hook"], folder: Path) -> None:
         self.kind, self.folder = kind, folder

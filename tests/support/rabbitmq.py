@@ -132,5 +132,5 @@ class AmqpQueue(TestBroker):
         self.channel.basic_publish(message, routing_key=self.queue)
 
     def unconfirmed(self) -> int:
-        """Only those that no consumer holds: the broker tells no others here."""
+        """Only those that no consumer holds: the broker reports no others here."""
         return int(self.channel.queue_declare(self.queue, passive=True).message_count)

@@ -1,4 +1,4 @@
-"""Somebody else's server, which remembers what it was told: a real one, over HTTP."""
+"""A foreign server, which remembers its calls: a real one, over HTTP."""
 
 import json
 import threading
@@ -10,11 +10,11 @@ from typing import Any
 
 
 class Receiver:
-    """`/pay` answers a repeated idempotency key as before; `/ring` is done anew with every call, and leaves those keys
+    """`/pay` answers a repeated idempotency key as before; `/ring` is done again with every call, and leaves those keys
     without an answer that end in one of `unanswered`; `/gate` answers once the gate is open."""
 
     def __init__(self) -> None:
-        self.calls: dict[str, list[tuple[str, Any]]] = defaultdict(list)  # path → (idempotency key, what was said)
+        self.calls: dict[str, list[tuple[str, Any]]] = defaultdict(list)  # path → (idempotency key, body)
         self.receipts: dict[str, dict[str, Any]] = {}  # key → what was answered first
         self.unanswered: set[str] = set()
         self.gate = threading.Event()
@@ -35,7 +35,7 @@ class Receiver:
         return [said for its_key, said in self.calls[path] if its_key == key]
 
     def answer(self, path: str, key: str, said: Any) -> dict[str, Any] | None:
-        """None: it did what it was told, and its answer is lost."""
+        """None: it did what was requested, and its answer is lost."""
         if path == "/gate":
             with self.lock:
                 self.at_gate += 1

@@ -16,7 +16,7 @@ AGENTS = {"greeter": "1"}  # the agents a worker has code for, and their version
 def make_run(
     *, status: str = RunStatus.QUEUED, event_id: UUID | None = None, trigger: str = "greeter", **fields: Any
 ) -> Run:
-    """A run in one of the states that need no owner; a queued one is ready unless told otherwise."""
+    """A run in one of the states that need no owner; a queued one is ready by default."""
     event_id = event_id or uuid7()
     trigger_id = fields.pop("trigger_id", None) or uuid4()
     if status == RunStatus.QUEUED:

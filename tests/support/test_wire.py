@@ -1,4 +1,4 @@
-"""The provider of the tests, asked by pydantic-ai's real clients: each wire format, plain and streamed."""
+"""The provider of the tests, called by pydantic-ai's real clients: each wire format, plain and streamed."""
 
 import asyncio
 from typing import Any

@@ -16,7 +16,7 @@ from tests.support.llm import Turns
 @dataclass(frozen=True, kw_only=True)
 class Called:
     done: AgentResult
-    told: list[str]  # what the model was told of each call
+    told: list[str]  # what the model got for each call
 
 
 def call(

@@ -8,7 +8,7 @@ messages wire formats, plain and streamed, and remembers every request.
         assert wire.asked("first") == {0: 1, 1: 1}
 
 A prompt names its script and its conversation: `[script sums first]`. The next turn follows from how many answers of the
-model stand behind that prompt in the request, so whatever sends the same request is told the same. A `Turn` may begin with
+model stand behind that prompt in the request, so the same request gets the same answer. A `Turn` may begin with
 faults, one for each request that comes for it.
 """
 
@@ -42,7 +42,7 @@ Answer = str | Sequence[Call]
 
 @dataclass(frozen=True)
 class Status:
-    """An error of HTTP; `retry_after` as the header says it."""
+    """An error of HTTP; `retry_after` in seconds, as in the header."""
 
     code: int
     retry_after: object = None
@@ -89,7 +89,7 @@ WRONG_SCHEMA = Body('{"choices": "none", "output": "none", "content": "none"}')
 
 @dataclass(frozen=True)
 class Turn:
-    """What the model says, behind one fault for each request that comes first."""
+    """An answer of the model, behind one fault for each request that comes first."""
 
     answer: Answer
     faults: Sequence[Fault] = ()

@@ -277,7 +277,7 @@ def test_edit_of_a_rule_makes_every_schedule_that_shares_it_stale() -> None:
     assert Schedule.objects.filter(stale=True).count() == 2
 
 
-@pytest.mark.parametrize("change", [{"name": "renamed"}, {"description": "said anew"}, {"args": "[1]"}, {}])
+@pytest.mark.parametrize("change", [{"name": "renamed"}, {"description": "other words"}, {"args": "[1]"}, {}])
 def test_save_that_changes_no_rule_is_no_edit(change: dict[str, str]) -> None:
     schedule = make_schedule(every(MINUTE))
     for name, value in change.items():
@@ -331,7 +331,7 @@ def test_clocked_rule_that_moves_is_armed_again() -> None:
     assert fire_all(NINE + HOUR) == [NINE, NINE + HOUR]
 
 
-# What cannot fire says so, and stops nobody else
+# What cannot fire shows its problem, and stops no other
 
 
 def test_rule_that_makes_no_sense_is_recorded_and_others_fire() -> None:

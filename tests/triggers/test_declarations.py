@@ -65,7 +65,7 @@ def task_of(slug: str) -> PeriodicTask:
     return PeriodicTask.objects.get(wakeful__trigger__slug=slug)
 
 
-# What the code says
+# What the code declares
 
 
 def test_event_trigger_becomes_a_row(declare: Declare) -> None:
@@ -255,7 +255,7 @@ def test_command_prints_the_changes(declare: Declare) -> None:
     assert second.getvalue() == "nothing changed\n"
 
 
-# What an operator says
+# What an operator sets
 
 
 def test_override_survives_a_deploy(declare: Declare) -> None:

@@ -24,7 +24,7 @@ NINE = datetime(2026, 11, 20, 9, tzinfo=UTC)
 
 
 class House:
-    """An installation about which a test says the facts."""
+    """An installation whose facts a test sets."""
 
     def __init__(self) -> None:
         self.queues: list[Backlog] = []

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 
 
 class Scripted:
-    """A model that says its turns one after the other; each is a text or a list of calls of tools."""
+    """A model that answers its turns one after the other; each is a text or a list of calls of tools."""
 
     def __init__(self, *turns: Any) -> None:
         self.turns = turns

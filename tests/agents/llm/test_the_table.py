@@ -1,4 +1,4 @@
-"""What docs/llm.md says of pydantic-ai inside run.llm: each row of its table is held by tests."""
+"""The table of docs/llm.md about pydantic-ai inside run.llm: each row is held by tests."""
 
 import re
 from pathlib import Path

@@ -43,7 +43,7 @@ def run(agent: Agent, model: Any, **given: Any) -> AgentResult:
 
 
 class Prompted:
-    """A model that keeps its prompt and says its verdict."""
+    """A model that keeps its prompt and answers its verdict."""
 
     def __init__(self, **verdict: Any) -> None:
         self.verdict = {"notify": False, **verdict}

@@ -1,4 +1,4 @@
-"""What a version of a prompt agent says, and what is refused."""
+"""Fields of a version of a prompt agent, and what is refused."""
 
 from typing import Any
 

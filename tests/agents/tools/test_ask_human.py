@@ -1,4 +1,4 @@
-"""The tool ask_human: the run waits, and the model is told what a person says."""
+"""The tool ask_human: the run waits, and the model gets a person's answer."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The tool query: PostgreSQL says what it may read, whatever the SQL says."""
+"""The tool query: PostgreSQL decides what it may read, whatever the SQL is."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The tools wake_me and remind_me: the agent wakes again, and is told why."""
+"""The tools wake_me and remind_me: the agent wakes again, with the reason."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -55,7 +55,7 @@ def test_an_event_of_another_type_is_no_reminder() -> None:
 
 
 class Listener:
-    """A model that says nothing is to be told, and keeps its prompts."""
+    """A model that answers without notify, and keeps its prompts."""
 
     def __init__(self) -> None:
         self.prompt = ""

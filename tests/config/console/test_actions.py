@@ -27,7 +27,7 @@ def press(client: Client, noun: str, row: Any, button: str, **fields: Any) -> An
 
 
 def choose(client: Client, noun: str, action: str, *rows: Any) -> list[str]:
-    """Carry out a list's action on rows; what the operator is told."""
+    """Carry out a list's action on rows; the messages for the operator."""
     form = {"action": action, "_selected_action": [str(row.pk) for row in rows]}
     answer = client.post(list_of(noun), form, follow=True)
     return [str(message) for message in answer.context["messages"]]

@@ -1,4 +1,4 @@
-"""What no index finds is looked for among the newest rows, and the page says so; what an index finds, among all."""
+"""What no index finds is looked for among the newest rows, and the page shows that; what an index finds, among all."""
 
 from uuid import UUID
 

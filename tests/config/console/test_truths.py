@@ -1,4 +1,4 @@
-"""What the console says is so."""
+"""Statements of the console are true."""
 
 import re
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What is wrong is said in words that name the cause and the way out."""
+"""The text of a problem names the cause and the remedy."""
 
 from typing import Any, TypeVar
 

@@ -1,4 +1,4 @@
-"""The embedded servers: data survives, crashes recover, and what cannot work says why."""
+"""The embedded servers: data survives, crashes recover, and what cannot work is refused with the reason."""
 
 import os
 import socket

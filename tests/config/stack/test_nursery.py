@@ -115,7 +115,7 @@ def test_two_forks_draw_different_random_numbers(nursery: Nursery, script: Path,
 def test_variables_that_modules_have_read_already_prevent_a_fork(
     nursery: Nursery, script: Path, env: dict[str, str], own: dict[str, str]
 ) -> None:
-    # Setting up Django is the script's business, when nobody has prepared it.
+    # Setting up Django is the script's business, when no process has prepared it.
     seen = look(nursery, script, env | own)
 
     assert not seen["forked"]
@@ -205,7 +205,7 @@ def test_a_fork_ends_as_a_program_does(nursery: Nursery, env: dict[str, str], sc
     assert [word for word in psutil.Process(process.pid).cmdline() if word] == [sys.executable, str(script)]
     process.terminate()
     assert process.wait(60) == -signal.SIGTERM
-    process.kill()  # of nobody
+    process.kill()  # of no process
 
 
 def test_a_fork_outlives_what_forked_it_and_dies_with_its_parent(env: dict[str, str], script: Path) -> None:

@@ -1,4 +1,4 @@
-"""A decision counts once, while there is still something to decide, and for what was asked."""
+"""A decision counts once, while there is still something to decide, and for the arguments that were shown."""
 
 import threading
 from collections.abc import Callable

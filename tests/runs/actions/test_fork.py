@@ -284,7 +284,7 @@ def test_a_running_run_is_forked_once_it_has_stopped(monkeypatch: pytest.MonkeyP
     def stops(run_id: UUID, patience: float) -> None:
         run = Run.objects.get(pk=run_id)
         assert run.cancel_requested_at is not None
-        make_step(run, "c")  # what it still did before it heard of it
+        make_step(run, "c")  # what it still did before it noticed the fork
         Run.objects.filter(pk=run_id).update(status=RunStatus.CANCELLED, finished_at=timezone.now())
 
     monkeypatch.setattr(forking, "watch", stops)

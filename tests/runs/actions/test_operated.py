@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 class Desk:
-    """An agent that looks, asks, refunds at most once, and writes; each as often as `calls` says."""
+    """An agent that looks, asks, refunds at most once, and writes; each as often as `calls` counts."""
 
     def __init__(self) -> None:
         self.calls: list[Any] = []

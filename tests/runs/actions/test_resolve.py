@@ -1,4 +1,4 @@
-"""A person says what an uncertain run could not know."""
+"""A person decides what an uncertain run could not know."""
 
 from collections.abc import Callable
 from typing import Any

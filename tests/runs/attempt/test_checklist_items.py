@@ -43,7 +43,7 @@ def run_of(trigger: str, **policy: Any) -> Run:
 
 
 class Looks:
-    """A body that waits between its look and its record where its trigger says so, as for an approval or for budget."""
+    """A body that waits between its look and its record where its trigger sets that, as for an approval or for budget."""
 
     def __init__(self) -> None:
         self.seen: dict[str, list[str]] = {}

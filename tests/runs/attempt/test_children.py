@@ -78,7 +78,7 @@ def end(claimed: Claim, status: RunStatus = RunStatus.SUCCEEDED) -> None:
 
 
 def tell() -> None:
-    """The dispatcher hears of everything that has happened."""
+    """Deliver all messages to the dispatcher."""
     OutboxMessage.objects.update(available_at=timezone.now())
     while deliver_inside(500):
         OutboxMessage.objects.update(available_at=timezone.now())

@@ -1,4 +1,4 @@
-"""A gate is asked before a run begins: what a quiet one leaves, what one that fires hands on, and what becomes of one that fails."""
+"""A gate is called before a run begins: what a quiet one leaves, what one that fires hands on, and what becomes of one that fails."""
 
 import contextlib
 import time

@@ -1,4 +1,4 @@
-"""What PostgreSQL cannot store fails the run that asks for it with the reason, and harms nobody else."""
+"""What PostgreSQL cannot store fails its run with the reason, and harms no other."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Whatever concurrent claims reserve, spend, give back and lose, the windows say what a model of them says, and no more is ever
+"""Whatever concurrent claims reserve, spend, give back and lose, the windows agree with a model of them, and no more is ever
 set aside than the cap allows."""
 
 from collections.abc import Iterator

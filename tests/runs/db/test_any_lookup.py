@@ -1,4 +1,4 @@
-"""What is asked about may be any number of rows: PostgreSQL takes 65,535 parameters in a statement."""
+"""A lookup takes any number of rows: PostgreSQL takes 65,535 parameters in a statement."""
 
 import ast
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The sessions of a durable run: read-only as long as its body runs, and nobody else's."""
+"""The sessions of a durable run: read-only as long as its body runs, and no other sessions."""
 
 import contextlib
 from threading import Event, Thread

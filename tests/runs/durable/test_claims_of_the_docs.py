@@ -1,4 +1,4 @@
-"""What docs/durability.md says and no other test shows."""
+"""Promises of docs/durability.md that no other test shows."""
 
 import socket
 import time

@@ -30,7 +30,7 @@ def children_of(run: Run) -> list[Run]:
 
 
 def hear(lab: Lab, run: Run) -> Run:
-    """That a run has finished is told half a second later: as if that were over."""
+    """The message that a run has finished is delivered half a second later: as if that were over."""
     OutboxMessage.objects.filter(topic="run.finished").update(available_at=timezone.now())
     return lab.go_on(run)
 

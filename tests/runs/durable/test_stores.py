@@ -33,7 +33,7 @@ Body = Callable[[Any], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Came:
-    """What a body came to, and what its journal says then."""
+    """The outcome of a body, and its journal after it."""
 
     end: str  # succeeded, failed, waiting or uncertain
     said: Any  # its result, its error, what it waits for, or why it is parked

@@ -1,4 +1,4 @@
-"""Failures with one cause become one incident, told once; the success of the same thing closes it."""
+"""Failures with one cause become one incident, reported once; the success of the same thing closes it."""
 
 from datetime import timedelta
 from typing import Any

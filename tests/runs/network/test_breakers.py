@@ -1,4 +1,4 @@
-"""Hosts that are away are asked seldom, and one at a time."""
+"""Hosts that are away are tried seldom, one message at a time."""
 
 from runs.network.breakers import LONGEST_PAUSE, MOST_AT_ONCE, Breakers
 

@@ -17,7 +17,7 @@ SECRET = "T0/SECRET-PATH"
 
 @pytest.fixture
 def elsewhere() -> Iterator[tuple[str, dict[str, Any]]]:
-    """A server that says where to go on, and what it was asked."""
+    """A server that redirects, and the requests that it got."""
     said: dict[str, Any] = {"location": "", "status": 302, "asked": []}
 
     class Handler(BaseHTTPRequestHandler):

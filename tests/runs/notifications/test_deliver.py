@@ -152,7 +152,7 @@ def test_a_webhook_is_sent_again_also_if_it_may_have_arrived(hook: HookServer, m
     make_due()
     delivered()
     assert (one().status, one().attempts) == ("sent", 2)
-    assert set(hook.ids) == {f"msg_{one().pk}"}  # by which a receiver tells a repeat
+    assert set(hook.ids) == {f"msg_{one().pk}"}  # by which a receiver recognises a repeat
     assert len({posted.body for posted in hook.posted}) == 1
 
 

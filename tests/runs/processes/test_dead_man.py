@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def monitor() -> Iterator[tuple[str, list[str]]]:
-    """An outside monitor: its URL, and the paths it was asked for."""
+    """An outside monitor: its URL, and the requested paths."""
     heard: list[str] = []
 
     class Monitor(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""What talks to the broker has a thread of its own; a broker that refuses or hangs is asked seldom, and says so once."""
+"""What talks to the broker has a thread of its own; a broker that refuses or hangs is tried seldom, and logged once."""
 
 import socket
 import threading

@@ -21,7 +21,7 @@ Step = tuple[str, float]  # type of the event and its value
 
 
 class Episodes(Ground):
-    """Each step is a state, and the value of the event that tells of it; a state without a value is no transition."""
+    """Each step is a state, and the value of its event; a state without a value is no transition."""
 
     agent = "episodes"
     slug = ""
@@ -56,7 +56,7 @@ class Episodes(Ground):
             self._check_replay()
 
     def _check_replay(self) -> None:
-        """The stored series says that these transitions and no others were to be told."""
+        """By the stored series, these transitions and no others are due."""
         [detector] = MetricDetector.objects.filter(source__slug=self.slug)
         [series] = MetricSeries.objects.filter(source__slug=self.slug)
         replayed = try_on(series, detector.name, detector.settings, days=1).transitions
@@ -76,7 +76,7 @@ class Episodes(Ground):
 
 
 class NumberInJson(Episodes):
-    """A number that a web server tells."""
+    """A number that a web server returns."""
 
     slug = "load"
 

@@ -25,7 +25,7 @@ class Ground(ExitStack, ABC):
 
     @abstractmethod
     def move(self, stack: Stack) -> None:
-        """Change, and wait where a change must be told before the next one. In a thread of its own."""
+        """Change, and wait where a change must be an event before the next one. In a thread of its own."""
 
     @abstractmethod
     def is_told(self, stack: Stack) -> bool:
@@ -33,7 +33,7 @@ class Ground(ExitStack, ABC):
 
     @abstractmethod
     def check(self, stack: Stack) -> None:
-        """When all runs are over: each change is told exactly once, and its run has seen it."""
+        """When all runs are over: each change is exactly one event, and its run has seen it."""
 
     def results(self, stack: Stack) -> list[Any]:
         """Of all runs of its agent, which must have succeeded."""

@@ -34,7 +34,7 @@ def dispatch_all() -> None:
 
 
 def emit(run: Run, type: str, *, times: int = 1) -> None:
-    """What a run emits, once the dispatcher hears of it."""
+    """What a run emits, once the dispatcher has it."""
     record_emitted(
         [
             {

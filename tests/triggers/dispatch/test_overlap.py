@@ -104,7 +104,7 @@ def was_cancelled(first: Run) -> None:
 
 STARTS, WAITS, SKIPPED, JOINS = "starts", "waits", "skipped", "joins"
 REPLACES = "starts, the run before is cancelled"
-STOPS = "waits, the run before is told to stop"
+STOPS = "waits, the run before gets a cancel request"
 
 #                          allow   skip     queue_one  queue   cancel_previous
 TABLE = {

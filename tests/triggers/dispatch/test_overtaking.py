@@ -1,4 +1,4 @@
-"""Events of other sources pass a bulk change of a watched table, unless that would show in the order of what a trigger hears."""
+"""Events of other sources pass a bulk change of a watched table, unless that would change the order for a trigger."""
 
 from collections.abc import Callable
 from typing import Any

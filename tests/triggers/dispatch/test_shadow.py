@@ -1,4 +1,4 @@
-"""A shadow run tells what an event would do today, and leaves nothing behind."""
+"""A shadow run shows what an event would do today, and leaves nothing behind."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""After an erasure, and after retention of payloads, no column of any table holds what an event said. Tables are read from
+"""After an erasure, and after retention of payloads, no column of any table holds the content of an event. Tables are read from
 the catalogue, so one that comes later is searched as well."""
 
 from datetime import timedelta

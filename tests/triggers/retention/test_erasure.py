@@ -1,4 +1,4 @@
-"""Erasure of what events said about somebody, and of what came of it; whatever keeps things from being done twice stays."""
+"""Erasure of what events contain about a person, and of what came of it; whatever keeps things from being done twice stays."""
 
 import json
 from typing import Any
@@ -234,7 +234,7 @@ def test_erasure_of_one_event_covers_no_other_of_its_subject() -> None:
     assert AuditEntry.objects.get().object_id == str(event.pk)
 
 
-# How it is told
+# How it is shown
 
 
 def test_the_api_shows_when_it_was_erased_and_refuses_to_requeue() -> None:

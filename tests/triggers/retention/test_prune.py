@@ -284,7 +284,7 @@ def test_the_prune_command_counts_with_dry_run_and_deletes_without() -> None:
 
 @contextmanager
 def neighbour() -> Iterator[psycopg.Connection[Any]]:
-    """A session of somebody else, in a transaction."""
+    """Another session, in a transaction."""
     with psycopg.connect(**{**connection.get_connection_params(), "cursor_factory": psycopg.Cursor}) as other:
         yield other
 
@@ -316,7 +316,7 @@ def test_prune_keeps_the_payload_of_an_event_whose_replay_is_uncommitted() -> No
     asking = threading.Thread(target=ask)
     asking.start()
     assert asked.wait(20)
-    assert pruned() == {}  # it is not committed yet, so only its lock tells
+    assert pruned() == {}  # it is not committed yet, so only its lock shows it
     go_on.set()
     asking.join(20)
     set_out_afresh(every=timedelta())

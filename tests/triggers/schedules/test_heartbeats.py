@@ -1,4 +1,4 @@
-"""A heartbeat comes every so often, unless its agent says when; however often it is woken meanwhile, it runs once more."""
+"""A heartbeat comes every so often, unless its agent sets the time; however often it is woken meanwhile, it runs once more."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -53,12 +53,12 @@ def again(schedule: Schedule) -> Schedule:
 
 
 def ask(schedule: Schedule, after: timedelta, reason: str = "") -> dict[str, Any]:
-    """What the commit of a run leaves behind that said when it wants to be woken."""
+    """What the commit of a run that set its next check leaves behind."""
     return {"trigger": str(schedule.trigger_id), "run": RUN, "after": after.total_seconds(), "reason": reason}
 
 
 def paced(schedule: Schedule, after: timedelta, reason: str = "", at: datetime = NINE + MINUTE) -> datetime | None:
-    """When it comes next, once a run that ended at an instant has said so."""
+    """The next time after a run that ended at `at` has set its pace."""
     set_pace([ask(schedule, after, reason)], now=at)
     return again(schedule).next_fire_at
 
@@ -178,7 +178,7 @@ def test_an_edit_after_it_holds_from_the_edit_on() -> None:
     assert again(schedule).next_fire_at == NINE + HOUR + 10 * MINUTE
 
 
-# Beat goes first, and whoever says something later is right
+# Beat goes first, and the later pace counts
 
 
 def test_an_edit_that_beat_has_not_seen_is_left_to_it_first() -> None:
@@ -271,7 +271,7 @@ def test_a_pace_that_nothing_can_have_is_dropped_and_that_is_recorded(change: An
     assert said in AuditEntry.objects.get(action="drop").detail["reason"]
 
 
-# What a run says
+# The pace that a run sets
 
 
 def test_only_a_run_of_a_heartbeat_sets_its_pace() -> None:

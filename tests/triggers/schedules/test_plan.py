@@ -255,7 +255,7 @@ def test_the_newest_of_a_fast_schedule_is_found_without_listing_its_weekend(monk
 
 
 def test_a_long_range_is_accounted_for_in_pieces() -> None:
-    """48 windows a day through a year: each piece is as long as was asked for, and all of them are the whole."""
+    """48 windows a day through a year: each piece has the requested length, and all of them are the whole."""
     windows = ", ".join(f"{hour:02}:{minute:02}-{hour:02}:{minute + 15:02}" for hour in range(24) for minute in (0, 30))
     busy = plan(Cron.parse("*/5 * * * *"), hours=windows)
     pieces: list[Stretch] = []

@@ -84,7 +84,7 @@ def test_every_reader_counts_from_the_same_instant_as_beat_after_any_history(see
 
 
 def require_agreement(schedule: Schedule, now: datetime) -> None:
-    """What is told before Beat has seen the last edits is what Beat makes of them."""
+    """A preview before Beat has seen the last edits is what Beat makes of them."""
     schedule = fresh(schedule)
     anchors = {
         "preview": anchor(plan_of(schedule)),

@@ -670,7 +670,7 @@ def owned(held: Held, until: datetime) -> Iterator[datetime]:
 
 
 def require_the_truth(schedule: Schedule, nominal: datetime, now: datetime) -> None:
-    """What is said of a nominal time is what its event, its skip, or the state of its schedule says."""
+    """The answer about a nominal time agrees with its event, its skip, or the state of its schedule."""
     answer = why(schedule, nominal, timedelta(microseconds=1), now=now)
     fired = Event.objects.filter(time=nominal).exists()
     skip = Skip.objects.filter(schedule=schedule, first__lte=nominal, last__gte=nominal).first()

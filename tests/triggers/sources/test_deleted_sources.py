@@ -1,4 +1,4 @@
-"""A source that is deleted while an event of it is on its way. There is no foreign key that says so."""
+"""A source that is deleted while an event of it is on its way. No foreign key prevents it."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

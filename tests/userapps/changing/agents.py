@@ -27,7 +27,7 @@ else:
 
     @agent("pay", triggers=SAYS, retries=3)
     def pay(run: AgentRun) -> str:
-        """Charges; fails as often as its event says."""
+        """Charges; fails as often as its event sets."""
         leave_effect(run, "atomic")
         if run.attempt <= run.event.data.get("fails", 0):
             raise RuntimeError("the bank is closed")

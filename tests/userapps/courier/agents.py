@@ -19,7 +19,7 @@ def write(run_id: UUID, step: str) -> str:
 
 
 def call(path: str, key: str, **said: Any) -> Any:
-    """What the receiver answers; it is told the idempotency key."""
+    """What the receiver answers; it gets the idempotency key."""
     connection = http.client.HTTPConnection(os.environ["COURIER_RECEIVER"], timeout=60)
     try:
         headers = {"Content-Type": "application/json", "Idempotency-Key": key}
@@ -67,7 +67,7 @@ def listener(run: AgentRun) -> list[Any]:
 
 @agent("asker", durable=True, triggers=[on.event("courier.ask")], pause_after=0)
 def asker(run: AgentRun) -> str:
-    """Asks once, and says what the answer was."""
+    """Asks once, and returns the answer."""
     answer = run.ask_approval("Pay?", arguments={"cents": 5}, expires=run.event.data["expires"])
     run.step("woke", write, run.id, "woke-0")
     return answer.decision

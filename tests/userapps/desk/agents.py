@@ -29,7 +29,7 @@ def call_service(order: dict[str, int]) -> dict[str, str]:
 
 @agent("import", durable=True, triggers=[on.event("desk.import")], retries=0)
 def import_rows(run: AgentRun) -> dict[str, Any]:
-    """Reads once, then writes as many rows as its input says, if that makes sense."""
+    """Reads once, then writes as many rows as its input names; a negative number fails."""
     source = run.step("read", lambda: str(run.id), effect="read")
     written = run.step("write", write_rows, run.input["rows"])
     return {"read_by": source, "written": written}

@@ -72,5 +72,5 @@ def episodes(run: AgentRun) -> dict[str, Any]:
     triggers=[on.absence("thing.seen", within="15s", of="thing.begun", key="event.data.key", closed=True)],
 )
 def absences(run: AgentRun) -> dict[str, Any]:
-    """Is told of each thing that did not come in time, and when it came after all."""
+    """Gets each opening and closing of a switch."""
     return {"type": run.event.type, "key": run.event.data["key"]}

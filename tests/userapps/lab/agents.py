@@ -172,7 +172,7 @@ def late(run: AgentRun) -> None:
 
 @agent("stubborn", triggers=[on.event("lab.stubborn")], timeout="0.5s", pause_after=0)
 def stubborn(run: AgentRun) -> None:
-    """Past its timeout, and deaf to whatever says so."""
+    """Runs past its timeout, and ignores the exception."""
     with effect(run):
         until = time.monotonic() + run.event.data["seconds"]
         while time.monotonic() < until:

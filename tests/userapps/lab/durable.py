@@ -17,7 +17,7 @@ def do(run_id: UUID, step: str, approval: str | None = None, arguments: Any = No
 
 
 def call(path: str, key: str, **said: Any) -> Any:
-    """What the receiver outside answers; it is told the idempotency key."""
+    """What the receiver outside answers; it gets the idempotency key."""
     connection = http.client.HTTPConnection(os.environ["LAB_RECEIVER"], timeout=20)
     try:
         headers = {"Content-Type": "application/json", "Idempotency-Key": key}

@@ -34,7 +34,7 @@ class Deed(models.Model):
 
 
 class Call(models.Model):
-    """A call that the receiver outside has had, as it says itself; the suite writes these down before it checks."""
+    """A call that the receiver outside reports; the suite writes these down before it checks."""
 
     path = models.TextField()
     run = models.UUIDField()

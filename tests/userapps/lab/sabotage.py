@@ -72,7 +72,7 @@ def no_attempts() -> None:
 
 
 def no_key_lock() -> None:
-    """Keys are decided without their lock, by somebody who looks, and decides when what he saw is over."""
+    """Keys are decided without their lock: the process looks, and decides when what it saw is over."""
     from runs import keys
     from runs.models import Run
 
@@ -191,7 +191,7 @@ def intent_after_call() -> None:
 
 
 def no_look_back() -> None:
-    """Nobody looks for what came before a wait was there, and everybody thinks that somebody has."""
+    """No process looks for what came before a wait was there, and each assumes that another has."""
     from runs import waits
 
     def look_away(run_id: Any = None, limit: int = 100) -> int:
@@ -202,14 +202,14 @@ def no_look_back() -> None:
 
 
 def decisions_without_a_lock() -> None:
-    """Whoever decides looks whether somebody has, takes a moment, and then decides over what others have said."""
+    """A decision looks whether there is one, takes a moment, and then overwrites that of others."""
     from django.db.models.functions import Now
 
     from agents.journal.canonical import digest_of
     from runs.actions import approve
     from runs.models import Approval
 
-    read, moments = approve._read, cycle((0.0, 3.0))  # seconds: long enough to go on by what the other one said
+    read, moments = approve._read, cycle((0.0, 3.0))  # seconds: long enough to go on by the other decision
 
     def look_for_a_moment(approval_id: Any) -> Any:
         found = read(approval_id)

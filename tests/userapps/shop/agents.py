@@ -15,7 +15,7 @@ def leave_effect(run: AgentRun) -> None:
 
 @agent("effect", triggers=[on.event("effect.*")])
 def effect(run: AgentRun) -> dict[str, Any]:
-    """Leaves one effect, and says so to whoever listens."""
+    """Leaves one effect, and emits an event about it."""
     leave_effect(run)
     run.emit("effected", {"event": str(run.event.id), "by": run.trigger})
     return {"data": run.event.data}
@@ -35,7 +35,7 @@ def chained(run: AgentRun) -> None:
 
 @agent("failing", triggers=[on.event("fail.*")], retries=0)
 def failing(run: AgentRun) -> str:
-    """Fails until somebody fixes it."""
+    """Fails until an operator fixes it."""
     if not FixedSwitch.objects.exists():
         raise RuntimeError("the switch is not fixed")
     leave_effect(run)
@@ -61,7 +61,7 @@ def holder(run: AgentRun) -> None:
 
 @agent("stubborn", triggers=[on.event("stubborn.*")], timeout="1s")
 def stubborn(run: AgentRun) -> None:
-    """Ignores whatever tells it to stop."""
+    """Ignores every signal to stop."""
     leave_effect(run)
     until = time.monotonic() + run.event.data["seconds"]
     while time.monotonic() < until:

@@ -39,7 +39,7 @@ def test_edited_arguments_are_validated_like_the_models_own() -> None:
 
     done = run_agent(agent, waits={FIRST: wrong, SECOND: "approved"})
 
-    assert (done.result, paid) == ("done", [2])  # the model was told, and its next call asked for approval again
+    assert (done.result, paid) == ("done", [2])  # the model got the error, and its next call needed approval again
 
 
 def test_each_call_needs_approval_with_its_own_arguments() -> None:

@@ -186,7 +186,7 @@ def test_a_provider_that_stays_down_fails_the_run(lab: Lab, wire: Wire, monkeypa
 def test_a_client_repeats_nothing_unless_its_author_sets_retries(
     lab: Lab, wire: Wire, settings: Any, requests: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client makes two retries if nothing is said: three requests for each try of ours."""
+    """A client makes two retries by default: three requests for each try of ours."""
     monkeypatch.setattr(failures, "TRIES", 1)
     wire.script("sums", Turn("3", faults=[Status(500)] * 9))
 

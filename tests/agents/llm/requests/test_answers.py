@@ -1,4 +1,4 @@
-"""What a model says is recorded and acted on, also where it has characters that cannot be stored."""
+"""An answer of a model is recorded and used, also where it has characters that cannot be stored."""
 
 import json
 from typing import Any

@@ -56,7 +56,7 @@ PAYLOADS: list[Any] = [
 
 
 def obedient(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """Calls whatever tool any text of the conversation names, once; otherwise it repeats what it was told."""
+    """Calls whatever tool any text of the conversation names, once; otherwise it repeats its prompt."""
     told = "\n".join(
         part.content if isinstance(part.content, str) else json.dumps(part.content, default=str, ensure_ascii=False)
         for message in messages

@@ -1,4 +1,4 @@
-"""A tool that gives data of strangers: the run is tainted, and what the tool says is fenced, however it says it."""
+"""A tool that gives data of strangers: the run is tainted, and its result is fenced, whatever form it has."""
 
 import re
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def invalid() -> Any:
 
 
 class Office:
-    """An LLM agent that reads mail and then pays, and what its model was told."""
+    """An LLM agent that reads mail and then pays, and the prompts of its model."""
 
     def __init__(
         self, mail: Callable[..., Any], effect: str = "read", untrusted: bool = True, args_validator: Any = None

@@ -1,4 +1,4 @@
-"""An open session alone erases nothing, and makes no token, secret or account: the password is asked for again."""
+"""An open session alone erases nothing, and makes no token, secret or account: the password is required again."""
 
 from datetime import timedelta
 from typing import Any

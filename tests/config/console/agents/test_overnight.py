@@ -33,7 +33,7 @@ def shown(client: Client, **query: str) -> Any:
 
 
 def around_now() -> dict[str, str]:
-    """As the form of the page says it, by the clock of the site."""
+    """In the form of the page, by the clock of the site."""
     now = datetime.now(KATHMANDU)
     return {"from": f"{now - DAY / 2:%Y-%m-%dT%H:%M}", "to": f"{now + DAY / 2:%Y-%m-%dT%H:%M}"}
 

@@ -1,4 +1,4 @@
-"""The Agents page stops and starts agents, and every page says what is stopped; so does the API."""
+"""The Agents page stops and starts agents, and every page shows what is stopped; so does the API."""
 
 from typing import Any
 

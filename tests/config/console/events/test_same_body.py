@@ -1,4 +1,4 @@
-"""A delivery whose id is not signed may be a leaked one that was sent again under another id: the event's page says so."""
+"""A delivery whose id is not signed may be a leaked one that was sent again under another id: the event's page warns of it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The pages of deliveries: a person says whether one arrived, sends it again, or acknowledges it."""
+"""The pages of deliveries: a person confirms that one arrived, sends it again, or acknowledges it."""
 
 from typing import Any
 

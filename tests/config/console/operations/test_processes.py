@@ -1,4 +1,4 @@
-"""The Processes page tells how things stand; queues are paused from it, and every page says so."""
+"""The Processes page shows the state of all processes; queues are paused from it, and every page shows that."""
 
 import re
 from typing import Any

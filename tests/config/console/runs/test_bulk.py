@@ -1,4 +1,4 @@
-"""What is done to all runs a filter finds: told before, then done to those and no others."""
+"""Bulk actions on all runs that a filter finds: previewed, then done to those and no others."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The page of a run says what it did, what it waits for and what hangs on it, at a price that does not grow with it."""
+"""The page of a run shows what it did, what it waits for and what hangs on it, at a price that does not grow with it."""
 
 from datetime import timedelta
 from typing import Any

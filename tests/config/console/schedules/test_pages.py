@@ -1,4 +1,4 @@
-"""Schedules in the console: said in words and confirmed before they are saved, and seen at a glance."""
+"""Schedules in the console: entered in words and confirmed before they are saved, and seen at a glance."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""“Why did this not run at 09:00?”, asked in the console: the answer is a sentence with links."""
+"""“Why did this not run at 09:00?” in the console: the answer is a sentence with links."""
 
 from datetime import timedelta
 

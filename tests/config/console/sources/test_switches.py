@@ -23,7 +23,7 @@ def text_of(answer: Any) -> str:
 
 
 def state_of(admin: Client, slug: str = "orders") -> str:
-    """As the list says it."""
+    """The state in the list."""
     row = text_of(admin.get(list_of("triggers_switch"), {"q": slug}))
     [state] = re.findall(r"\b(up|late|down|never seen|paused)\b(?=\s*</)", row[row.index("result_list") :])
     return str(state)

@@ -1,4 +1,4 @@
-"""A trigger whose filter fails is told of wherever an operator looks, until its events are dispatched again."""
+"""A trigger whose filter fails is shown wherever an operator looks, until its events are dispatched again."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""An expression that is refused on save says where it is wrong; a filter that does not match is taken apart into its clauses."""
+"""The error of an expression that is refused on save names the place; a filter that does not match is taken apart into its clauses."""
 
 from datetime import UTC, datetime
 

@@ -193,7 +193,7 @@ def test_schedules_set_by_runs_wait_for_an_uncommitted_edit_and_other_messages_d
     put(60.0)
     with an_uncommitted_edit_of(edited):
         assert deliver_inside(10) == 1
-        put(120.0)  # said later, and delivered before what was put off
+        put(120.0)  # set later, and delivered before what was put off
     assert deliver_inside(10) == 1
     assert not Schedule.objects.filter(trigger=trigger)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Every nominal time is accounted for: it fired, was caught up, or is a skip that says why."""
+"""Every nominal time is accounted for: it fired, was caught up, or is a skip with its reason."""
 
 from datetime import datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where the reading of a slot goes on, and what is said to be missing."""
+"""Where the reading of a slot goes on, and what is reported as missing."""
 
 from dataclasses import replace
 

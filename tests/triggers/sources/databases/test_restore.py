@@ -49,7 +49,7 @@ class Restorable:
         self.start()
 
     def crash(self) -> None:
-        """What the server was told of its slot since the last checkpoint is lost."""
+        """The confirmations of the slot since the last checkpoint are lost."""
         self.foreign.session.close()
         self.server.kill()
         self.start()

@@ -262,7 +262,7 @@ def test_migrations_of_the_table_go_on(ticket: None) -> None:
     assert "note" not in data["new"]
 
     execute("ALTER TABLE ticket RENAME COLUMN amount TO total")
-    execute("INSERT INTO ticket (total) VALUES (1)")  # it is written, although the condition cannot be asked
+    execute("INSERT INTO ticket (total) VALUES (1)")  # it is written, although the condition cannot be evaluated
     assert said() == []
     assert 'column "amount" does not exist' in PoisonMessage.objects.get(source=source).reason
     keep_tables()
@@ -637,7 +637,7 @@ def test_each_commit_sends_a_notify_unless_the_dispatcher_has_promised_to_look_o
         assert commit() and commit()
         one.execute("INSERT INTO ticket DEFAULT VALUES; INSERT INTO part VALUES (-1)")
         with pytest.raises(psycopg.errors.ForeignKeyViolation):
-            one.commit()  # after its trigger has asked for a NOTIFY
+            one.commit()  # after its trigger has made a NOTIFY
         assert commit()
 
         promise.make()
@@ -650,7 +650,7 @@ def test_each_commit_sends_a_notify_unless_the_dispatcher_has_promised_to_look_o
         assert promise.withdraw() and not promise.is_open
         assert commit()
 
-        execute("SELECT setval('triggers_listens_until', 2)")  # the dispatcher has not been heard of since then
+        execute("SELECT setval('triggers_listens_until', 2)")  # no sign of the dispatcher since then
         assert not commit()
         leadership = Leadership()
         assert leadership.take()

@@ -1,4 +1,4 @@
-"""What is wrong with a slot is told before its server's disk is full, whether it is read or not."""
+"""A problem of a slot is reported before its server's disk is full, whether it is read or not."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -183,7 +183,7 @@ def test_files_older_than_the_source_are_skipped_with_begin_with_new(
     monkeypatch.setattr(beginning, "TICK", -timedelta(hours=1))  # as if that were an hour ago
     watching = Watching(place, begin_with="new")
     watching.read_all()
-    # After the first scan no clock is asked.
+    # After the first scan no clock is read.
     write(place / "new.csv")
     watching.connect()
 

@@ -58,7 +58,7 @@ def test_the_table_of_the_docs_is_what_the_detectors_find(
 
 
 def test_a_gap_is_one_event_for_each_transition() -> None:
-    """Of those of 1964 and 1984: the level is told when the time without a sample has doubled, and never twice."""
+    """Of those of 1964 and 1984: the level is reported when the time without a sample has doubled, and never twice."""
     missing = detectors()["missing"]
     found = replay(missing, missing.clean_settings({"after": "28d"}), looks(CARBON_DIOXIDE)).transitions
 

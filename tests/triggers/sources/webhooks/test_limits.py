@@ -116,7 +116,7 @@ def test_an_unverified_source_has_a_limit_by_default_which_comes_before_its_deli
     assert DeliveryRate.objects.get(source=source).count == 1
     DeliveryRate.objects.update(count=600)
 
-    # What cannot be read takes a turn, too: nobody has proved anything.
+    # What cannot be read takes a turn, too: no sender has proved anything.
     answers = [post(b"{}", {}).status_code for _ in range(2)]
     Source.objects.filter(pk=source.pk).update(limits={"per_minute": 1000})
     answers.append(post(b"{}", {}).status_code)
@@ -194,7 +194,7 @@ def test_a_source_without_limits_costs_no_look_at_them() -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Heard:
-    """What a sender asked at the address, and how it was answered."""
+    """The request of a sender, and its answer."""
 
     method: str
     url: str

@@ -1,4 +1,4 @@
-"""Recorded series of public data; README.md says where they come from."""
+"""Recorded series of public data; README.md names their origin."""
 
 import csv
 from dataclasses import dataclass
