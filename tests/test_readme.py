@@ -23,7 +23,7 @@ PUBLISHED = [*FOR_OPERATORS, *sorted(path for path in (ROOT / "deploy").iterdir(
 NOBODY = UUID(int=0)
 
 
-def said(pattern: str, *paths: Path) -> list[str]:
+def found_in(pattern: str, *paths: Path) -> list[str]:
     """What the pattern finds in these files, or in all documents."""
     return [found for path in paths or DOCUMENTS for found in re.findall(pattern, path.read_text())]
 
@@ -39,7 +39,7 @@ def _row(knob: Knob) -> str:
 
 
 def test_the_two_commands_come_first() -> None:
-    [first_block] = said(r"(?s)## Run it\n.*?```\n(.*?)```", ROOT / "README.md")
+    [first_block] = found_in(r"(?s)## Run it\n.*?```\n(.*?)```", ROOT / "README.md")
 
     assert [line.split("#")[0].strip() for line in first_block.splitlines()] == ["make run", "make test"]
 
@@ -55,7 +55,7 @@ def test_commands_that_need_the_settings_of_make_run_come_after_it(document: Pat
 def test_every_make_target_exists() -> None:
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
 
-    assert set(said(r"(?:`|\n)make ([a-z]+)")) <= set(targets)
+    assert set(found_in(r"(?:`|\n)make ([a-z]+)")) <= set(targets)
 
 
 OWN_COMMANDS = {name for name, app in get_commands().items() if app in ("config", "triggers", "runs", "agents")}
@@ -63,7 +63,7 @@ OWN_COMMANDS = {name for name, app in get_commands().items() if app in ("config"
 
 def pages_of(heading: str) -> list[Path]:
     """The pages that the map of the docs lists under this heading."""
-    [section] = said(rf"(?s)\n## {heading}\n(.*?)(?:\n## |$)", ROOT / "docs" / "README.md")
+    [section] = found_in(rf"(?s)\n## {heading}\n(.*?)(?:\n## |$)", ROOT / "docs" / "README.md")
     return [ROOT / "docs" / name for name in re.findall(r"\]\(([\w-]+\.md)\)", section)]
 
 
@@ -103,7 +103,7 @@ WAYS_IN = {
 
 
 def test_the_picture_draws_every_way_in() -> None:
-    [picture] = said(r"(?s)## The path of a wake\n\n```\n(.*?)```", ROOT / "README.md")
+    [picture] = found_in(r"(?s)## The path of a wake\n\n```\n(.*?)```", ROOT / "README.md")
     left = [re.split(r"[│─▲]", line)[0] for line in picture.splitlines()]
     drawn = {
         name.strip()
@@ -116,14 +116,14 @@ def test_the_picture_draws_every_way_in() -> None:
 
 
 def test_every_command_exists() -> None:
-    named = set(said(r"manage\.py ([a-z_]+)"))
+    named = set(found_in(r"manage\.py ([a-z_]+)"))
 
     assert {"up", "doctor", "emit", "fire", "requeue", "replay", "runs", "sync_agents", "dispatcher"} <= named
     assert named <= set(get_commands())
 
 
 def test_every_test_exists() -> None:
-    named = set(said(r"tests/[\w/]+\.py(?:::\w+)?"))
+    named = set(found_in(r"tests/[\w/]+\.py(?:::\w+)?"))
 
     assert len(named) > 20
     for path, _, name in (test.partition("::") for test in named):
@@ -143,11 +143,11 @@ def test_the_table_of_settings_is_the_one_list() -> None:
 def test_every_metric_exists() -> None:
     names = set(re.findall(r'"(wakeful_\w+)"', (ROOT / "config" / "health" / "metrics.py").read_text()))
 
-    assert set(said(r"`(wakeful_[a-z_]+)(?![a-z_<])")) == names
+    assert set(found_in(r"`(wakeful_[a-z_]+)(?![a-z_<])")) == names
 
 
 def test_every_endpoint_exists() -> None:
-    endpoints = said(r"`(?:GET|POST) ([^`? ]+)", ROOT / "docs" / "api.md")
+    endpoints = found_in(r"`(?:GET|POST) ([^`? ]+)", ROOT / "docs" / "api.md")
 
     assert len(endpoints) > 10
     for endpoint in endpoints:
@@ -180,7 +180,7 @@ def test_requests_that_wait_for_runs_leave_threads_for_webhooks() -> None:
 
 def test_the_web_unit_may_open_as_many_files_as_it_lets_connections_in() -> None:
     unit = ROOT / "deploy" / "wakeful-web.service"
-    [[connections], [files]] = said(r"--backpressure (\d+)", unit), said(r"LimitNOFILE=(\d+)", unit)
+    [[connections], [files]] = found_in(r"--backpressure (\d+)", unit), found_in(r"LimitNOFILE=(\d+)", unit)
 
     assert int(files) > int(connections)
 
@@ -199,7 +199,7 @@ def test_every_unit_is_hardened() -> None:
 
 
 def test_the_environment_to_start_from_names_settings() -> None:
-    named = said(r"(?m)^([A-Z_]+)=", ROOT / "deploy" / "env.example")
+    named = found_in(r"(?m)^([A-Z_]+)=", ROOT / "deploy" / "env.example")
 
     assert set(named) <= {knob.name for knob in settings.KNOBS} | {"PYTHONPATH"}
 
@@ -207,7 +207,7 @@ def test_the_environment_to_start_from_names_settings() -> None:
 def test_the_map_of_the_docs_names_every_page() -> None:
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
 
-    assert set(said(r"\]\(([\w-]+\.md)\)", ROOT / "docs" / "README.md")) == pages
+    assert set(found_in(r"\]\(([\w-]+\.md)\)", ROOT / "docs" / "README.md")) == pages
 
 
 def test_the_readme_is_a_page_and_the_changelog_is_another() -> None:

@@ -65,8 +65,8 @@ def make_doors(stack: Stack) -> bytes:
         return rotate(Source.objects.create(slug="desk", kind="hmac", settings=SIGNED), by="test").encode()
 
 
-def deliver(stack: Stack, secret: bytes, **said: Any) -> int:
-    body = json.dumps(said).encode()
+def deliver(stack: Stack, secret: bytes, **data: Any) -> int:
+    body = json.dumps(data).encode()
     signed = {"Content-Type": "application/json", "X-Signature": hmac.digest(secret, body, "sha256").hex()}
     return stack.request("POST", "/hooks/desk/", body=body, headers=signed).status
 
@@ -126,9 +126,9 @@ def test_a_run_goes_on_where_it_was_whatever_is_restarted_or_deployed_meanwhile(
     kill_everything(stack)
     start_everything(stack)
     [approval] = stack.api("GET", "/api/v1/approvals/?status=pending").json()["results"]
-    said = {"decision": "edit", "arguments": {"class": 1}, "digest": approval["digest"]}
-    assert stack.api("POST", f"/api/v1/approvals/{approval['id']}/decide/", said).status == 200
-    assert stack.api("POST", f"/api/v1/approvals/{approval['id']}/decide/", said).status == 409
+    decision = {"decision": "edit", "arguments": {"class": 1}, "digest": approval["digest"]}
+    assert stack.api("POST", f"/api/v1/approvals/{approval['id']}/decide/", decision).status == 200
+    assert stack.api("POST", f"/api/v1/approvals/{approval['id']}/decide/", decision).status == 409
 
     # It has children, and waits for them.
     until_waiting(stack, event, "join#1")

@@ -66,8 +66,8 @@ def reader(make_stack: StackMaker, tmp_path: Path) -> Reader:
     app.mkdir(parents=True)
     (app / "__init__.py").touch()
     [first, last] = SETTINGS.findall(PAGE)
-    said = dict(word.split("=") for word in [*first.split(), *last.split()])
-    return Reader(make_stack(env={**said, "PYTHONPATH": str(app.parent), "WAKEFUL_DEMO": "1", **CALM}), app)
+    variables = dict(word.split("=") for word in [*first.split(), *last.split()])
+    return Reader(make_stack(env={**variables, "PYTHONPATH": str(app.parent), "WAKEFUL_DEMO": "1", **CALM}), app)
 
 
 @pytest.mark.chaos

@@ -146,8 +146,8 @@ def test_workers_learn_of_agents_while_they_run_and_a_run_keeps_its_version(make
     assert (wire.asked("one"), wire.asked("two")) == ({0: 1}, {0: 1})
     assert "Look once." in str(wire.of("one")[0].body["messages"])
     assert "Look twice." in str(wire.of("two")[0].body["messages"])
-    said = "SELECT id FROM runs_notification WHERE text = 'Fix billing first'"
-    assert len(stack.query(said)) == 1
+    notified = "SELECT id FROM runs_notification WHERE text = 'Fix billing first'"
+    assert len(stack.query(notified)) == 1
 
     # Deleted: its runs wait, and the reason is shown.
     assert stack.api("DELETE", "/api/v1/prompt-agents/triage/").status == 204

@@ -50,9 +50,9 @@ def test_requests_in_flight_are_cancelled_within_seconds_and_made_again_after_th
 
     began = time.monotonic()
     if way == "command":
-        said = running.manage("stop", "--all", "--reason", "it spends too much").stdout
-        assert said.count("stops run") == 2
-        assert "2 running runs have ended, and wait." in said
+        output = running.manage("stop", "--all", "--reason", "it spends too much").stdout
+        assert output.count("stops run") == 2
+        assert "2 running runs have ended, and wait." in output
     else:
         answer = running.api("POST", "/api/v1/agents/talker/stop/", {"reason": "it spends too much"})
         assert len(answer.json()["stopped_runs"]) == 2

@@ -35,7 +35,7 @@ def test_a_provider_is_added_filtered_and_its_past_is_replayed(make_stack: Stack
     stack.admit()
     stack.up()
     wrong: list[str] = []
-    page.on("console", lambda said: wrong.append(f"{page.url}: {said.text}") if said.type == "error" else None)
+    page.on("console", lambda message: wrong.append(f"{page.url}: {message.text}") if message.type == "error" else None)
     log_in(page, stack)
 
     # A source, by its form: its name makes the address of the steps.

@@ -44,7 +44,7 @@ def test_the_same_body_may_be_declared_again_as_when_its_module_is_imported_twic
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"priority": 10}, "priority 10"),
         ({"priority": -1}, "priority -1"),
@@ -52,8 +52,8 @@ def test_the_same_body_may_be_declared_again_as_when_its_module_is_imported_twic
         ({"pause_after": -1}, "pause_after"),
     ],
 )
-def test_a_senseless_declaration_names_the_agent_and_the_mistake(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(DeclarationError, match=f"'odd'.*{said}"):
+def test_a_senseless_declaration_names_the_agent_and_the_mistake(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(DeclarationError, match=f"'odd'.*{message}"):
         agent("odd", **options)
 
 

@@ -60,17 +60,17 @@ def test_an_ordinal_that_an_author_has_used_as_a_key_is_refused_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("type", "subject", "said"),
+    ("type", "subject", "message"),
     [
         ("a", "x" * 1025, r"emit\('a'\): the subject has 1,025 characters; use at most 1,024"),
         ("a", "\N{OCTOPUS}" * 1000, "the subject has 4,000 bytes in UTF-8; use at most 2,600"),
         ("t" * 256, "", "the type has 256 characters; use at most 255"),
     ],
 )
-def test_a_type_or_subject_that_no_event_can_have_fails_the_run_at_once(type: str, subject: str, said: str) -> None:
+def test_a_type_or_subject_that_no_event_can_have_fails_the_run_at_once(type: str, subject: str, message: str) -> None:
     run = a_run()
 
-    with pytest.raises(Permanent, match=said):
+    with pytest.raises(Permanent, match=message):
         run.emit(type, subject=subject)
 
     assert not run.effects.emissions
@@ -100,7 +100,7 @@ def test_a_notice_names_its_topic_its_recipients_and_its_link() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"topic": "x" * 201}, "topic must be a text of at most 200"),
         ({"topic": 7}, "topic must be a text"),
@@ -109,8 +109,8 @@ def test_a_notice_names_its_topic_its_recipients_and_its_link() -> None:
         ({"link": "javascript:alert(1)"}, "does not begin with https:// or http://"),
     ],
 )
-def test_a_notice_that_makes_no_sense_is_refused(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_a_notice_that_makes_no_sense_is_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         a_run().notify("fire", **wrong)
 
 

@@ -129,10 +129,10 @@ def test_a_replay_records_no_span_again(lab: Lab, collector: Collector) -> None:
 
     def body(run: AgentRun) -> Any:
         run.step("one", lambda: 1)
-        said = run.llm(llm, "look").output
+        output = run.llm(llm, "look").output
         run.sleep("1h")
         run.step("two", lambda: 2)
-        return said
+        return output
 
     run = lab.later(lab.run(body))
 

@@ -61,9 +61,9 @@ def settle(lab: Lab, senders: Senders, timeout: float) -> bool:
         for run in uncertain:
             if run["key"] is None:
                 senders.failures.append(f"the journal of run {run['id']} does not fit its agent")
-            said = resolution(lab, run) if run["key"] else {"outcome": "fail"}
+            resolution_body = resolution(lab, run) if run["key"] else {"outcome": "fail"}
             with suppress(*UNHEARD):
-                request(lab, senders, f"/api/v1/runs/{run['id']}/resolve/", said)
+                request(lab, senders, f"/api/v1/runs/{run['id']}/resolve/", resolution_body)
         return not uncertain and lab.left() == 0
 
     return bool(lab.wait_until(look, timeout))

@@ -162,10 +162,10 @@ class Lab:
     def note_calls(self) -> None:
         """Write down the calls of the receiver since the last time."""
         for path, calls in list(self.receiver.calls.items()):
-            for key, said in calls[self.noted[path] :]:
+            for key, body in calls[self.noted[path] :]:
                 run, _, step = key.partition(":")
                 note = "INSERT INTO lab_call (path, run, step, said) VALUES (%s, %s, %s, %s)"
-                self.stack.query(note, path, run, step, json.dumps(said))
+                self.stack.query(note, path, run, step, json.dumps(body))
                 self.noted[path] += 1
 
     def verify(self, since: datetime | None) -> Report:

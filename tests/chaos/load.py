@@ -100,16 +100,16 @@ class Senders:
         except UNHEARD as error:
             self.history.tell(seed=self.seed, id=delivery.id, door=delivery.door, error=type(error).__name__)
             return ""
-        said = answer.json() if answer.status in (200, 202) else {}
-        self.history.tell(seed=self.seed, id=delivery.id, door=delivery.door, status=answer.status, **said)
+        content = answer.json() if answer.status in (200, 202) else {}
+        self.history.tell(seed=self.seed, id=delivery.id, door=delivery.door, status=answer.status, **content)
         if 400 <= answer.status < 500:
             self.failures.append(f"{delivery.id} was refused: {answer.status} {answer.body[:200]!r}")
             return "refused"
-        if event := said.get("event", ""):
+        if event := content.get("event", ""):
             known = self.told.setdefault(delivery.id, event)
             if known != event:
                 self.failures.append(f"{delivery.id} is event {known}, and then {event}")
-            if not said["duplicate"]:
+            if not content["duplicate"]:
                 self.firsts[delivery.id] += 1
                 if self.firsts[delivery.id] > 1:
                     self.failures.append(f"{delivery.id} was new twice")

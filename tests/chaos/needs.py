@@ -106,22 +106,22 @@ def busy(lab: Lab, senders: Senders, seconds: float) -> dict[str, Any]:
     return dict(found[0])
 
 
-def ask(lab: Lab, senders: Senders, path: str, said: dict[str, Any] | None = None) -> threading.Thread:
+def ask(lab: Lab, senders: Senders, path: str, data: dict[str, Any] | None = None) -> threading.Thread:
     """A person's request, once: what it comes to when the web process dies over it is for the database to say."""
-    thread = threading.Thread(target=_ask, args=(lab, senders, path, said or {}), daemon=True)
+    thread = threading.Thread(target=_ask, args=(lab, senders, path, data or {}), daemon=True)
     senders.threads.append(thread)
     thread.start()
     return thread
 
 
-def _ask(lab: Lab, senders: Senders, path: str, said: dict[str, Any]) -> None:
+def _ask(lab: Lab, senders: Senders, path: str, data: dict[str, Any]) -> None:
     with suppress(*UNHEARD):
-        request(lab, senders, path, said)
+        request(lab, senders, path, data)
 
 
-def request(lab: Lab, senders: Senders, path: str, said: dict[str, Any]) -> int:
+def request(lab: Lab, senders: Senders, path: str, data: dict[str, Any]) -> int:
     """The status of the answer; one of UNHEARD where there is none."""
-    body = json.dumps(said).encode()
+    body = json.dumps(data).encode()
     token = f"Bearer {lab.stack.env['WAKEFUL_API_TOKEN']}"
     headers = {"Authorization": token, "Content-Type": "application/json"}
     answer = lab.stack.request("POST", path, body=body, headers=headers, timeout=8)

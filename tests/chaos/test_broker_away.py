@@ -121,7 +121,7 @@ def test_while_the_broker_is_away_only_rings_wait(outage: Callable[[Valkey], Any
 def leave_work(stack: Stack) -> None:
     """Periodic tasks that are due, and runs that wake in five seconds; no worker has code for these."""
     with stack.orm():
-        said: dict[str, Any] = {
+        payload: dict[str, Any] = {
             "task": "shop.bill",
             "args": [],
             "queue": LEDGER,
@@ -131,7 +131,7 @@ def leave_work(stack: Stack) -> None:
         }
         OutboxMessage.objects.bulk_create(
             OutboxMessage(
-                topic="task", key=str(n), payload={**said, "kwargs": {"n": n}, "priority": None, "expires": None}
+                topic="task", key=str(n), payload={**payload, "kwargs": {"n": n}, "priority": None, "expires": None}
             )
             for n in range(TASKS)
         )

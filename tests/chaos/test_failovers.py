@@ -162,12 +162,12 @@ def judge(here: Lab, pair: Pair, senders: Senders, failed_at: datetime) -> list[
         report = verify(since=senders.since, drained=True, accepted=sorted(known), own=here.own)
     wrong = [f"{finding.name}: {finding.violations[:3]}" for finding in report.violated]
     wrong += [f"an owner was disturbed: {row}" for row in here.stack.query(DISTURBED, failed_at)]
-    [said] = here.stack.query("SELECT *, previous <> '' AS over FROM runs_primary")
-    if not said["over"] or said["noticed_at"] < failed_at:
-        wrong.append(f"the failover was not noticed: {said}")
+    [primary] = here.stack.query("SELECT *, previous <> '' AS over FROM runs_primary")
+    if not primary["over"] or primary["noticed_at"] < failed_at:
+        wrong.append(f"the failover was not noticed: {primary}")
     for event in lost - pair.lost:
         answered = answered_at(here, event)
-        if said["known_until"] is None or answered < said["known_until"]:
+        if primary["known_until"] is None or answered < primary["known_until"]:
             wrong.append(f"event {event}, answered at {answered}, is lost; only later ones were reported")
     pair.lost |= lost
     runs = sum(report.counts["runs"].values())

@@ -42,8 +42,8 @@ def test_an_error_of_ours_has_its_traceback(format: str) -> None:
 @pytest.mark.django_db
 def test_a_user_without_rights_fills_no_log(client: Client) -> None:
     client.force_login(User.objects.create_user("ada", password="x", is_staff=True))
-    said = StringIO()
-    handler: Any = logging.StreamHandler(said)
+    output = StringIO()
+    handler: Any = logging.StreamHandler(output)
     wanted = configuration(format="text", level="INFO")["formatters"]["structlog"]
     handler.setFormatter(wanted.pop("()")(**wanted))
     logger = logging.getLogger("django.request")
@@ -52,5 +52,5 @@ def test_a_user_without_rights_fills_no_log(client: Client) -> None:
         assert client.get("/admin/triggers/source/add/").status_code == 403
     finally:
         logger.removeHandler(handler)
-    assert "/admin/triggers/source/add/" in said.getvalue()
-    assert len(said.getvalue().strip().splitlines()) == 1
+    assert "/admin/triggers/source/add/" in output.getvalue()
+    assert len(output.getvalue().strip().splitlines()) == 1

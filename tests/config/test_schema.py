@@ -14,11 +14,11 @@ def test_each_constraint_and_index_of_the_models_is_in_the_database() -> None:
         cursor.execute("SELECT relname FROM pg_class UNION ALL SELECT conname FROM pg_constraint")
         there = {name for (name,) in cursor.fetchall()}
 
-    said = {
+    declared = {
         part.name
         for label in OURS
         for model in apps.get_app_config(label).get_models()
         for part in (*model._meta.constraints, *model._meta.indexes)
     }
-    assert len(said) > 100
-    assert said - there == set()
+    assert len(declared) > 100
+    assert declared - there == set()

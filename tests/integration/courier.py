@@ -76,12 +76,12 @@ class Courier:
         [step] = self.stack.query(query, run["id"])
         key = f"{run['id']}:{step['key']}"
         if self.receiver.said("/ring", key):
-            said = {"outcome": "happened", "result": self.receiver.receipts[key]}
+            resolution = {"outcome": "happened", "result": self.receiver.receipts[key]}
         else:
-            said = {"outcome": "did_not_happen"}
-        answer = self.stack.api("POST", f"/api/v1/runs/{run['id']}/resolve/", said)
+            resolution = {"outcome": "did_not_happen"}
+        answer = self.stack.api("POST", f"/api/v1/runs/{run['id']}/resolve/", resolution)
         assert answer.status == 200, answer.body
-        self.resolved[str(said["outcome"])] += 1
+        self.resolved[str(resolution["outcome"])] += 1
 
     def outcomes(self, run: dict[str, Any]) -> list[str]:
         return outcomes(self.stack, run)

@@ -382,11 +382,11 @@ def test_a_certificate_is_verified(tmp_path: Path, readers: Readers, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("servers", "said"),
+    ("servers", "message"),
     [("nats://user:password@host", "enter them as"), ("http://host", "tls://"), ("", "must be addresses")],
 )
-def test_servers_that_cannot_work_are_named(servers: str, said: str) -> None:
+def test_servers_that_cannot_work_are_named(servers: str, message: str) -> None:
     with pytest.raises(InvalidSettings) as caught:
         KIND.clean_settings({"servers": servers, "stream": "orders"})
 
-    assert said in caught.value.errors["servers"]
+    assert message in caught.value.errors["servers"]

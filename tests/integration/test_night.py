@@ -220,8 +220,8 @@ def test_a_simulated_night_notifies_each_finding_once_and_sums_up_in_the_morning
 
     # All arrived once, by the second route, and in quiet hours only what is urgent.
     night.run(MORNING + timedelta(minutes=35))
-    said = [item["text"] for post in hook.posted for item in json.loads(post.body)["data"]["notifications"]]
-    assert said == [TICKET, opened["text"], PAYMENTS, DEPLOY, closed["text"], digest["text"]]
+    texts = [item["text"] for post in hook.posted for item in json.loads(post.body)["data"]["notifications"]]
+    assert texts == [TICKET, opened["text"], PAYMENTS, DEPLOY, closed["text"], digest["text"]]
     sent = stack.query("SELECT name, sent_at, is_urgent FROM runs_delivery WHERE status = 'sent' ORDER BY sent_at")
     assert {row["name"] for row in sent} == {"pager"}
     assert [row["is_urgent"] for row in sent if is_quiet(row["sent_at"])] == [True]

@@ -53,8 +53,8 @@ def test_a_worker_of_each_version_executes_only_the_agents_it_has(make_stack: St
     waiting = run_of(stack, new_agents)
     assert (waiting["status"], waiting["attempt"], waiting["agent"]) == ("queued", 0, "order-intake")
     stack.query("UPDATE runs_run SET ready_at = ready_at - interval '31 s' WHERE id = %s", waiting["id"])  # it is late
-    said = stack.manage("doctor", check=False).stdout
-    assert "no live worker serves the queue and has the code of order-intake" in said
+    output = stack.manage("doctor", check=False).stdout
+    assert "no live worker serves the queue and has the code of order-intake" in output
 
     stack.start("worker", env=NEW, by_itself=True)
     stack.start("dispatcher", env=NEW, by_itself=True)

@@ -31,8 +31,8 @@ def test_a_promoted_standby_is_noticed_and_workers_begin_again(promotable: tuple
     assert_an_ordinary_role_may_ask_for_the_timeline(stack)
     dispatcher, worker = stack.start("dispatcher"), stack.start("worker")
     eventually(lambda: stack.query("SELECT identity FROM runs_primary"))
-    said = stack.manage("doctor", check=False).stdout
-    assert "every standby streams asynchronously" in said
+    output = stack.manage("doctor", check=False).stdout
+    assert "every standby streams asynchronously" in output
     before = stack.query("SELECT id FROM runs_worker WHERE kind = 'worker' AND stopped_at IS NULL")
 
     assert stack.servers.postgres

@@ -97,11 +97,11 @@ def test_every_fire_of_the_week_is_that_of_brute_force_and_happens_once(make_sta
     fires = sum(verify(truth, done[truth.sample.name], end, is_over=True) for truth in truths)
     skips = sum(len(one.skips) for one in done.values())
     assert not stack.query("SELECT 1 FROM triggers_redelivery")
-    said = json.loads(tickers.output().splitlines()[-1])
-    assert said["killed"] >= 3
+    counts = json.loads(tickers.output().splitlines()[-1])
+    assert counts["killed"] >= 3
     print(
         f"\n{season}: {len(truths)} schedules, {len(changes)} clock changes, {fires} fires equal to brute force,"
-        f" {skips} skips; {AT_ONCE} tickers, {said['killed']} killed; {between} looks at the rows between; {said['seconds']} s"
+        f" {skips} skips; {AT_ONCE} tickers, {counts['killed']} killed; {between} looks at the rows between; {counts['seconds']} s"
     )
 
 
@@ -165,28 +165,28 @@ def verify(truth: Truth, done: Done, now: datetime, *, is_over: bool) -> int:
     """Every event at a time brute force names, once and with none left out; every other time with its reason. How many
     fires there are."""
     sample, expected = truth.sample, truth.sample.expected
-    said = (sample, done)
+    result = (sample, done)
 
-    assert done.fired == truth.fires[: len(done.fired)], said
-    assert done.dues == sorted(done.dues), said
+    assert done.fired == truth.fires[: len(done.fired)], result
+    assert done.dues == sorted(done.dues), result
     for nominal, due in zip(done.fired, done.dues, strict=False):
-        assert nominal <= due <= min(now, nominal + sample.latest_offset), said
+        assert nominal <= due <= min(now, nominal + sample.latest_offset), result
 
     skipped: list[datetime] = []
     for reason, first, last, count in done.skips:
         within = [nominal for nominal in truth.nominals if first <= nominal <= last]
-        assert {first, last} <= set(within), said
-        assert all(reason in truth.closed.get(nominal, ()) for nominal in within), said
-        assert count == len(within) or (count is None and len(within) > 1000), said
+        assert {first, last} <= set(within), result
+        assert all(reason in truth.closed.get(nominal, ()) for nominal in within), result
+        assert count == len(within) or (count is None and len(within) > 1000), result
         skipped += within
     accounted = {*done.fired, *skipped}
-    assert len(accounted) == len(done.fired) + len(skipped), said
+    assert len(accounted) == len(done.fired) + len(skipped), result
 
     has_retired = expected.max_fires is not None and len(done.fired) == expected.max_fires
     owed_until = done.fired[-1] if has_retired else now
     for nominal in truth.nominals:
         if nominal <= owed_until and nominal not in accounted:
-            assert done.accounted_until is None or nominal > done.accounted_until, said
+            assert done.accounted_until is None or nominal > done.accounted_until, result
             # It waits for its due time, or for the pointer to pass what is closed.
-            assert not is_over or nominal in truth.closed or nominal + sample.latest_offset > now, said
+            assert not is_over or nominal in truth.closed or nominal + sample.latest_offset > now, result
     return len(done.fired)

@@ -159,13 +159,13 @@ def test_a_lock_on_one_child_of_a_cancelled_run_keeps_no_other_from_being_stoppe
     monkeypatch.setattr("runs.attempt.children.LOCKED_AGAIN", timedelta(hours=1))
     parent = make_run(status="cancelled", ready_at=None)
     locked, other = (make_run(parent_id=parent.id) for _ in range(2))
-    said = {"run": str(parent.id), "agent": "a", "trigger": None, "status": "cancelled", "error": ""}
-    OutboxMessage.objects.create(topic="run.finished", payload=said)
+    payload = {"run": str(parent.id), "agent": "a", "trigger": None, "status": "cancelled", "error": ""}
+    OutboxMessage.objects.create(topic="run.finished", payload=payload)
 
     with lock_on(locked):
         deliver_inside(10, ["run.finished"])
         assert (status_of(locked), status_of(other)) == ("queued", "cancelled")
-        assert OutboxMessage.objects.filter(payload=said, available_at__gt=Now()).exists()
+        assert OutboxMessage.objects.filter(payload=payload, available_at__gt=Now()).exists()
 
     OutboxMessage.objects.update(available_at=Now())
     deliver_inside(10, ["run.finished"])

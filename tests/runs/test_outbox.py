@@ -49,8 +49,8 @@ def leave(topic: str, *payloads: Any) -> None:
 
 
 def finished(trigger: Any, count: int) -> list[dict[str, Any]]:
-    said = {"agent": "greeter", "trigger": str(trigger.id), "status": "failed", "error": "boom"}
-    return [{**said, "run": str(uuid4())} for _ in range(count)]
+    payload = {"agent": "greeter", "trigger": str(trigger.id), "status": "failed", "error": "boom"}
+    return [{**payload, "run": str(uuid4())} for _ in range(count)]
 
 
 def counts() -> dict[str, int]:
@@ -82,9 +82,9 @@ def test_a_locked_trigger_delays_only_messages_about_its_own_runs(monkeypatch: p
 def test_a_wake_waits_while_its_trigger_is_being_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "_one_by_one", pytest.fail)
     locked, other = make_trigger("locked"), make_trigger("other")
-    said = {"data": None, "reason": ""}
+    payload = {"data": None, "reason": ""}
     for number, trigger in enumerate((locked, other)):
-        leave("wakeup", {**said, "trigger": str(trigger.id), "run": str(uuid4()), "name": f"wake-{number}"})
+        leave("wakeup", {**payload, "trigger": str(trigger.id), "run": str(uuid4()), "name": f"wake-{number}"})
 
     with neighbour("SELECT FROM triggers_trigger WHERE id = %s FOR UPDATE", locked.pk):
         outbox.deliver_inside(500, ["wakeup"])

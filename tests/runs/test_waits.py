@@ -201,12 +201,12 @@ def test_a_gathered_result_does_not_change(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"), [(None, {"id": 7}), ({"n": 1}, {"id": 7, "n": 1}), ({"id": 8}, {"id": 8}), ("text", "text")]
+    ("data", "own"), [(None, {"id": 7}), ({"n": 1}, {"id": 7, "n": 1}), ({"id": 8}, {"id": 8}), ("text", "text")]
 )
-def test_a_wake_has_the_data_of_the_event_updated_with_its_own(lab: Lab, data: Any, said: Any) -> None:
+def test_a_wake_has_the_data_of_the_event_updated_with_its_own(lab: Lab, data: Any, own: Any) -> None:
     lab.run(lambda run: run.wake_in("1d", data), data={"id": 7})
 
-    assert OutboxMessage.objects.get(topic="wakeup").payload["data"] == said
+    assert OutboxMessage.objects.get(topic="wakeup").payload["data"] == own
 
 
 def test_a_run_woken_by_time_begins_a_new_chain(lab: Lab) -> None:

@@ -110,9 +110,9 @@ def make_incident(trigger: str, *runs: Run, **fields: Any) -> Incident:
 
 def make_session(number: int) -> Session:
     session = Session.objects.create(name=f"session-{number}", summary="about disks", last_number=1)
-    said = [{"kind": "request", "parts": [{"part_kind": "user-prompt", "content": f"hello {number}"}]}]
+    messages = [{"kind": "request", "parts": [{"part_kind": "user-prompt", "content": f"hello {number}"}]}]
     whose: dict[str, Any] = {"run_id": uuid4(), "agent": "greeter"}
-    SessionTurn.objects.create(session=session, number=1, messages=said, characters=90, **whose)
+    SessionTurn.objects.create(session=session, number=1, messages=messages, characters=90, **whose)
     return session
 
 

@@ -231,8 +231,8 @@ class ServerProcess:
         command = [sys.executable, "-m", __name__, self.kind, str(self.folder), str(self.port)]
         self.process = subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True)
         assert self.process.stdout
-        with self.process.stdout as said:
-            self.port = int(said.readline())
+        with self.process.stdout as output:
+            self.port = int(output.readline())
 
     def kill(self) -> None:
         self.process.kill()

@@ -34,14 +34,14 @@ class Receiver:
     def said(self, path: str, key: str) -> list[Any]:
         return [said for its_key, said in self.calls[path] if its_key == key]
 
-    def answer(self, path: str, key: str, said: Any) -> dict[str, Any] | None:
+    def answer(self, path: str, key: str, body: Any) -> dict[str, Any] | None:
         """None: it did what was requested, and its answer is lost."""
         if path == "/gate":
             with self.lock:
                 self.at_gate += 1
             self.gate.wait(60)
         with self.lock:
-            self.calls[path].append((key, said))
+            self.calls[path].append((key, body))
             receipt = {"receipt": sum(map(len, self.calls.values()))}
             self.receipts.setdefault(key, receipt)
             if any(key.endswith(end) for end in self.unanswered):

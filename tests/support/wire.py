@@ -318,8 +318,8 @@ class Responses:
     def _items(self, turn: Turn, number: int) -> list[dict[str, Any]]:
         if isinstance(turn.answer, str):
             part = {"type": "output_text", "text": turn.answer, "annotations": []}
-            said = {"id": f"msg_{number}", "type": "message", "role": "assistant", "status": "completed"}
-            return [{**said, "content": [part]}]
+            message = {"id": f"msg_{number}", "type": "message", "role": "assistant", "status": "completed"}
+            return [{**message, "content": [part]}]
         return [
             {
                 "id": f"fc_{id}",
@@ -445,9 +445,9 @@ def _handler(wire: Wire) -> type[BaseHTTPRequestHandler]:
             match fault:
                 case Status(code, retry_after):
                     request.ends("failed")
-                    said = {"type": "error", "error": {"type": "error", "message": f"status {code}, as scripted"}}
+                    error = {"type": "error", "error": {"type": "error", "message": f"status {code}, as scripted"}}
                     headers = {} if retry_after is None else {"Retry-After": retry_after}
-                    return self.send_whole(code, json.dumps(said), headers=headers)
+                    return self.send_whole(code, json.dumps(error), headers=headers)
                 case Body(text):
                     request.ends("failed")
                     return self.send_whole(200, text)

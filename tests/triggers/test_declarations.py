@@ -53,7 +53,7 @@ def add(name: str, *triggers: Any, **fields: Any) -> None:
     def body(run: AgentRun) -> None: ...
 
 
-def said(changes: list[Any]) -> list[str]:
+def words_of(changes: list[Any]) -> list[str]:
     return [str(change) for change in changes]
 
 
@@ -71,7 +71,7 @@ def task_of(slug: str) -> PeriodicTask:
 def test_event_trigger_becomes_a_row(declare: Declare) -> None:
     declare("welcome", on.event("customer.created", source="shop", filter="event.data.vip"), timeout="30s", priority=2)
 
-    assert said(sync()) == ["created welcome"]
+    assert words_of(sync()) == ["created welcome"]
 
     trigger = trigger_of("welcome")
     assert (trigger.agent, trigger.source, trigger.types) == ("welcome", "shop", ["customer.created"])
@@ -142,7 +142,7 @@ def test_changed_declaration_changes_its_rows(declare: Declare) -> None:
     sync()
     declare("digest", on.cron("30 9 * * *", catch_up="all"), retries=5)
 
-    assert said(sync()) == ["changed digest (policy, At 09:30 (UTC), catch_up)"]
+    assert words_of(sync()) == ["changed digest (policy, At 09:30 (UTC), catch_up)"]
 
     assert task_of("digest").crontab.minute == "30"
     assert task_of("digest").wakeful.catch_up == "all"
@@ -166,7 +166,7 @@ def test_trigger_may_turn_from_schedule_to_event_and_back(declare: Declare) -> N
     declare("digest", on.every("1h"))
     sync()
     declare("digest", on.event("x"))
-    assert said(sync()) == ["changed digest (types, overlap, no schedule any more)"]
+    assert words_of(sync()) == ["changed digest (types, overlap, no schedule any more)"]
     assert not PeriodicTask.objects.exists()
     declare("digest", on.every("1h"))
 
@@ -178,7 +178,7 @@ def test_trigger_may_turn_from_schedule_to_event_and_back(declare: Declare) -> N
 def test_instant_that_is_past_when_first_seen_does_not_fire(declare: Declare) -> None:
     declare("reminder", on.at("2001-01-01T00:00Z"))
 
-    assert said(sync()) == ["created reminder (once, at 2001-01-01 00:00:00 UTC: past, so it will not fire)"]
+    assert words_of(sync()) == ["created reminder (once, at 2001-01-01 00:00:00 UTC: past, so it will not fire)"]
     assert not task_of("reminder").enabled
 
 
@@ -264,7 +264,7 @@ def test_override_survives_a_deploy(declare: Declare) -> None:
     override(trigger_of("welcome"), {"filter": "event.data.vip", "policy": {"retries": 9}}, by="admin:ada")
     declare("welcome", on.event("customer.created", "customer.changed", filter="event.data.new"), retries=1)
 
-    assert said(sync()) == ["changed welcome (types)"]
+    assert words_of(sync()) == ["changed welcome (types)"]
 
     trigger = trigger_of("welcome")
     assert trigger.types == ["customer.created", "customer.changed"]
@@ -319,7 +319,7 @@ def test_policy_of_the_code_reaches_the_row_and_an_edited_field_is_the_operators
     edit.edit_schedule(schedule, policy=SchedulePolicy.parse({"jitter": "1m", "exclude": ""}, policy), by="ada")
     Schedule.objects.update(max_fires=3)
     declare("digest", on.cron("0 9 * * *", jitter="10m", spread="2m", exclude=["holidays"]))
-    assert said(sync()) == ["changed digest (spread, active_hours)"]
+    assert words_of(sync()) == ["changed digest (spread, active_hours)"]
 
     assert trigger_of("digest").overrides == ["exclude", "jitter", "max_fires"]
     assert SchedulePolicy.of(task_of("digest").wakeful) == SchedulePolicy(
@@ -398,12 +398,12 @@ def test_vanished_declaration_disables_and_its_return_enables(declare: Declare) 
     sync()
     declare("other", on.event("x"))
 
-    assert said(sync()) == ["created other", "disabled digest (its declaration is gone)"]
+    assert words_of(sync()) == ["created other", "disabled digest (its declaration is gone)"]
     assert (trigger_of("digest").enabled, task_of("digest").enabled) == (False, False)
     assert sync() == []
 
     add("digest", on.every("1h"))
-    assert said(sync()) == ["enabled again digest"]
+    assert words_of(sync()) == ["enabled again digest"]
     assert (trigger_of("digest").enabled, task_of("digest").enabled) == (True, True)
     assert sync() == []
 
@@ -530,12 +530,12 @@ def source_of(slug: str) -> Source:
 def test_a_declared_source_is_made_with_its_trigger(declare: Declare) -> None:
     declare("reader", feed())
 
-    assert said(sync()) == ["created reader", "created source reader"]
+    assert words_of(sync()) == ["created reader", "created source reader"]
 
     assert trigger_of("reader").source == "reader"
     source = source_of("reader")
     assert (source.kind, source.enabled, source.settings["url"]) == ("feed", True, FEED["url"])
-    assert said(sync()) == []
+    assert words_of(sync()) == []
 
 
 def test_a_setting_of_a_declared_source_that_an_operator_has_changed_stays(declare: Declare) -> None:
@@ -545,7 +545,7 @@ def test_a_setting_of_a_declared_source_that_an_operator_has_changed_stays(decla
     change_source(source, {"settings": {**source.settings, "every": "1h"}}, by="eve")
     declare("reader", feed(url="https://example.com/other"))
 
-    assert said(sync()) == ["changed source reader"]
+    assert words_of(sync()) == ["changed source reader"]
 
     settings = source_of("reader").settings
     assert (settings["every"], settings["url"]) == ("1h", "https://example.com/other")
@@ -556,12 +556,12 @@ def test_a_source_whose_declaration_is_gone_is_disabled_until_it_returns(declare
     sync()
     declare("reader", on.event("other"))
 
-    assert "disabled, because its declaration is gone source reader" in said(sync())
+    assert "disabled, because its declaration is gone source reader" in words_of(sync())
     assert not source_of("reader").enabled
-    assert said(sync()) == []
+    assert words_of(sync()) == []
 
     declare("reader", feed())
-    assert "enabled again source reader" in said(sync())
+    assert "enabled again source reader" in words_of(sync())
     assert source_of("reader").enabled
 
 

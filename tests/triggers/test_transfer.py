@@ -96,7 +96,7 @@ def file(**parts: Any) -> dict[str, Any]:
     return {"format": "wakeful triggers", "version": 1, **parts}
 
 
-def said(done: Import) -> list[str]:
+def words_of(done: Import) -> list[str]:
     return [f"{'+' if change.is_new else '~'} {change.what}: {', '.join(change.fields)}" for change in done.changes]
 
 
@@ -229,7 +229,7 @@ def test_fields_that_the_file_does_not_name_are_kept() -> None:
 
     done = import_triggers(file(triggers=[{"slug": "vip", "filter": ""}]), by="cli:ada")
 
-    assert said(done) == ["~ trigger vip: filter"]
+    assert words_of(done) == ["~ trigger vip: filter"]
     assert Trigger.objects.count() == len(before["triggers"])
     assert Trigger.objects.get(slug="vip").types == ["customer.*"]
 
@@ -246,7 +246,7 @@ def test_schedules_follow_the_file() -> None:
 
     done = import_triggers(file(schedules=changed), by="cli:ada")
 
-    assert said(done) == [
+    assert words_of(done) == [
         "~ schedule mornings: catch_up, rule",
         "~ schedule often: enabled",
         "~ schedule then: enabled",
@@ -269,7 +269,7 @@ def test_calendars_follow_the_file_and_its_schedules_may_name_them() -> None:
 
     done = import_triggers(file(calendars=calendars, schedules=schedules), by="cli:ada")
 
-    assert said(done) == ["+ calendar feasts: days", "~ calendar holidays: days", "~ schedule often: exclude"]
+    assert words_of(done) == ["+ calendar feasts: days", "~ calendar holidays: days", "~ schedule often: exclude"]
     assert import_triggers(file(calendars=calendars, schedules=schedules), by="cli:ada").changes == []
 
 
@@ -286,14 +286,14 @@ def test_subscriptions_follow_the_file_but_for_their_urls() -> None:
     assert "hidden-path" not in json.dumps(content())
 
     changed = import_triggers(file(subscriptions=[{**exported[0], "types": ["*"]}]), by="cli:ada")
-    assert said(changed) == ["~ subscription out: types"]
+    assert words_of(changed) == ["~ subscription out: types"]
 
     Subscription.objects.all().delete()
     left_out = import_triggers(file(subscriptions=exported), by="cli:ada")
     assert not left_out.changes and 'add "url"' in left_out.notes[0]
     with_url = file(subscriptions=[{**exported[0], "url": "https://example.com/other-path"}])
     made = import_triggers(with_url, by="cli:ada")
-    assert said(made) == ["+ subscription out: enabled, sources, types, filter"]
+    assert words_of(made) == ["+ subscription out: enabled, sources, types, filter"]
     assert not import_triggers(with_url, by="cli:ada").changes
     assert content()["subscriptions"] == exported
 
@@ -331,7 +331,7 @@ def test_a_dry_run_shows_the_same_and_changes_nothing() -> None:
     foreseen = import_triggers(exported, by="cli:ada", dry_run=True)
 
     assert (content(), AuditEntry.objects.count()) == (before, entries)
-    assert said(foreseen) == said(import_triggers(exported, by="cli:ada"))
+    assert words_of(foreseen) == words_of(import_triggers(exported, by="cli:ada"))
 
 
 # Detectors
@@ -360,7 +360,7 @@ def test_sources_carry_their_armed_detectors() -> None:
     done = import_triggers(exported, by="cli:ada")
 
     assert content() == exported
-    assert "+ source load: kind, enabled, trusted, settings, detectors" in said(done)
+    assert "+ source load: kind, enabled, trusted, settings, detectors" in words_of(done)
     assert import_triggers(exported, by="cli:ada").changes == []
     assert AuditEntry.objects.filter(by="cli:ada", action="arm").count() == 2
 
@@ -372,7 +372,7 @@ def test_a_detector_that_stays_keeps_what_it_has_learned() -> None:
 
     done = import_triggers(metrics(MISSING, {"name": "z_score", "settings": {}}), by="cli:ada")
 
-    assert said(done) == ["~ source load: detectors"]
+    assert words_of(done) == ["~ source load: detectors"]
     assert MetricDetector.objects.filter(disarmed_at=None).earliest("id") == kept
     assert set(MetricDetector.objects.filter(disarmed_at=None).values_list("name", flat=True)) == {"missing", "z_score"}
 

@@ -54,8 +54,8 @@ def outcomes() -> dict[str, str]:
     return {item.text: item.last_outcome for item in ChecklistItem.objects.all()}
 
 
-def verdict(**said: Any) -> TestModel:
-    return TestModel(custom_output_args={**QUIET, **said}, call_tools=[])
+def verdict(**fields: Any) -> TestModel:
+    return TestModel(custom_output_args={**QUIET, **fields}, call_tools=[])
 
 
 # Its declaration
@@ -251,9 +251,9 @@ def due(number: int, **last: Any) -> DueItem:
 
 
 def test_the_first_word_on_an_item_counts() -> None:
-    said = [{"item": 1, "outcome": "news", "text": "a"}, {"item": 1, "outcome": "ok"}]
+    items = [{"item": 1, "outcome": "news", "text": "a"}, {"item": 1, "outcome": "ok"}]
 
-    assert outcomes_of(Verdict(notify=False, items=said), [due(7)]) == [Checked(7, "news", "a")]  # type: ignore[arg-type]
+    assert outcomes_of(Verdict(notify=False, items=items), [due(7)]) == [Checked(7, "news", "a")]  # type: ignore[arg-type]
 
 
 def test_a_prompt_numbers_the_items_and_shows_how_they_ended_last() -> None:
@@ -280,10 +280,10 @@ def test_long_texts_are_cut_instead_of_refused(watch: Heartbeat, checklist: Chec
 
 
 @pytest.mark.parametrize(
-    ("said", "minutes"), [(0, 1), (-5, 1), (1.5, 2), (10**9, 366 * 1440), (None, None), ("30", 30)]
+    ("requested", "minutes"), [(0, 1), (-5, 1), (1.5, 2), (10**9, 366 * 1440), (None, None), ("30", 30)]
 )
-def test_a_next_check_is_kept_within_its_bounds(said: Any, minutes: int | None) -> None:
-    assert Verdict(notify=False, next_check=said).next_check == minutes
+def test_a_next_check_is_kept_within_its_bounds(requested: Any, minutes: int | None) -> None:
+    assert Verdict(notify=False, next_check=requested).next_check == minutes
 
 
 def test_the_lines_of_an_item_stand_under_its_number() -> None:

@@ -66,7 +66,7 @@ def wake(agent: Agent, last: Any, **options: Any) -> tuple[AgentResult | None, A
     return run_agent(agent, fired=answer, **options), last if answer.state is None else answer.state
 
 
-def said(agent: Agent, last: Any = None) -> tuple[list[str], Any]:
+def notified(agent: Agent, last: Any = None) -> tuple[list[str], Any]:
     done, state = wake(agent, last)
     return [notice.text for notice in done.notifications] if done else [], state
 
@@ -83,7 +83,7 @@ def test_a_backlog_is_reported_when_it_begins_when_it_gets_much_worse_and_when_i
     state, told = None, []
     for runs, minutes in [(3, 1), (10, 6), (12, 7), (40, 9), (30, 3), (0, 0), (0, 0)]:
         house.queues = [waiting(runs, minutes)]
-        texts, state = said(backlog_heartbeat, state)
+        texts, state = notified(backlog_heartbeat, state)
         told.append(texts)
 
     [begin], [worse], [over] = filter(None, told)
@@ -96,7 +96,7 @@ def test_a_backlog_is_reported_when_it_begins_when_it_gets_much_worse_and_when_i
 def test_a_paused_queue_is_no_backlog(house: House) -> None:
     house.queues = [waiting(500, 600, is_paused=True)]
 
-    assert said(backlog_heartbeat) == ([], None)
+    assert notified(backlog_heartbeat) == ([], None)
 
 
 # daily-digest
@@ -115,7 +115,7 @@ def test_a_digest_names_what_needs_a_person(house: House) -> None:
     house.approvals = [question(NINE)]
     house.wrong = [Trouble(name="lag", text="A run waits for a worker.", remedy="", is_bad=True)] * 12
 
-    [text], _ = said(daily_digest)
+    [text], _ = notified(daily_digest)
 
     assert "Failed in the last day:\n- intake: KeyError: 'total' (12 ×)" in text
     assert "Waiting for an answer:\n- clerk: Refund? (since 2026-11-20 09:00 UTC)" in text
@@ -155,7 +155,7 @@ def test_a_stale_question_is_reported_once_with_its_page(house: House) -> None:
     [notice] = done.notifications
     assert notice.text == "clerk has waited for an answer for 5 h: Refund? It expires in 9 h."
     assert (notice.link, notice.urgency) == ("https://example.com/a", "normal")
-    assert said(approval_chaser, state)[0] == []
+    assert notified(approval_chaser, state)[0] == []
 
 
 def test_the_last_call_is_urgent(house: House) -> None:
@@ -215,7 +215,7 @@ def test_without_a_model_the_facts_are_reported(house: House, settings: Any) -> 
     an_unusual_hour(house)
     settings.WAKEFUL_MODEL = ""
 
-    [text], _ = said(anomaly_explainer)
+    [text], _ = notified(anomaly_explainer)
 
     assert text == "intake failed 60 times in the last hour; usual at this time of day: 0."
 

@@ -41,9 +41,9 @@ def test_requests_and_tools_of_a_delegate_are_steps_of_the_run(lab: Lab) -> None
     office = Office()
 
     def body(run: Any) -> Any:
-        said = run.llm(office.clerk, "q").output
+        output = run.llm(office.clerk, "q").output
         run.sleep("1h")
-        return said
+        return output
 
     run = lab.later(lab.run(body))
 
@@ -154,9 +154,9 @@ def test_a_task_that_is_done_is_not_counted_again_on_a_replay(lab: Lab) -> None:
     Budget.objects.create(**budget, cap=Decimal(1))
 
     def body(run: Any) -> Any:
-        said = run.llm(office.clerk, "q").output
+        output = run.llm(office.clerk, "q").output
         run.sleep("1h")
-        return said
+        return output
 
     run = lab.later(lab.run(body))
 

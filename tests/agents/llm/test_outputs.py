@@ -87,10 +87,10 @@ class Numbers:
 
 def twice_replayed(lab: Lab, llm: Any, **options: Any) -> Run:
     def body(run: Any) -> Any:
-        said = run.llm(llm, "Send it.", **options).output
+        output = run.llm(llm, "Send it.", **options).output
         run.sleep("1h")
         run.sleep("1h", key="2")
-        return said.model_dump() if isinstance(said, Sent) else said
+        return output.model_dump() if isinstance(output, Sent) else output
 
     return lab.later(lab.later(lab.run(body)))
 
@@ -176,9 +176,9 @@ def test_an_output_validator_of_a_function_runs_in_its_step(lab: Lab) -> None:
     llm = Numbers(7).agent(send_invoice)
 
     @llm.output_validator
-    def check(said: Sent) -> Sent:
-        seen.append(said)
-        return said
+    def check(output: Sent) -> Sent:
+        seen.append(output)
+        return output
 
     run = twice_replayed(lab, llm)
 
@@ -190,16 +190,16 @@ def test_an_output_validator_without_a_function_runs_again_and_may_only_read(lab
     llm = Numbers(7).agent(str)
 
     @llm.output_validator
-    def check(said: str) -> str:
-        seen.append(said)
-        return said
+    def check(output: str) -> str:
+        seen.append(output)
+        return output
 
     assert (twice_replayed(lab, llm).result, seen) == ("7", ["7", "7", "7"])
 
     @llm.output_validator
-    def write(said: str) -> str:
+    def write(output: str) -> str:
         Session.objects.create(name="x")
-        return said
+        return output
 
     assert "may only read" in lab.run(lambda run: run.llm(llm, "q").output).error
 
@@ -213,7 +213,7 @@ def test_functions_that_cannot_be_distinguished_are_refused_by_name(lab: Lab) ->
         return send_invoice
 
     several: Any = [send_invoice, Sent]
-    for output_type, said in [
+    for output_type, message in [
         (NativeOutput(several), "Give each its ToolOutput"),
         ([send_invoice, other()], "needs a name of its own"),
     ]:
@@ -221,7 +221,7 @@ def test_functions_that_cannot_be_distinguished_are_refused_by_name(lab: Lab) ->
         run = lab.run(lambda run, llm=llm: run.llm(llm, "q").output)
 
         assert (run.status, sent) == ("failed", [])
-        assert said in run.error
+        assert message in run.error
 
 
 @pytest.mark.parametrize(

@@ -301,4 +301,4 @@ def test_people_read_a_turn(listener: Listener) -> None:
     say(listener.agent(), "look one", untrusted={"a": 1})
 
     [turn] = turns()
-    assert [said.who for said in said_in(turn.messages or ())] == ["prompt", "calls look", "look gave", "answer"]
+    assert [spoken.who for spoken in said_in(turn.messages or ())] == ["prompt", "calls look", "look gave", "answer"]

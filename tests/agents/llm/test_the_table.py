@@ -127,7 +127,7 @@ def rows() -> dict[str, str]:
 
 def test_each_row_of_the_docs_table_has_a_test_and_no_row_breaks() -> None:
     assert list(rows()) == list(HELD_BY)
-    assert not [row for row, said in rows().items() if "break" in said]
+    assert not [row for row, text in rows().items() if "break" in text]
 
 
 @pytest.mark.parametrize("row", HELD_BY)

@@ -77,9 +77,9 @@ class Always:
 
 def replayed(lab: Lab, ask: Asks) -> Run:
     def body(run: Any) -> Any:
-        said = ask(run)
+        result = ask(run)
         run.sleep("1h")
-        return said
+        return result
 
     return lab.later(lab.run(body))
 
@@ -92,14 +92,14 @@ def ok(run: Run) -> Any:
 @pytest.mark.parametrize("mode", [ToolOutput, NativeOutput, PromptedOutput, list], ids=lambda mode: mode.__name__)
 def test_a_structured_output_is_validated_and_replayed(lab: Lab, mode: Any) -> None:
     kind: Any = [Verdict, str] if mode is list else mode(Verdict)
-    said = Always(TextPart('{"urgent": true, "why": "w"}'))
+    model = Always(TextPart('{"urgent": true, "why": "w"}'))
 
     def ask(run: Any) -> Any:
-        output = run.llm(said.agent(output_type=kind), "q").output
+        output = run.llm(model.agent(output_type=kind), "q").output
         assert isinstance(output, Verdict)
         return output.why
 
-    assert (ok(replayed(lab, ask)), said.asked) == ("w", 1)
+    assert (ok(replayed(lab, ask)), model.asked) == ("w", 1)
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_a_structured_output_is_validated_and_replayed(lab: Lab, mode: Any) -> N
     ids=["picture", "urls", "cache point"],
 )
 def test_files_in_the_prompt(lab: Lab, prompt: Any) -> None:
-    said = Always(TextPart("a cat"))
+    model = Always(TextPart("a cat"))
 
-    assert (ok(replayed(lab, lambda run: run.llm(said.agent(), prompt).output)), said.asked) == ("a cat", 1)
+    assert (ok(replayed(lab, lambda run: run.llm(model.agent(), prompt).output)), model.asked) == ("a cat", 1)
 
 
 def test_files_in_the_prompt_beside_untrusted_data_are_refused_by_name(lab: Lab) -> None:
@@ -137,19 +137,19 @@ def test_a_tool_that_gives_a_picture(lab: Lab) -> None:
 
 def test_a_picture_as_output(lab: Lab) -> None:
     picture = FilePart(BinaryImage(PNG, media_type="image/png"))
-    said = Always(picture, profile=ModelProfile(supports_image_output=True))
-    llm = said.agent(output_type=BinaryImage)
+    model = Always(picture, profile=ModelProfile(supports_image_output=True))
+    llm = model.agent(output_type=BinaryImage)
 
     run = replayed(lab, lambda run: len(run.llm(llm, "draw").output.data))
 
-    assert (ok(run), said.asked) == (len(PNG), 1)
+    assert (ok(run), model.asked) == (len(PNG), 1)
 
 
 def test_a_thinking_part_is_recorded_and_replayed(lab: Lab) -> None:
-    said = Always(ThinkingPart("hmm", signature="s", provider_name="m"), TextPart("two"))
-    llm = said.agent(model_settings={"thinking": "high"})
+    model = Always(ThinkingPart("hmm", signature="s", provider_name="m"), TextPart("two"))
+    llm = model.agent(model_settings={"thinking": "high"})
 
-    assert (ok(replayed(lab, lambda run: run.llm(llm, "q").output)), said.asked) == ("two", 1)
+    assert (ok(replayed(lab, lambda run: run.llm(llm, "q").output)), model.asked) == ("two", 1)
 
 
 def test_a_history_and_a_second_call_on_the_history_of_the_first(lab: Lab) -> None:
@@ -196,9 +196,9 @@ def test_two_agents_side_by_side(lab: Lab) -> None:
     one, two = Always(TextPart("a")), Always(TextPart("b"))
 
     async def body(run: Any) -> Any:
-        said = await asyncio.gather(run.llm(one.agent(), "q", key="1"), run.llm(two.agent(), "q", key="2"))
+        results = await asyncio.gather(run.llm(one.agent(), "q", key="1"), run.llm(two.agent(), "q", key="2"))
         await run.sleep("1h")
-        return [result.output for result in said]
+        return [result.output for result in results]
 
     assert (ok(lab.later(lab.run(body))), one.asked, two.asked) == (["a", "b"], 1, 1)
 
@@ -282,9 +282,9 @@ def test_events_of_a_call_come_again_on_each_replay(lab: Lab, how: str) -> None:
     llm: LlmAgent[Any, Any] = LlmAgent(streaming(), name="t", **given)
 
     def body(run: Any) -> Any:
-        said = run.llm(llm, "q", **options).output
+        output = run.llm(llm, "q", **options).output
         run.sleep("1h")
-        return said
+        return output
 
     run = lab.run(body)
     first = [*seen]
@@ -307,12 +307,12 @@ def test_hooks_and_history_processors_run_again_on_each_replay(lab: Lab) -> None
         seen.append("history")
         return messages
 
-    said = Always(TextPart("x"))
-    llm = said.agent(capabilities=[hooks, ProcessHistory(history)])
+    model = Always(TextPart("x"))
+    llm = model.agent(capabilities=[hooks, ProcessHistory(history)])
 
     ok(replayed(lab, lambda run: run.llm(llm, "q").output))
 
-    assert (sorted(seen), said.asked) == (["history", "history", "hook", "hook"], 1)
+    assert (sorted(seen), model.asked) == (["history", "history", "hook", "hook"], 1)
 
 
 def test_a_usage_limit_ends_the_run_at_once(lab: Lab) -> None:
@@ -370,22 +370,22 @@ def test_run_llm_in_a_tool_is_refused_by_name(lab: Lab) -> None:
 
 
 def test_requests_in_a_batch_are_refused_by_name(lab: Lab) -> None:
-    said = Always(TextPart("x"))
-    llm = said.agent(capabilities=[BatchModelRequests()])
+    model = Always(TextPart("x"))
+    llm = model.agent(capabilities=[BatchModelRequests()])
 
     run = lab.run(lambda run: run.llm(llm, "q").output, policy={"retries": 3})
 
-    assert (run.status, said.asked) == ("failed", 0)
+    assert (run.status, model.asked) == ("failed", 0)
     assert "BatchModelRequests" in run.error
 
 
 def test_instructions_that_are_functions_run_again_on_each_replay(lab: Lab) -> None:
-    said, seen = Always(TextPart("x")), []
+    model, seen = Always(TextPart("x")), []
 
     def instruct() -> str:
         seen.append(1)
         return "be short"
 
-    ok(replayed(lab, lambda run: run.llm(said.agent(instructions=instruct), "q").output))
+    ok(replayed(lab, lambda run: run.llm(model.agent(instructions=instruct), "q").output))
 
-    assert (len(seen), said.asked) == (2, 1)
+    assert (len(seen), model.asked) == (2, 1)

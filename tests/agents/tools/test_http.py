@@ -87,9 +87,9 @@ def own(site: Site, *more: str, **options: Any) -> Any:
 
 
 def test_the_tool_returns_the_answer_of_an_allowed_host(site: Site) -> None:
-    said = call(own(site, headers={"X-Key": "k"}), site.url("/page"))
+    answer = call(own(site, headers={"X-Key": "k"}), site.url("/page"))
 
-    assert (said["status"], said["body"]) == (200, "hello from /page")
+    assert (answer["status"], answer["body"]) == (200, "hello from /page")
     assert site.asked[0][2]["x-key"] == "k"
     assert site.asked[0][2]["host"] == f"127.0.0.1:{site.port}"
 
@@ -142,7 +142,7 @@ def test_every_redirect_is_checked(site: Site) -> None:
     }
     tools = {"/to-metadata": own(site, "169.254.169.254")}
     assert call(own(site), site.url("/to-page"))["body"] == "hello from /page"
-    for path, said in (
+    for path, message in (
         ("/to-other", "its host is not allowed here"),
         ("/to-metadata", "169.254.169.254, which is not a public one"),
         ("/to-file", "only http and https"),
@@ -150,7 +150,7 @@ def test_every_redirect_is_checked(site: Site) -> None:
     ):
         answer = call(tools.get(path, own(site)), site.url(path))
         assert (answer["status"], "body" in answer) == (302, False)
-        assert said in answer["error"]
+        assert message in answer["error"]
 
 
 def test_a_name_that_means_a_public_and_a_private_address_is_refused(
@@ -179,8 +179,8 @@ def test_a_name_is_looked_up_once_and_what_was_checked_is_connected_to(
 
     monkeypatch.setattr(socket, "getaddrinfo", lookup)
 
-    said = call(own(site, f"turns.example:{site.port}"), site.url("/page", "turns.example"))
-    assert said["body"] == "hello from /page"
+    answer = call(own(site, f"turns.example:{site.port}"), site.url("/page", "turns.example"))
+    assert answer["body"] == "hello from /page"
     assert site.asked[0][2]["host"] == f"turns.example:{site.port}"
     assert next(answers) == "169.254.169.254"
 
@@ -364,8 +364,8 @@ def test_methods_are_those_that_are_named_and_others_than_reading_are_dangerous(
     reading, writing = own(site), own(site, methods=["GET", "POST"])
 
     assert (reading.metadata or {})["dangerous"] is False
-    said = writing.metadata or {}
-    assert (said["effect"], said["dangerous"]) == ("at_most_once", True)
+    metadata = writing.metadata or {}
+    assert (metadata["effect"], metadata["dangerous"]) == ("at_most_once", True)
     assert call(writing, site.url("/x"), "POST", "{}")["status"] == 200
     with pytest.raises(ModelRetry, match="method POST is not allowed"):
         call(reading, site.url("/x"), "POST", "{}")

@@ -45,10 +45,10 @@ def test_a_declared_tool_is_found_by_its_name_and_knows_its_run() -> None:
     seen: list[str] = []
 
     def body(run: AgentRun) -> None:
-        said = run.llm(LlmAgent(turns.model, name="desk", tools=[found]), "How many?", deps=run)
+        result = run.llm(LlmAgent(turns.model, name="desk", tools=[found]), "How many?", deps=run)
         seen.extend(
             str(part.content)
-            for message in said.all_messages()
+            for message in result.all_messages()
             for part in message.parts
             if part.part_kind == "tool-return"
         )

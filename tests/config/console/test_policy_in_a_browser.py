@@ -26,7 +26,7 @@ def test_no_page_breaks_the_policy_and_dialogs_and_menus_open(live_server: LiveS
     User.objects.create_superuser("ada", password="right")
     rows = make_one_of_each(1)
     wrong: list[str] = []
-    page.on("console", lambda said: wrong.append(f"{page.url}: {said.text}") if said.type == "error" else None)
+    page.on("console", lambda message: wrong.append(f"{page.url}: {message.text}") if message.type == "error" else None)
     page.on("pageerror", lambda error: wrong.append(f"{page.url}: {error}"))
 
     answer = page.goto(f"{live_server.url}/admin/login/")

@@ -23,15 +23,15 @@ def test_a_whole_installation_has_nothing_wrong() -> None:
 
 def test_every_fault_has_a_fix_and_makes_the_command_fail() -> None:
     processes("worker", "dispatcher")
-    said = io.StringIO()
+    output = io.StringIO()
 
     with pytest.raises(SystemExit) as ended:
-        call_command("doctor", stdout=said)
+        call_command("doctor", stdout=output)
 
     assert ended.value.code == 1
-    assert "WRONG  No beat has ever been seen: no schedule fires" in said.getvalue()
-    assert "       fix: Start one: `celery -A config beat`" in said.getvalue()
-    assert "1 to fix." in said.getvalue()
+    assert "WRONG  No beat has ever been seen: no schedule fires" in output.getvalue()
+    assert "       fix: Start one: `celery -A config beat`" in output.getvalue()
+    assert "1 to fix." in output.getvalue()
 
 
 def test_secrets_made_with_a_lost_key_are_named_by_their_source(settings: Any) -> None:
@@ -83,12 +83,12 @@ def test_wrong_settings_are_shown_beside_everything_else(settings: Any) -> None:
 
 
 def test_the_knobs_are_listed_without_their_secrets(settings: Any) -> None:
-    said = io.StringIO()
+    output = io.StringIO()
 
-    call_command("doctor", "--knobs", stdout=said)
+    call_command("doctor", "--knobs", stdout=output)
 
-    assert "WAKEFUL_LEASE=0:00:08" in said.getvalue()
-    assert settings.SECRET_KEY not in said.getvalue()
+    assert "WAKEFUL_LEASE=0:00:08" in output.getvalue()
+    assert settings.SECRET_KEY not in output.getvalue()
 
 
 def examined() -> dict[str, str]:

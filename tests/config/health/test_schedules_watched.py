@@ -178,9 +178,9 @@ def scans(cursor: Any) -> dict[str, int]:
 
 def test_doctor_prints_the_remedy_for_missed_fires() -> None:
     make_skip(make_schedule(), "missed", database_now() - HOUR, count=12)
-    said = io.StringIO()
+    output = io.StringIO()
 
     with pytest.raises(SystemExit):
-        call_command("doctor", stdout=said)
+        call_command("doctor", stdout=output)
 
-    assert "manage.py schedules why NAME --at TIME" in said.getvalue()
+    assert "manage.py schedules why NAME --at TIME" in output.getvalue()

@@ -512,6 +512,6 @@ def test_the_command_is_content_with_a_sound_database() -> None:
 
     call_command("verify", "--json", "--all", stdout=out)
 
-    said = json.loads(out.getvalue())
-    assert said["holds"] is True
-    assert said["counts"]["runs"] == {"succeeded": 1}
+    report = json.loads(out.getvalue())
+    assert report["holds"] is True
+    assert report["counts"]["runs"] == {"succeeded": 1}

@@ -45,7 +45,7 @@ def test_a_second_stack_on_the_same_home_is_refused_with_the_process_that_holds_
 
 
 def test_a_taken_port_is_replaced_with_a_message(home: Path) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     with embedded.servers(home, valkey=False, durable=False) as servers:
         assert servers.postgres
         port = servers.postgres.port
@@ -54,11 +54,11 @@ def test_a_taken_port_is_replaced_with_a_message(home: Path) -> None:
         squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         squatter.bind(("127.0.0.1", port))
         squatter.listen()
-        with embedded.servers(home, valkey=False, durable=False, say=said.append) as servers:
+        with embedded.servers(home, valkey=False, durable=False, say=lines.append) as servers:
             assert servers.postgres
             assert servers.postgres.port != port
 
-    assert f"Port {port} of PostgreSQL is taken" in heard(said)
+    assert f"Port {port} of PostgreSQL is taken" in heard(lines)
 
 
 def test_a_stale_pid_file_of_another_process_does_not_stop_the_start(home: Path) -> None:

@@ -38,17 +38,17 @@ def test_other_commands_know_the_demo_as_long_as_the_stack_runs_it(tmp_path: Pat
 
 
 def test_leftovers_of_a_dead_stack_are_named_with_the_command_that_ends_them(tmp_path: Path) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as left:
         home.remember_processes(tmp_path, {"worker": left.pid})
         try:
             with pytest.raises(EmbeddedError, match=rf"worker \({left.pid}\) still run.*kill {left.pid}"):
-                home.wait_for_leftovers(tmp_path, said.append, patience=0.3)
+                home.wait_for_leftovers(tmp_path, lines.append, patience=0.3)
         finally:
             left.kill()
 
-    home.wait_for_leftovers(tmp_path, said.append, patience=0.3)
-    assert len(said) == 1
+    home.wait_for_leftovers(tmp_path, lines.append, patience=0.3)
+    assert len(lines) == 1
 
 
 def test_a_process_that_only_got_the_same_number_is_no_leftover(tmp_path: Path) -> None:

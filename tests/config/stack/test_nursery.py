@@ -65,9 +65,9 @@ def script(tmp_path: Path) -> Path:
 def said_by(process: Child) -> Any:
     assert process.stdout
     with process.stdout as output:
-        said = output.read()
-    assert process.wait(60) == 0, said
-    return json.loads(said)
+        text = output.read()
+    assert process.wait(60) == 0, text
+    return json.loads(text)
 
 
 def look(nursery: Nursery, script: Path, env: dict[str, str], *arguments: str) -> Any:
@@ -160,8 +160,8 @@ def test_without_a_prepared_process_a_program_is_started_by_itself(script: Path,
 def test_a_prepared_process_that_hangs_holds_up_no_program(
     script: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch, hangs: str
 ) -> None:
-    said: list[str] = []
-    with Nursery(env, say=said.append) as nursery:
+    lines: list[str] = []
+    with Nursery(env, say=lines.append) as nursery:
         assert look(nursery, script, env)["forked"]
         assert nursery._process
         pid = nursery._process.pid
@@ -179,7 +179,7 @@ def test_a_prepared_process_that_hangs_holds_up_no_program(
         assert not look(nursery, script, env)["forked"]
 
         assert not command_of(pid)
-        assert len(said) == 1 and "does not answer" in said[0]
+        assert len(lines) == 1 and "does not answer" in lines[0]
 
 
 def test_an_environment_that_is_too_large_for_one_message_is_no_fork(script: Path, env: dict[str, str]) -> None:

@@ -68,8 +68,8 @@ def test_programs_stop_in_reverse_order_and_leave_nothing(tmp_path: Path) -> Non
         supervisor.send_signal(signal.SIGINT)
         supervisor.wait(10)
 
-    said = log.read_text()
-    assert said.index("second stopped") < said.index("first stopped") < said.index("over")
+    text = log.read_text()
+    assert text.index("second stopped") < text.index("first stopped") < text.index("over")
     assert not any(command_of(pid) for pid in pids_in(log))
 
 

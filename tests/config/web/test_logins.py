@@ -25,8 +25,8 @@ def ada(db: None) -> User:
 
 
 def attempt(client: Client, password: str, username: str = "ada", address: str = HERE, **headers: str) -> Any:
-    said = {"username": username, "password": password}
-    return client.post("/admin/login/", said, REMOTE_ADDR=address, headers=headers)
+    fields = {"username": username, "password": password}
+    return client.post("/admin/login/", fields, REMOTE_ADDR=address, headers=headers)
 
 
 def fail_often(times: int = LIMIT, **how: Any) -> None:

@@ -25,15 +25,15 @@ pytestmark = pytest.mark.django_db
 def elsewhere(*actions: Callable[[], Any]) -> list[Any]:
     """What these return or refuse with, each done at once with the others on a connection of its own."""
     at_once = threading.Barrier(len(actions))
-    said: list[Any] = [None] * len(actions)
+    results: list[Any] = [None] * len(actions)
 
     def act(place: int) -> None:
         try:
             connection.ensure_connection()
             at_once.wait(10)
-            said[place] = actions[place]()
+            results[place] = actions[place]()
         except IllegalState as refusal:
-            said[place] = refusal
+            results[place] = refusal
         finally:
             connection.close()
 
@@ -43,7 +43,7 @@ def elsewhere(*actions: Callable[[], Any]) -> list[Any]:
     for thread in threads:
         thread.join(20)
         assert not thread.is_alive()
-    return said
+    return results
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_the_approval_of_a_cancelled_run_is_closed() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "decision",
     [
         {"decision": "maybe"},
         {"decision": "edit"},
@@ -135,11 +135,11 @@ def test_the_approval_of_a_cancelled_run_is_closed() -> None:
         {"decision": "deny", "arguments": {"cents": 1}},
     ],
 )
-def test_a_decision_that_makes_no_sense_is_no_decision(said: Any) -> None:
+def test_a_decision_that_makes_no_sense_is_no_decision(decision: Any) -> None:
     asked = make_asking_run()
 
     with pytest.raises(ValueError, match="edit|decision"):
-        decide(asked.id, by="ada", **said)
+        decide(asked.id, by="ada", **decision)
 
     assert Approval.objects.get().status == "pending"
 
@@ -158,11 +158,11 @@ def test_arguments_that_were_not_part_of_the_question_cannot_be_edited() -> None
 def test_one_of_two_simultaneous_decisions_wins_and_the_refusal_names_its_author() -> None:
     asked = make_asking_run()
 
-    said = elsewhere(
+    results = elsewhere(
         lambda: decide(asked.id, decision="approve", by="ada"), lambda: decide(asked.id, decision="deny", by="bob")
     )
 
-    [refusal] = [one for one in said if isinstance(one, IllegalState)]
+    [refusal] = [one for one in results if isinstance(one, IllegalState)]
     approval = Approval.objects.get()
     assert f"already {approval.status} by {approval.decided_by}" in str(refusal)
     assert AuditEntry.objects.get().by == approval.decided_by
@@ -172,13 +172,13 @@ def test_one_of_two_simultaneous_decisions_wins_and_the_refusal_names_its_author
 def while_locked(asked: Approval, first: Callable[[], Any], second: Callable[[], Any]) -> list[Any]:
     """`first` in a transaction that commits once `second` has come to wait for it."""
     done = threading.Event()
-    said: list[Any] = []
+    results: list[Any] = []
 
     def act() -> None:
         try:
-            said.append(second())
+            results.append(second())
         except IllegalState as refusal:
-            said.append(refusal)
+            results.append(refusal)
         finally:
             connection.close()
             done.set()
@@ -189,7 +189,7 @@ def while_locked(asked: Approval, first: Callable[[], Any], second: Callable[[],
         thread.start()
         assert not done.wait(0.3)
     thread.join(20)
-    return said
+    return results
 
 
 @pytest.mark.django_db(transaction=True)

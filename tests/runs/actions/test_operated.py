@@ -56,22 +56,24 @@ def asked(run: Run) -> Approval:
     return Approval.objects.get(wait__run=run, wait__status="open")
 
 
-def approved(lab: Lab, desk: Desk, **said: Any) -> Run:
+def approved(lab: Lab, desk: Desk, **decision: Any) -> Run:
     run = lab.run(desk.body, input={"who": "ada"})
-    decide(asked(run).pk, by="boss", **{"decision": "approve", **said})
+    decide(asked(run).pk, by="boss", **{"decision": "approve", **decision})
     return lab.go_on(run)
 
 
 @pytest.mark.parametrize(
-    ("said", "result", "refunds"),
+    ("decision", "result", "refunds"),
     [
         ({"decision": "approve"}, "did write", [("refund", 1200)]),
         ({"decision": "edit", "arguments": {"cents": 1}}, "did write", [("refund", 1)]),
         ({"decision": "deny"}, "denied", []),
     ],
 )
-def test_a_body_gets_the_decision(said: dict[str, Any], result: str, refunds: list[Any], lab: Lab, desk: Desk) -> None:
-    run = approved(lab, desk, **said)
+def test_a_body_gets_the_decision(
+    decision: dict[str, Any], result: str, refunds: list[Any], lab: Lab, desk: Desk
+) -> None:
+    run = approved(lab, desk, **decision)
 
     assert (run.status, run.result) == ("succeeded", result)
     assert [call for call in desk.calls if call[0] == "refund"] == refunds

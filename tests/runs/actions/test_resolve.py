@@ -131,8 +131,8 @@ def test_one_of_two_simultaneous_answers_counts(key: str | None) -> None:
         lambda: resolve(run.id, outcome="did_not_happen", by="bob"),
     ]
 
-    said = elsewhere(*answers)
+    results = elsewhere(*answers)
 
-    assert [type(one) for one in said].count(IllegalState) == 1
+    assert [type(one) for one in results].count(IllegalState) == 1
     assert AuditEntry.objects.count() == 1
     assert Step.objects.count() == (AuditEntry.objects.get().by == "ada")

@@ -67,8 +67,8 @@ def test_the_form_decides_without_a_login() -> None:
     asked = make_asking_run()
     link, client = approval_link(asked), Client()
 
-    said = {"decision": "approve", "arguments": AS_ASKED, "reason": "fine"}
-    response = client.post(link, said, follow=True)
+    decision = {"decision": "approve", "arguments": AS_ASKED, "reason": "fine"}
+    response = client.post(link, decision, follow=True)
 
     approval = Approval.objects.get()
     assert (approval.status, approval.decided_by, approval.reason) == ("approved", "link", "fine")
@@ -94,7 +94,7 @@ def test_a_denial_ignores_the_arguments() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "complaint"),
+    ("decision", "complaint"),
     [
         ({"decision": "edit", "arguments": '{"cents": '}, "not JSON"),
         ({"decision": "edit", "arguments": ""}, "not JSON"),
@@ -104,15 +104,15 @@ def test_a_denial_ignores_the_arguments() -> None:
         ({}, "required"),
     ],
 )
-def test_an_invalid_decision_is_shown_again_with_its_input(said: Any, complaint: str) -> None:
+def test_an_invalid_decision_is_shown_again_with_its_input(decision: Any, complaint: str) -> None:
     asked = make_asking_run()
 
-    response = Client().post(approval_link(asked), said)
+    response = Client().post(approval_link(asked), decision)
 
     assert response.status_code == 400
     assert complaint in text_of(response)
-    if said.get("arguments"):
-        assert said["arguments"].replace('"', "&quot;") in response.content.decode()
+    if decision.get("arguments"):
+        assert decision["arguments"].replace('"', "&quot;") in response.content.decode()
     assert Approval.objects.get().status == "pending"
 
 

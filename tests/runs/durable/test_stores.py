@@ -86,13 +86,13 @@ def steps_that_fail(run: AgentRun) -> Any:
         ValueError("x" * 11_000),
     ]
     effects: Any = ("transactional", "read")
-    said = [
+    values = [
         caught(partial(run.step, "fail", fail, error, key=f"{number} {effect}", effect=effect))
         for number, error in enumerate(errors)
         for effect in effects
     ]
-    said.append(caught(lambda: run.step("refused", fail, Permanent("no"), effect="at_most_once")))
-    return [text[:200] for text in said] + [len(text) for text in said]
+    values.append(caught(lambda: run.step("refused", fail, Permanent("no"), effect="at_most_once")))
+    return [text[:200] for text in values] + [len(text) for text in values]
 
 
 def what_cannot_be_stored(run: AgentRun) -> Any:
@@ -372,12 +372,12 @@ def happened(lab: Lab, body: Body) -> tuple[Event, Trigger, Run]:
 
 
 def database(run: Run) -> Came:
-    said = {"succeeded": run.result, "uncertain": run.status_reason, "waiting": run.status_reason}
+    outcomes = {"succeeded": run.result, "uncertain": run.status_reason, "waiting": run.status_reason}
     entries = [entry_of(step) for step in Step.objects.filter(run=run)]
     entries += [(wait.key, wait.position, wait.is_keyed, "wait") for wait in Wait.objects.filter(run=run)]
     return Came(
         end=run.status,
-        said=said.get(run.status, run.error),
+        said=outcomes.get(run.status, run.error),
         entries=sorted(entries, key=lambda entry: (entry[1], entry[0])),
         emitted=[
             (event.type, event.data, event.ce_id.partition(":")[2])
@@ -388,8 +388,8 @@ def database(run: Run) -> Came:
 
 def entry_of(step: Step | RecordedStep) -> tuple[Any, ...]:
     output = None if step.effect == "value" else step.output  # it comes out differently each time
-    said = (step.error, step.error_kind, step.is_permanent)
-    return (step.key, step.position, step.is_keyed, step.effect, step.status, step.attempts, output, *said)
+    failure = (step.error, step.error_kind, step.is_permanent)
+    return (step.key, step.position, step.is_keyed, step.effect, step.status, step.attempts, output, *failure)
 
 
 def memory(

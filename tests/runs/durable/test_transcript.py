@@ -106,8 +106,8 @@ def test_the_history_that_a_call_is_given_is_shown_apart(lab: Lab) -> None:
     run = lab.run(body)
 
     _, later = transcript_of(run).calls
-    said = [(part.kind, part.text, part.is_history) for part in later.turns[0].prompt]
-    assert said == [("user", "one", True), ("answer", "first", True), ("user", "two", False)]
+    prompt = [(part.kind, part.text, part.is_history) for part in later.turns[0].prompt]
+    assert prompt == [("user", "one", True), ("answer", "first", True), ("user", "two", False)]
 
 
 def test_an_answer_that_does_not_fit_is_requested_again(lab: Lab) -> None:
@@ -179,10 +179,10 @@ def test_a_turn_shows_which_claims_were_given_its_recorded_answer(lab: Lab) -> N
     llm = LlmAgent(script.model, name="talker")
 
     def body(run: AgentRun) -> Any:
-        said = run.llm(llm, "one").output
+        output = run.llm(llm, "one").output
         run.sleep("1h")
         run.sleep("1h")
-        return said
+        return output
 
     run = lab.later(lab.later(lab.run(body)))
 
@@ -198,9 +198,9 @@ def test_a_replay_with_another_prompt_keeps_the_recorded_answer_and_shows_it(
     prompts = iter(["as it was", "as it is now", "as it is now"])
 
     def body(run: AgentRun) -> Any:
-        said = run.llm(llm, next(prompts)).output
+        output = run.llm(llm, next(prompts)).output
         run.sleep("1h")
-        return [said, run.llm(llm, "and now?").output]
+        return [output, run.llm(llm, "and now?").output]
 
     lab.monkeypatch.setattr(script, "turns", ("first", "never"))
     run = lab.later(lab.run(body))

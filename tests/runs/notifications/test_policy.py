@@ -72,7 +72,7 @@ def test_every_verdict_keeps_the_rules_of_the_recipient(
 
     verdict = decide(rules, news, history, now)
 
-    said = history.said
+    last = history.said
     match verdict:
         case Hold(until=until, reason=reason):
             assert now < until <= now + timedelta(days=4)
@@ -89,7 +89,7 @@ def test_every_verdict_keeps_the_rules_of_the_recipient(
             assert history.held_until and not news.is_urgent
         case Suppress(is_rerouted=is_rerouted):
             assert not is_rerouted or news.is_urgent
-    if news.topic and said and said.text == news.text and not said.is_held and now - said.at < rules.repeat_after:
+    if news.topic and last and last.text == news.text and not last.is_held and now - last.at < rules.repeat_after:
         assert isinstance(verdict, Suppress)
 
 

@@ -22,9 +22,9 @@ def named() -> list[str]:
     return [f"{one.name} {one.text}" for one in problems(look()) if one.name.startswith("clock:")]
 
 
-@pytest.mark.parametrize(("off", "said"), [(-360, "6 min behind"), (360, "6 min ahead of")])
+@pytest.mark.parametrize(("off", "message"), [(-360, "6 min behind"), (360, "6 min ahead of")])
 def test_a_clock_that_is_minutes_off_is_a_problem_that_names_its_host(
-    presence: Presence, monkeypatch: pytest.MonkeyPatch, off: int, said: str
+    presence: Presence, monkeypatch: pytest.MonkeyPatch, off: int, message: str
 ) -> None:
     now = time.time
     with monkeypatch.context() as wrong:
@@ -34,7 +34,7 @@ def test_a_clock_that_is_minutes_off_is_a_problem_that_names_its_host(
 
         [problem] = named()
         assert Worker.objects.get().host in problem
-        assert said in problem
+        assert message in problem
 
     presence.renewed_at = float("-inf")
     presence.renew()
@@ -42,9 +42,9 @@ def test_a_clock_that_is_minutes_off_is_a_problem_that_names_its_host(
     assert named() == []
 
 
-@pytest.mark.parametrize(("off", "said"), [(-300, "5 min behind"), (300, "5 min ahead of")])
+@pytest.mark.parametrize(("off", "message"), [(-300, "5 min behind"), (300, "5 min ahead of")])
 def test_the_clock_of_a_workers_host_is_compared_when_it_renews_its_lease(
-    monkeypatch: pytest.MonkeyPatch, off: int, said: str
+    monkeypatch: pytest.MonkeyPatch, off: int, message: str
 ) -> None:
     now, clock, row = time.time, Clock(), open_row(Worker.Kind.WORKER)
     with monkeypatch.context() as wrong:
@@ -54,7 +54,7 @@ def test_the_clock_of_a_workers_host_is_compared_when_it_renews_its_lease(
 
         [problem] = named()
         assert Worker.objects.get().host in problem
-        assert said in problem
+        assert message in problem
         assert "gives its agents the wrong time" in problem
 
     renew(row, clock)

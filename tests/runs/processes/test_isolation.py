@@ -37,11 +37,11 @@ def isolated(conduct: int, **limits: Any) -> subprocess.CompletedProcess[bytes]:
 def test_an_isolated_process_gets_no_secret_no_setting_and_a_lower_priority(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_KEY", "sesame")
 
-    said = json.loads(isolated(IDLE, nice=10).stdout)
+    report = json.loads(isolated(IDLE, nice=10).stdout)
 
-    assert set(said["environment"]) <= {*isolation.ENVIRONMENT, "LC_CTYPE"}  # which Python itself sets
-    assert not said["has_django"]
-    assert (said["core"], said["nice"]) == ([0, 0], min(os.nice(0) + 10, 19))
+    assert set(report["environment"]) <= {*isolation.ENVIRONMENT, "LC_CTYPE"}  # which Python itself sets
+    assert not report["has_django"]
+    assert (report["core"], report["nice"]) == ([0, 0], min(os.nice(0) + 10, 19))
 
 
 def test_an_isolated_process_is_ended_at_its_limits() -> None:

@@ -112,9 +112,9 @@ def test_permission_to_view_prompt_agents_does_not_cover_make_edit_or_try() -> N
 
 
 def test_a_sentence_is_enough() -> None:
-    said = command("create", "triage", "--says", f"every weekday at 8 {SAYS}", "--tz", "Europe/Vienna", "--to", "ops")
+    output = command("create", "triage", "--says", f"every weekday at 8 {SAYS}", "--tz", "Europe/Vienna", "--to", "ops")
 
-    assert said == "created triage, version 1; triggers: triage\n"
+    assert output == "created triage, version 1; triggers: triage\n"
     assert newest_of(PromptAgent.objects.get()).definition["instructions"] == SAYS
     assert Schedule.objects.get(trigger__slug="triage").task.crontab.hour == "8"
     assert "triage  version 1" in command("list")

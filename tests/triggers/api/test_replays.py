@@ -101,12 +101,12 @@ def test_a_replay_needs_the_permission_to_replay_events() -> None:
 def test_the_command_previews_and_starts_a_replay_and_lists_it() -> None:
     words = ["replay", "--type", "visitor.*", "--since", "1h", "--trigger", "greeter", "--trigger", "second"]
 
-    said = run_command(*words, "--preview")
+    output = run_command(*words, "--preview")
     assert not Replay.objects.exists()
     started = json.loads(run_command(*words, "--rate", "7", "--json"))
     paused = json.loads(run_command("replays", "pause", started["id"], "--json"))
 
-    assert said.startswith("2 events; 0 without payload") and "matches greeter, second today" in said
+    assert output.startswith("2 events; 0 without payload") and "matches greeter, second today" in output
     assert (started["rate"], started["total"], started["triggers"]) == (7, 2, ["greeter", "second"])
     assert paused[0]["status"] == "paused"
     assert f"{started['id']} paused 0/2 at 7/s: type visitor.*" in run_command("replays")
@@ -118,7 +118,7 @@ def test_a_command_replays_everything_with_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["replay"], "Name events"),
         (["replay", "019b76da-a800-7000-8000-000000000001", "--type", "x"], "not both"),
@@ -130,6 +130,6 @@ def test_a_command_replays_everything_with_all() -> None:
         (["replays", "pause", "x"], "No such replay"),
     ],
 )
-def test_a_command_that_makes_no_sense_gives_the_reason(words: list[str], said: str) -> None:
-    with pytest.raises(CommandError, match=said):
+def test_a_command_that_makes_no_sense_gives_the_reason(words: list[str], message: str) -> None:
+    with pytest.raises(CommandError, match=message):
         run_command(*words)

@@ -382,7 +382,7 @@ def test_a_shadow_run_stops_before_a_call_and_shows_its_arguments(scene: Scene, 
 
 
 @pytest.mark.parametrize(
-    ("wait", "said"),
+    ("wait", "message"),
     [
         (lambda run: run.sleep("3d"), "3 d"),
         (lambda run: run.wait_for_event("paid", match={"n": 7}, timeout="7d"), "an event paid with n = 7, at most 7 d"),
@@ -390,13 +390,13 @@ def test_a_shadow_run_stops_before_a_call_and_shows_its_arguments(scene: Scene, 
         (lambda run: run.gather(run.spawn("durable")), "1 child runs"),
     ],
 )
-def test_a_shadow_run_stops_before_a_wait(scene: Scene, wait: Callable[[AgentRun], Any], said: str) -> None:
+def test_a_shadow_run_stops_before_a_wait(scene: Scene, wait: Callable[[AgentRun], Any], message: str) -> None:
     scene.set(lambda run: wait(run))
     tried = scene.shadow()
 
     assert tried.stop
     assert tried.stop.kind == "wait"
-    assert said in tried.stop.said
+    assert message in tried.stop.said
 
 
 def test_an_approval_of_something_else_is_no_answer(scene: Scene) -> None:
@@ -610,11 +610,11 @@ def test_the_command_shows_it_in_words_and_as_json(scene: Scene) -> None:
 def test_the_command_refuses_in_a_sentence(scene: Scene) -> None:
     scene.set(lambda run: None, types=["other"])
 
-    for arguments, said in [
+    for arguments, message in [
         ((str(scene.event.pk),), "No trigger matches this event today"),
         ((str(scene.event.pk), "--trigger", "durable"), "does not match the event today"),
         ((str(scene.event.pk), "--trigger", "nobody"), "no such trigger"),
         (("7",), "no such event"),
     ]:
-        with pytest.raises(CommandError, match=said):
+        with pytest.raises(CommandError, match=message):
             call_command("shadow", *arguments)

@@ -117,9 +117,9 @@ def test_a_deploy_narrows_and_does_not_widen(declare: Any) -> None:
     declare(["read"])
     assert Trigger.objects.get().tools == ["read"]
 
-    said = declare(["read", "pay"])
+    changes = declare(["read", "pay"])
     assert Trigger.objects.get().tools == ["read"]
-    assert "tools: the code requests pay, which an operator must allow first" in said[0]
+    assert "tools: the code requests pay, which an operator must allow first" in changes[0]
     declare(None)
     assert Trigger.objects.get().tools == ["read"]
     assert not Trigger.objects.get().overrides

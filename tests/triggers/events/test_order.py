@@ -79,17 +79,17 @@ def test_a_session_that_has_recorded_nothing_holds_nothing_up() -> None:
 
 
 def test_an_export_that_goes_on_has_what_was_committed_late(tmp_path: Path) -> None:
-    file, said = tmp_path / "events.ndjson", StringIO()
+    file, output = tmp_path / "events.ndjson", StringIO()
     early = make_event()
-    call_command("export_events", "--output", str(file), stderr=said)
+    call_command("export_events", "--output", str(file), stderr=output)
     with session() as one:
         late = record_late(one)
         newer = make_event()
-        call_command("export_events", "--output", str(file), "--resume", stderr=said)
+        call_command("export_events", "--output", str(file), "--resume", stderr=output)
         one.commit()
-    assert "0 events exported\nNewer ones are left out" in said.getvalue()
+    assert "0 events exported\nNewer ones are left out" in output.getvalue()
 
-    call_command("export_events", "--output", str(file), "--resume", stderr=said)
+    call_command("export_events", "--output", str(file), "--resume", stderr=output)
 
     assert ids_of(file.read_bytes().splitlines()) == [early.pk, late, newer.pk]
 
@@ -113,11 +113,11 @@ def test_an_export_over_the_api_leads_on_to_what_an_open_transaction_holds_up() 
 
 def test_an_export_that_begins_after_the_last_event_names_no_open_transaction() -> None:
     make_event()
-    said, tomorrow = StringIO(), database_now() + timedelta(days=1)
+    output, tomorrow = StringIO(), database_now() + timedelta(days=1)
 
-    call_command("export_events", "--since", tomorrow.isoformat(), stderr=said)
+    call_command("export_events", "--since", tomorrow.isoformat(), stderr=output)
 
-    assert said.getvalue().splitlines() == ["0 events exported"]
+    assert output.getvalue().splitlines() == ["0 events exported"]
 
 
 def test_rows_of_a_statement_are_exported_imported_and_replayed_in_their_order() -> None:

@@ -328,9 +328,9 @@ def test_an_event_of_two_windows_is_reported_to_be_in_the_run_of_each() -> None:
 
     for trigger, size in ((pairs, 2), (triples, 3)):
         run = Run.objects.get(trigger=trigger.slug)
-        said = Decision.objects.filter(trigger=trigger, run_id=run.pk).values_list("event", flat=True)
+        joined = Decision.objects.filter(trigger=trigger, run_id=run.pk).values_list("event", flat=True)
         assert len(run.event_ids) == size
-        assert set(said) == set(run.event_ids)
+        assert set(joined) == set(run.event_ids)
 
 
 @pytest.mark.django_db
@@ -431,7 +431,7 @@ def test_a_window_that_can_become_no_run_is_given_up_with_a_reason_and_stops_no_
 
 
 @pytest.mark.parametrize(
-    ("policy", "said"),
+    ("policy", "message"),
     [
         ({"rate": "10 per hour"}, "10/h"),
         ({"rate": "0/h"}, "10/h"),
@@ -446,8 +446,8 @@ def test_a_window_that_can_become_no_run_is_given_up_with_a_reason_and_stops_no_
         ({"debouce": 10}, "unknown fields: debouce"),
     ],
 )
-def test_an_invalid_setting_is_refused_by_name(policy: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_an_invalid_setting_is_refused_by_name(policy: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         check_policy(policy, overlap="allow", key_limit=1)
 
 

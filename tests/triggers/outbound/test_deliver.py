@@ -58,10 +58,10 @@ def test_a_log_line_about_a_delivery_has_no_secret() -> None:
     claimed = claim(subscription.pk)
     assert claimed
 
-    said = str(job_of(claimed, endpoint_of(subscription.pk)))
+    text = str(job_of(claimed, endpoint_of(subscription.pk)))
 
-    assert str(claimed.id) in said
-    assert "path-that-is-secret" not in said and repr(key_of(SECRET)) not in said and "Ada" not in said
+    assert str(claimed.id) in text
+    assert "path-that-is-secret" not in text and repr(key_of(SECRET)) not in text and "Ada" not in text
 
 
 def test_a_receiver_verifies_a_cloudevent(hook: HookServer) -> None:
@@ -89,8 +89,8 @@ def test_a_body_that_is_no_json_leaves_as_it_came(hook: HookServer) -> None:
 
     sent()
 
-    said = json.loads(hook.posted[0].body)
-    assert (said["data_base64"], said["datacontenttype"]) == ("//4=", "image/png")
+    body = json.loads(hook.posted[0].body)
+    assert (body["data_base64"], body["datacontenttype"]) == ("//4=", "image/png")
 
 
 def test_an_event_that_comes_back_goes_on_counting(hook: HookServer) -> None:

@@ -81,7 +81,7 @@ def test_a_delivery_that_the_filter_stopped_is_not_redelivered() -> None:
     assert statuses() == ["error"]
 
 
-def said(**fields: Any) -> list[dict[str, Any]]:
+def answers(**fields: Any) -> list[dict[str, Any]]:
     return [{"at": database_now().isoformat(), "status": 500, "seconds": 0.1, "answer": "Ada?", "error": "", **fields}]
 
 
@@ -92,7 +92,7 @@ def test_retention_waits_for_what_is_to_leave_and_then_removes_the_answers() -> 
     assert not_leaving([event.pk]) == []
 
     EventDelivery.objects.update(
-        status="error", reason="Ada is no number", due_at=None, ended_at=database_now(), tries=said()
+        status="error", reason="Ada is no number", due_at=None, ended_at=database_now(), tries=answers()
     )
     assert not_leaving([event.pk]) == [event.pk]
     remove_payloads([event.pk])
@@ -106,7 +106,7 @@ def test_an_erasure_calls_off_what_waits_and_removes_the_answers() -> None:
     subscribe()
     event = make_event()
     dispatched()
-    EventDelivery.objects.update(tries=said())
+    EventDelivery.objects.update(tries=answers())
 
     assert erase_event(event, by="test").events == 1
 

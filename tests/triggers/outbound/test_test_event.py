@@ -30,8 +30,8 @@ def test_a_test_event_leaves_to_its_subscription_alone(settings: Any) -> None:
 
         assert (entered.status, entered.body["status"], entered.body["subscription"]) == (200, "pending", "shop")
         [posted] = hook.posted
-        said = json.loads(posted.body)
-        assert (said["type"], said["source"], said["data"]["subscription"]) == (TYPE, "/subscriptions/shop", "shop")
+        body = json.loads(posted.body)
+        assert (body["type"], body["source"], body["data"]["subscription"]) == (TYPE, "/subscriptions/shop", "shop")
         assert posted.headers["webhook-id"] == entered.body["webhook_id"]
         assert statuses() == ["delivered"] and not other.posted and not Run.objects.exists()
 

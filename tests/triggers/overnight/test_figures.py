@@ -40,8 +40,8 @@ def id_at(at: datetime) -> UUID:
 
 
 def quiet(trigger: Trigger, **fields: Any) -> Decision:
-    said = {"outcome": "quiet", "reason": "nothing new", **fields}
-    return Decision.objects.create(event=make_event(), trigger=trigger, replay_id=NIL, **said)
+    answer = {"outcome": "quiet", "reason": "nothing new", **fields}
+    return Decision.objects.create(event=make_event(), trigger=trigger, replay_id=NIL, **answer)
 
 
 def counted() -> dict[str, Figures]:

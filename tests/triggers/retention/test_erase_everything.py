@@ -34,9 +34,9 @@ WHERE table_schema = 'public' AND table_type = 'BASE TABLE'
 """
 
 
-def make_item(text: str, run: Run, **said: Any) -> None:
+def make_item(text: str, run: Run, **fields: Any) -> None:
     checklist, _ = Checklist.objects.get_or_create(agent="greeter")
-    ChecklistItem.objects.create(checklist=checklist, text=text, position=0, last_run_id=run.id, **said)
+    ChecklistItem.objects.create(checklist=checklist, text=text, position=0, last_run_id=run.id, **fields)
 
 
 def places_of(text: str) -> set[str]:
@@ -153,6 +153,6 @@ def test_retention_of_payloads_leaves_nothing_of_them(settings: Any) -> None:
 def test_the_reason_why_a_body_is_not_json_changes_only_with_the_loss_of_the_payload() -> None:
     came = old_event(1, data_error="kept raw: not JSON")
 
-    for said in ("something else", "(erased)", ""):
+    for word in ("something else", "(erased)", ""):
         with pytest.raises(IntegrityError, match="immutable"), transaction.atomic():
-            Event.objects.filter(pk=came.pk).update(data_error=said)
+            Event.objects.filter(pk=came.pk).update(data_error=word)

@@ -51,8 +51,8 @@ def put(trigger: Trigger, name: str = "1", *, due_in: timedelta = timedelta()) -
 
 
 def standing(trigger: Trigger, name: str = "nightly", **rule: Any) -> dict[str, Any]:
-    said = {"cron": "", "tz": "UTC", "every": None, **rule}
-    return {"trigger": str(trigger.pk), "run": str(RUN), "name": name, **said}
+    payload = {"cron": "", "tz": "UTC", "every": None, **rule}
+    return {"trigger": str(trigger.pk), "run": str(RUN), "name": name, **payload}
 
 
 def schedules() -> list[tuple[str, str]]:
@@ -135,7 +135,7 @@ def test_a_trigger_has_only_so_many_wakes_and_schedules_ahead(trigger: Trigger, 
 
 
 @pytest.mark.parametrize(
-    ("effects", "said"),
+    ("effects", "message"),
     [
         (Effects(wakes=[wake("a"), wake("a")]), "two wakes under the key 'a'"),
         (Effects(standings=[Standing(name="nightly", cron="never")]), "schedule 'nightly'"),
@@ -143,8 +143,8 @@ def test_a_trigger_has_only_so_many_wakes_and_schedules_ahead(trigger: Trigger, 
         (Effects(standings=[Standing(name="x" * 300, cron="0 3 * * *")]), "200 is the most"),
     ],
 )
-def test_effects_that_would_fail_later_are_refused_at_once(trigger: Trigger, effects: Effects, said: str) -> None:
-    with pytest.raises(Permanent, match=said):
+def test_effects_that_would_fail_later_are_refused_at_once(trigger: Trigger, effects: Effects, message: str) -> None:
+    with pytest.raises(Permanent, match=message):
         check_ahead(trigger.pk, effects)
 
 

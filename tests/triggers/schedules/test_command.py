@@ -18,7 +18,7 @@ from triggers.schedules.rules.interval import Interval
 pytestmark = pytest.mark.django_db
 
 
-def said(*arguments: str) -> str:
+def output_of(*arguments: str) -> str:
     out = io.StringIO()
     call_command("schedules", *arguments, stdout=out)
     return out.getvalue()
@@ -31,7 +31,7 @@ def test_schedules_are_listed_soonest_first() -> None:
     CrontabSchedule.objects.filter(periodictask__name="broken").update(hour="25")
     due_schedules.settle()
 
-    header, *rows = said().splitlines()
+    header, *rows = output_of().splitlines()
 
     assert header.split() == ["schedule", "status", "next", "(UTC)", "fires", "rule"]
     assert [row.split()[:2] for row in rows] == [["often", "active"], ["daily", "active"], ["broken", "problem"]]
@@ -41,7 +41,7 @@ def test_schedules_are_listed_soonest_first() -> None:
 def test_the_list_comes_as_json_too() -> None:
     schedule = make_schedule()
 
-    [one] = json.loads(said("--json"))
+    [one] = json.loads(output_of("--json"))
 
     assert (one["id"], one["name"], len(one["next_fires"])) == (schedule.pk, "digest", 10)
 
@@ -49,7 +49,7 @@ def test_the_list_comes_as_json_too() -> None:
 def test_the_why_command_prints_the_answer_and_its_facts() -> None:
     make_schedule()
 
-    answer, *facts = said("why", "digest", "--at", "2050-03-07T09:00").splitlines()
+    answer, *facts = output_of("why", "digest", "--at", "2050-03-07T09:00").splitlines()
 
     assert answer.startswith("It is still to come: it fires at Mon 7 Mar 2050, 09:00 (Europe/Vienna).")
     assert "  Rule then: At 09:00 (Europe/Vienna)" in facts
@@ -58,7 +58,7 @@ def test_the_why_command_prints_the_answer_and_its_facts() -> None:
 def test_why_reads_another_clock_and_comes_as_json() -> None:
     make_schedule()
 
-    answer = json.loads(said("why", "digest", "--at", "2050-03-07T17:00", "--tz", "Asia/Tokyo", "--json"))
+    answer = json.loads(output_of("why", "digest", "--at", "2050-03-07T17:00", "--tz", "Asia/Tokyo", "--json"))
 
     assert (answer["verdict"], answer["nominal"]) == ("to_come", "2050-03-07T08:00:00Z")
 
@@ -66,9 +66,9 @@ def test_why_reads_another_clock_and_comes_as_json() -> None:
 def test_a_schedule_is_paused_with_a_note_and_resumed() -> None:
     schedule = make_schedule()
 
-    assert said("pause", "digest", "--note", "the printer burns") == "digest is paused.\n"
+    assert output_of("pause", "digest", "--note", "the printer burns") == "digest is paused.\n"
     assert Schedule.objects.get().paused_note == "the printer burns"
-    assert said("resume", str(schedule.pk)).startswith("digest is on; it fires next ")
+    assert output_of("resume", str(schedule.pk)).startswith("digest is on; it fires next ")
 
     assert PeriodicTask.objects.get().enabled
     assert [entry.action for entry in AuditEntry.objects.order_by("id")] == ["pause", "resume"]
@@ -77,7 +77,7 @@ def test_a_schedule_is_paused_with_a_note_and_resumed() -> None:
 def test_the_next_fires_are_in_its_own_zone() -> None:
     make_schedule()
 
-    rule, *fires = said("next", "digest", "--count", "3").splitlines()
+    rule, *fires = output_of("next", "digest", "--count", "3").splitlines()
 
     assert rule == "At 09:00 (Europe/Vienna): active"
     assert len(fires) == 3
@@ -100,4 +100,4 @@ def test_invalid_arguments_are_refused_in_words(arguments: list[Any], told: str)
     make_schedule()
 
     with pytest.raises(CommandError, match=told):
-        said(*arguments)
+        output_of(*arguments)

@@ -39,7 +39,7 @@ def test_no_lines_exclude_no_day() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("25.12.2026", "this is no day"),
         ("Christmas", "this is no day"),
@@ -51,8 +51,8 @@ def test_no_lines_exclude_no_day() -> None:
         ("2026-12-25Christmas", "this is no day"),
     ],
 )
-def test_line_that_makes_no_sense_is_named_with_what_to_write(line: str, said: str) -> None:
-    with pytest.raises(RuleError, match=said) as refused:
+def test_line_that_makes_no_sense_is_named_with_what_to_write(line: str, message: str) -> None:
+    with pytest.raises(RuleError, match=message) as refused:
         ExcludedDays.parse(f"2026-12-25 Christmas\n{line}")
 
     assert "line 2" in str(refused.value) and "*-05-01 Labour Day" in str(refused.value)

@@ -253,14 +253,14 @@ def test_a_locked_heartbeat_is_paced_later() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda schedule: PeriodicTask.objects.filter(pk=schedule.task_id).update(enabled=False), "switched off"),
         (lambda schedule: Schedule.objects.filter(pk=schedule.pk).update(kind="schedule", pace_min=None, pace_max=None), "no heartbeat"),
         (lambda schedule: schedule.trigger.delete(), "no heartbeat"),
     ],
 )  # fmt: skip
-def test_a_pace_that_nothing_can_have_is_dropped_and_that_is_recorded(change: Any, said: str) -> None:
+def test_a_pace_that_nothing_can_have_is_dropped_and_that_is_recorded(change: Any, message: str) -> None:
     schedule = a_heartbeat()
     change(schedule)
     due_schedules.settle()
@@ -268,7 +268,7 @@ def test_a_pace_that_nothing_can_have_is_dropped_and_that_is_recorded(change: An
     set_pace([ask(schedule, 2 * HOUR)], now=NINE)
 
     assert put_off() == []
-    assert said in AuditEntry.objects.get(action="drop").detail["reason"]
+    assert message in AuditEntry.objects.get(action="drop").detail["reason"]
 
 
 # The pace that a run sets

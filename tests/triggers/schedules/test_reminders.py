@@ -92,7 +92,7 @@ def test_a_reminder_may_wake_an_existing_trigger() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "field", "said"),
+    ("given", "field", "message"),
     [
         ({"text": " "}, "text", "1 to 2000"),
         ({"text": "x" * 2001}, "text", "1 to 2000"),
@@ -103,11 +103,11 @@ def test_a_reminder_may_wake_an_existing_trigger() -> None:
     ],
 )
 def test_an_invalid_reminder_is_refused_with_its_field_and_leaves_no_row(
-    given: dict[str, Any], field: str, said: str
+    given: dict[str, Any], field: str, message: str
 ) -> None:
     when: Rule = Clocked(at=NINE)
 
-    with pytest.raises(RuleError, match=said) as refused:
+    with pytest.raises(RuleError, match=message) as refused:
         remind(**{"when": when, "text": "Call Ada", "agent": "reminder", "by": "ada", **given})
 
     assert refused.value.field == field

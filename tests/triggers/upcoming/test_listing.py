@@ -204,17 +204,17 @@ def test_late_entries_are_listed_from_now_on_and_not_on_a_future_day() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"paused_at": NINE}, "its trigger is paused, so the event is held"),
         ({"enabled": False}, "its trigger is off, so nothing wakes"),
     ],
 )
-def test_an_entry_that_will_wake_no_agent_gives_the_reason(changes: dict[str, Any], said: str) -> None:
+def test_an_entry_that_will_wake_no_agent_gives_the_reason(changes: dict[str, Any], message: str) -> None:
     waking("nightly", "12")
     Trigger.objects.update(**changes)
 
-    assert said in day()[0].why
+    assert message in day()[0].why
 
 
 def test_schedules_that_do_not_fire_are_not_listed() -> None:

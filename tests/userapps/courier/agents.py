@@ -18,12 +18,12 @@ def write(run_id: UUID, step: str) -> str:
     return step
 
 
-def call(path: str, key: str, **said: Any) -> Any:
+def call(path: str, key: str, **body: Any) -> Any:
     """What the receiver answers; it gets the idempotency key."""
     connection = http.client.HTTPConnection(os.environ["COURIER_RECEIVER"], timeout=60)
     try:
         headers = {"Content-Type": "application/json", "Idempotency-Key": key}
-        connection.request("POST", path, body=json.dumps(said), headers=headers)
+        connection.request("POST", path, body=json.dumps(body), headers=headers)
         return json.loads(connection.getresponse().read())
     finally:
         connection.close()

@@ -16,12 +16,12 @@ def do(run_id: UUID, step: str, approval: str | None = None, arguments: Any = No
     return step
 
 
-def call(path: str, key: str, **said: Any) -> Any:
+def call(path: str, key: str, **body: Any) -> Any:
     """What the receiver outside answers; it gets the idempotency key."""
     connection = http.client.HTTPConnection(os.environ["LAB_RECEIVER"], timeout=20)
     try:
         headers = {"Content-Type": "application/json", "Idempotency-Key": key}
-        connection.request("POST", path, body=json.dumps(said), headers=headers)
+        connection.request("POST", path, body=json.dumps(body), headers=headers)
         return json.loads(connection.getresponse().read())
     finally:
         connection.close()

@@ -42,9 +42,9 @@ def pay_out(cents: int) -> str:
 @agent("till", durable=True, triggers=[on.event("mail.came")], retries=5, pause_after=0)
 def till(run: AgentRun) -> str:
     given = [tools, Delegate(cashier, "Pays out.")]
-    said = run.llm(clerk, run.event.data["prompt"], untrusted=run.event.data["text"], toolsets=given).output
+    output = run.llm(clerk, run.event.data["prompt"], untrusted=run.event.data["text"], toolsets=given).output
     run.sleep("2s")
-    return str(said)
+    return str(output)
 
 
 @output_function(effect="at_most_once")
@@ -59,7 +59,7 @@ sender: Any = LlmAgent(MODEL, name="sender", output_type=send, defer_model_check
 
 @agent("sender", durable=True, triggers=[on.event("invoice.due")], retries=5, pause_after=0)
 def send_it(run: AgentRun) -> str:
-    said = run.llm(sender, run.event.data["prompt"]).output
+    output = run.llm(sender, run.event.data["prompt"]).output
     run.sleep("2s")
     run.sleep("2s", key="more")
-    return str(said)
+    return str(output)

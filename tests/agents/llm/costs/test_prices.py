@@ -140,16 +140,16 @@ def test_input_is_bounded_by_its_bytes(text: str) -> None:
 
 def test_tokens_that_the_last_answer_counted_are_not_estimated_again() -> None:
     model, long = openai("gpt-4o"), asked("word " * 10_000)
-    said = answer("gpt-4o", input_tokens=10_010, output_tokens=5)
-    known = counted(model, [long], said)
+    counted_answer = answer("gpt-4o", input_tokens=10_010, output_tokens=5)
+    known = counted(model, [long], counted_answer)
     assert counted(model, [long], answer("gpt-4o-mini", input_tokens=10)) is None  # another model counts otherwise
 
     def tokens(messages: list[ModelMessage], known: Counted | None) -> int:
         return worst_case(model, messages, {"max_tokens": 7}, ModelRequestParameters(), Prices(), known).tokens
 
-    assert 10_017 < tokens([long, said, asked("and now?")], known) < 15_000
-    assert tokens([long, said, asked("and now?")], None) > 50_000  # who counted it is not known
-    assert tokens([asked("before"), long, said, asked("and now?")], known) > 50_000
+    assert 10_017 < tokens([long, counted_answer, asked("and now?")], known) < 15_000
+    assert tokens([long, counted_answer, asked("and now?")], None) > 50_000  # who counted it is not known
+    assert tokens([asked("before"), long, counted_answer, asked("and now?")], known) > 50_000
     assert tokens([long, answer("gpt-4o", input_tokens=1), asked("x" * 90_000)], known) > 90_000
 
 

@@ -183,9 +183,9 @@ def test_an_edit_that_a_hook_changes_needs_approval_again(
     llm = grown_by_a_hook(when, paid)
 
     def body(run: Any) -> Any:
-        said = run.llm(llm, "Pay?", untrusted="x").output
+        output = run.llm(llm, "Pay?", untrusted="x").output
         run.sleep("1h")
-        return said
+        return output
 
     run = lab.run(body)
     decide(Approval.objects.get(wait__run=run).pk, decision="edit", by="ann", arguments={"cents": 7})
@@ -256,9 +256,9 @@ def test_an_optional_argument_that_a_deploy_adds_fails_only_a_call_that_is_not_m
 
     def body_of(llm: LlmAgent) -> Any:
         def body(run: Any) -> Any:
-            said = run.llm(llm, "Pay?", untrusted="x").output
+            output = run.llm(llm, "Pay?", untrusted="x").output
             run.sleep("1h")
-            return said
+            return output
 
         return body
 

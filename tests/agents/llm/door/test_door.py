@@ -178,10 +178,10 @@ def closed() -> Iterator[None]:
 
 def then_sleeps(llm: Any, **options: Any) -> Callable[[Any], str]:
     def body(run: Any) -> str:
-        said = run.llm(llm, "q", deps=run, **options).output
+        output = run.llm(llm, "q", deps=run, **options).output
         run.sleep("1h")
         run.sleep("1h", key="2")
-        return str(said)
+        return str(output)
 
     return body
 

@@ -96,8 +96,8 @@ def test_the_model_corrects_arguments_that_cannot_be_shown_to_a_person(lab: Lab,
     decide(approval.pk, decision="approve", by="ann")
     run = lab.go_on(run)
 
-    said = [str(part.content) for message in told for part in message.parts if isinstance(part, ToolReturnPart)]
-    assert "not JSON" in said[0] and "other arguments" in said[0]
+    returned = [str(part.content) for message in told for part in message.parts if isinstance(part, ToolReturnPart)]
+    assert "not JSON" in returned[0] and "other arguments" in returned[0]
     assert (run.status, paid, approval.arguments) == ("succeeded", [5], {"cents": 5})
     assert [call.tool for turn in transcript_of(run).calls[0].turns for call in turn.tool_calls] == ["pay", "pay"]
 

@@ -199,8 +199,8 @@ def test_an_untrusted_result_stays_untrusted_where_a_model_uses_the_id_of_a_call
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         number = sum(isinstance(message, ModelResponse) for message in messages)
-        said = ToolCallPart(calls[number][0], calls[number][1], "call") if number < len(calls) else TextPart("done")
-        return ModelResponse(parts=[said])
+        part = ToolCallPart(calls[number][0], calls[number][1], "call") if number < len(calls) else TextPart("done")
+        return ModelResponse(parts=[part])
 
     llm, read = reader()
     llm.model = FunctionModel(answer)
@@ -217,12 +217,12 @@ def test_an_untrusted_result_stays_untrusted_where_a_model_uses_the_id_of_a_call
 @DATABASE
 @pytest.mark.parametrize("where", ["instructions", "prompt", "trusted tool"])
 def test_an_address_that_the_author_or_a_trusted_tool_has_named_needs_no_approval(lab: Lab, where: str) -> None:
-    said = "Look at https://shop.example.com/ if you must."
+    text = "Look at https://shop.example.com/ if you must."
     calls = [("fetch", {"url": "https://shop.example.com/orders/7"})]
     turns: list[Any] = [[("shop_of", {"customer": 7})], calls] if where == "trusted tool" else [calls]
-    llm, read = reader(*turns, "done", **({"instructions": said} if where == "instructions" else {}))
+    llm, read = reader(*turns, "done", **({"instructions": text} if where == "instructions" else {}))
 
-    run = asked(lab, llm, said if where == "prompt" else "Work on it.")
+    run = asked(lab, llm, text if where == "prompt" else "Work on it.")
 
     assert (run.status, read) == ("succeeded", ["https://shop.example.com/orders/7"])
 
@@ -246,8 +246,8 @@ def test_an_address_in_a_models_summary_of_untrusted_data_needs_approval(lab: La
     first, second = LlmAgent(Turns(f"read {URL}").model, name="first"), fetches()
 
     def body(run: Any) -> str:
-        said = run.llm(first, "Summarise.", untrusted=EVIL).output
-        return str(run.llm(second, f"Work on this: {said}").output)
+        summary = run.llm(first, "Summarise.", untrusted=EVIL).output
+        return str(run.llm(second, f"Work on this: {summary}").output)
 
     assert lab.run(body).status == "waiting"
 

@@ -63,7 +63,7 @@ def test_the_preview_counts_events_and_names_triggers(admin: Client, archived: A
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"field": "x"}, "use path=value"),
         ({"start": "2999-01-01"}, "begins in the future"),
@@ -73,9 +73,9 @@ def test_the_preview_counts_events_and_names_triggers(admin: Client, archived: A
     ],
 )
 def test_the_preview_shows_errors_of_the_form_and_no_replay_starts(
-    admin: Client, archived: Any, fields: dict[str, str], said: str
+    admin: Client, archived: Any, fields: dict[str, str], message: str
 ) -> None:
-    assert said in preview(admin, **fields)
+    assert message in preview(admin, **fields)
     assert admin.post(ADD, {**FORM, **fields}).status_code == 200
     assert not Replay.objects.exists()
 

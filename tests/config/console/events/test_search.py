@@ -28,13 +28,13 @@ def test_events_are_found_by_the_fields_of_the_search(admin: Client, query: str)
     assert shown(admin, f"?{query}")[0] == [wanted.pk]
 
 
-@pytest.mark.parametrize(("query", "said"), [("field=x", "use path=value"), ("start=yesterday", "a duration ago")])
-def test_a_wrong_condition_is_shown_beside_its_field_and_finds_nothing(admin: Client, query: str, said: str) -> None:
+@pytest.mark.parametrize(("query", "message"), [("field=x", "use path=value"), ("start=yesterday", "a duration ago")])
+def test_a_wrong_condition_is_shown_beside_its_field_and_finds_nothing(admin: Client, query: str, message: str) -> None:
     make_event()
 
     found, content = shown(admin, f"?{query}")
 
-    assert (found, said in content) == ([], True)
+    assert (found, message in content) == ([], True)
 
 
 def test_pages_lead_to_older_events_and_back_to_the_newest(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,8 +43,8 @@ def test_the_form_that_is_sent_twice_requeues_once(admin: Client) -> None:
     incident = make_incident("greeter", run)
     upto = incident.covered.get().pk
 
-    said = [str(one) for one in press(admin, "runs_incident", incident, "requeue_runs", upto=upto).context["messages"]]
+    texts = [str(one) for one in press(admin, "runs_incident", incident, "requeue_runs", upto=upto).context["messages"]]
     again = [str(one) for one in press(admin, "runs_incident", incident, "requeue_runs", upto=upto).context["messages"]]
 
-    assert (said, again) == (["1 requeued."], ["0 requeued."])
+    assert (texts, again) == (["1 requeued."], ["0 requeued."])
     assert Run.objects.get().epoch == 1

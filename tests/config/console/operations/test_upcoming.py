@@ -58,8 +58,8 @@ def busy() -> None:
 def test_the_list_shows_time_kind_reason_and_count_of_each_wake(admin: Client, busy: None) -> None:
     listed = rows(shown(admin, days=1))
 
-    said = [(row[1].split(">")[-2].split("<")[0], row[2]) for row in listed]
-    assert said == [
+    reasons = [(row[1].split(">")[-2].split("<")[0], row[2]) for row in listed]
+    assert reasons == [
         ("heartbeat · watch", "every 30 minutes"),
         ("wake set by a run · reporter", "quarterly review"),
         ("end of a debounce or batch · reporter", "2 events wait to become one run"),

@@ -89,17 +89,17 @@ def test_approver_reads_and_decides_from_the_inbox(approver: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "said"),
+    ("typed", "message"),
     [("{", "This is not JSON: "), ('{"a": 1, "a": 2}', "duplicate name"), ("", "required"), ("null", "required")],
 )
 def test_wrong_json_keeps_the_dialog_open_with_the_error_and_what_was_typed(
-    admin: Client, typed: str, said: str
+    admin: Client, typed: str, message: str
 ) -> None:
     approval = asked(arguments={"cents": 12900})
 
     answer = press(admin, NOUN, approval, "edit", arguments=typed)
 
-    assert said in str(answer.context["form"].errors["arguments"])
+    assert message in str(answer.context["form"].errors["arguments"])
     assert answer.context["form"]["arguments"].value() == typed
     assert Approval.objects.get(pk=approval.pk).status == "pending"
 
@@ -165,10 +165,10 @@ def test_page_shows_until_when_and_what_comes_after(admin: Client) -> None:
     approval.wait.due_at = timezone.now() + timedelta(hours=2, minutes=1)
     approval.wait.save()
 
-    said = admin.get(page_of(NOUN, approval)).content.decode()
+    page = admin.get(page_of(NOUN, approval)).content.decode()
 
-    assert "refunds asks: Call her?" in said
-    assert "(in 2 h 1 min); after that it fails the run." in said or "(in 2 h); after that it fails the run." in said
+    assert "refunds asks: Call her?" in page
+    assert "(in 2 h 1 min); after that it fails the run." in page or "(in 2 h); after that it fails the run." in page
 
 
 @pytest.mark.parametrize("form", ["approve", "edit", "deny"])

@@ -59,10 +59,10 @@ def test_wait_for_an_event_is_reported_in_words(admin: Client) -> None:
     until = timezone.now() + timedelta(days=2, hours=3, minutes=1)
     make_wait(run, "event", event_type="invoice.paid", match={"customer": 7}, due_at=until)
 
-    said = shown(admin, run)
+    page = shown(admin, run)
 
-    assert "Waits for <code>invoice.paid</code> with customer = 7, until <time" in said
-    assert f"{until:%A %H:%M} UTC</time> (in 2 d 3 h)." in said
+    assert "Waits for <code>invoice.paid</code> with customer = 7, until <time" in page
+    assert f"{until:%A %H:%M} UTC</time> (in 2 d 3 h)." in page
 
 
 def test_wait_for_a_signal_names_the_signal(admin: Client) -> None:
@@ -98,10 +98,10 @@ def test_a_child_that_failed_is_seen_on_the_page_of_its_parent(admin: Client) ->
     make_step(run, "spawn of the author's own", output="no id")
     wait = make_wait(run, "children", status="done", children=[child.pk for child in [*good, bad]])
 
-    said = shown(admin, run)
+    page = shown(admin, run)
 
-    assert f"1 of its {len(good) + 1} children failed." in said
-    assert "OutOfStock: bad-1" in said
+    assert f"1 of its {len(good) + 1} children failed." in page
+    assert "OutOfStock: bad-1" in page
     entries = {row.entry.key: row.entry for row in journal(admin, run).rows}
     assert (entries["spawn pick:bad-1"].state, entries["spawn pick:sku-0"].state) == ("failed", "done")
     assert page_of("runs_run", bad) in entries["spawn pick:bad-1"].summary
@@ -114,10 +114,10 @@ def test_wait_for_a_decision_links_to_the_approval(admin: Client) -> None:
     run = make_run(status=WAITING)
     approval = make_approval(run, status="open", question="Call <b>Ada</b>?")
 
-    said = shown(admin, run)
+    page = shown(admin, run)
 
-    assert "Waits for a decision: “Call &lt;b&gt;Ada&lt;/b&gt;?”." in said
-    assert reverse("admin:runs_approval_change", args=[approval.pk]) in said
+    assert "Waits for a decision: “Call &lt;b&gt;Ada&lt;/b&gt;?”." in page
+    assert reverse("admin:runs_approval_change", args=[approval.pk]) in page
 
 
 def test_list_shows_what_each_waits_for_with_one_more_query_for_all(admin: Client) -> None:
@@ -210,10 +210,10 @@ def test_wait_that_is_opened_leads_to_what_came(admin: Client) -> None:
     run, event = make_run(status="succeeded"), make_event()
     make_wait(run, "event", status="done", key="paid", event_id=event.pk, match={"customer": 7})
 
-    said = opened(admin, run, "paid")
+    page = opened(admin, run, "paid")
 
-    assert page_of("triggers_event", event) in said
-    assert "&quot;customer&quot;: 7" in said
+    assert page_of("triggers_event", event) in page
+    assert "&quot;customer&quot;: 7" in page
 
 
 def test_outputs_are_shown_without_trusting_them(admin: Client) -> None:
@@ -230,11 +230,11 @@ def test_uncertain_run_shows_what_was_about_to_be_sent(admin: Client) -> None:
     run = make_run(status="uncertain", status_reason="its worker died")
     make_step(run, "pay", status="started", arguments=[{"cents": 12900}])
 
-    said = shown(admin, run)
+    page = shown(admin, run)
 
-    assert "step <code>pay</code> may or may not have happened" in said
-    assert f"<code>{run.pk}:pay</code>" in said
-    assert "12900" in said
+    assert "step <code>pay</code> may or may not have happened" in page
+    assert f"<code>{run.pk}:pay</code>" in page
+    assert "12900" in page
 
 
 def test_journal_that_does_not_fit_is_reported_in_words(admin: Client) -> None:

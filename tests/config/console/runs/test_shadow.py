@@ -28,8 +28,8 @@ def page_for(event: Event) -> str:
 def sections(**fields: Any) -> dict[str, Any]:
     """What the page shows of a shadow run, by title; the notice under the empty one."""
     shadow = Shadow(**{"agent": "a", "trigger": "t", "version": "v", "run_id": uuid4(), "origin": None, **fields})
-    said = told(json.loads(json.dumps(shadow.dump(), cls=JSONEncoder)))
-    return {getattr(section, "title", ""): section for section in reversed(said)}
+    made = told(json.loads(json.dumps(shadow.dump(), cls=JSONEncoder)))
+    return {getattr(section, "title", ""): section for section in reversed(made)}
 
 
 def test_triggers_that_match_the_event_are_offered_and_others_show_why_not(admin: Client) -> None:
@@ -56,7 +56,7 @@ def test_run_leads_there_with_its_own_journal_to_answer(admin: Client) -> None:
 
 
 def test_success_shows_rows_statements_and_what_is_left_behind() -> None:
-    said = sections(
+    found = sections(
         result={"n": 1},
         changes=[TableChange(table="shop_ticket", inserted=1, updated=2, deleted=0)],
         statements=[Statement(sql="INSERT INTO shop_ticket …", parameters="[7]", rows=1)],
@@ -73,26 +73,26 @@ def test_success_shows_rows_statements_and_what_is_left_behind() -> None:
         ),
     )
 
-    assert said[""].text == "It would succeed."
-    assert said["Rows it would change"].rows == [("shop_ticket", 1, 2, 0)]
-    assert said["Statements that write"].note == "The first 1 of 201."
-    assert said["Events it would emit"].rows[0][0] == "ticket.opened"
-    assert said["Notifications"].rows == [("high", "Look!")]
-    assert said["Runs it would spawn"].rows[0][0] == "checker"
-    assert said["Wakes it would set"].rows[0][:2] == ("30 d", "review")
-    assert said["Pace it would set for its heartbeat"].rows == [("2 h", "quiet")]
-    assert said["Schedules it would set for itself"].rows == [("daily", "0 9 * * * (UTC)"), ("often", "every 2 h")]
-    assert said["Journal entries"].rows == [("mail", "idempotent", "answered by the journal")]
-    assert "old" in said["Journal entries"].note
+    assert found[""].text == "It would succeed."
+    assert found["Rows it would change"].rows == [("shop_ticket", 1, 2, 0)]
+    assert found["Statements that write"].note == "The first 1 of 201."
+    assert found["Events it would emit"].rows[0][0] == "ticket.opened"
+    assert found["Notifications"].rows == [("high", "Look!")]
+    assert found["Runs it would spawn"].rows[0][0] == "checker"
+    assert found["Wakes it would set"].rows[0][:2] == ("30 d", "review")
+    assert found["Pace it would set for its heartbeat"].rows == [("2 h", "quiet")]
+    assert found["Schedules it would set for itself"].rows == [("daily", "0 9 * * * (UTC)"), ("often", "every 2 h")]
+    assert found["Journal entries"].rows == [("mail", "idempotent", "answered by the journal")]
+    assert "old" in found["Journal entries"].note
 
 
 def test_call_that_no_one_can_answer_stops_it_with_what_would_have_been_sent() -> None:
     stop = Stop(kind="call", key="pay", said="nobody knows", effect="at_most_once", arguments=[{"cents": 1}])
 
-    said = sections(outcome=Outcome.STOPS, stop=stop)
+    found = sections(outcome=Outcome.STOPS, stop=stop)
 
-    assert said[""].text == "Stopped at pay: nobody knows."
-    assert '"cents": 1' in said["Arguments"].text
+    assert found[""].text == "Stopped at pay: nobody knows."
+    assert '"cents": 1' in found["Arguments"].text
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_call_that_no_one_can_answer_stops_it_with_what_would_have_been_sent() -
     [(Outcome.FAILS, "It would fail: OSError: no"), (Outcome.RETRIES, "It would be retried later: OSError: no")],
 )
 def test_error_is_reported_with_its_traceback(outcome: Outcome, text: str) -> None:
-    said = sections(outcome=outcome, error="OSError: no", traceback="Traceback …")
+    found = sections(outcome=outcome, error="OSError: no", traceback="Traceback …")
 
-    assert said[""].text == text
-    assert said["Traceback"].text == "Traceback …"
+    assert found[""].text == text
+    assert found["Traceback"].text == "Traceback …"

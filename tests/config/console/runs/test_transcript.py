@@ -42,32 +42,32 @@ def test_the_page_of_a_run_shows_its_conversation(lab: Lab, admin: Client) -> No
         request.usage = {**(request.usage or {}), "cost": None}
         request.save(update_fields=["usage"])
 
-    said = shown(admin, run)
+    page = shown(admin, run)
 
-    assert "2 requests to models · 1 call of tools · " in said and "price unknown" in said
-    assert "<pre>Where is Ann?</pre>" in said
-    assert "<pre>Ann is here</pre>" in said
-    assert "<pre>&lt;i&gt;found&lt;/i&gt;</pre>" in said
-    assert "requested by claim 1" in said
+    assert "2 requests to models · 1 call of tools · " in page and "price unknown" in page
+    assert "<pre>Where is Ann?</pre>" in page
+    assert "<pre>Ann is here</pre>" in page
+    assert "<pre>&lt;i&gt;found&lt;/i&gt;</pre>" in page
+    assert "requested by claim 1" in page
 
 
 def test_thinking_and_long_texts_are_folded(lab: Lab, admin: Client) -> None:
     run = talk(lab, ("I see", "found"), prompt="long " * 400)
 
-    said = shown(admin, run)
+    page = shown(admin, run)
 
-    assert '<summary><span class="transcript-label">Thinking</span> I see</summary>' in said
-    assert '<summary><span class="transcript-label">Prompt</span> long long' in said
-    assert '<span class="transcript-label">Answer</span><pre>found</pre>' in said
+    assert '<summary><span class="transcript-label">Thinking</span> I see</summary>' in page
+    assert '<summary><span class="transcript-label">Prompt</span> long long' in page
+    assert '<span class="transcript-label">Answer</span><pre>found</pre>' in page
 
 
 def test_untrusted_data_is_marked_as_such(lab: Lab, admin: Client) -> None:
     run = talk(lab, "found", untrusted="<script>alert(1)</script>")
 
-    said = shown(admin, run)
+    page = shown(admin, run)
 
-    assert "Prompt, untrusted</span><pre>&lt;script&gt;alert(1)&lt;/script&gt;</pre>" in said
-    assert "given untrusted data" in said
+    assert "Prompt, untrusted</span><pre>&lt;script&gt;alert(1)&lt;/script&gt;</pre>" in page
+    assert "given untrusted data" in page
 
 
 def test_the_result_of_an_untrusted_tool_is_marked(lab: Lab, admin: Client) -> None:
@@ -83,9 +83,9 @@ def test_the_result_of_an_untrusted_tool_is_marked(lab: Lab, admin: Client) -> N
 
     run = lab.run(lambda run: run.llm(llm, "read").output)
 
-    said = shown(admin, run)
-    assert "Result, untrusted</span><pre>a page</pre>" in said
-    assert "Result</span><pre>of mine</pre>" in said
+    page = shown(admin, run)
+    assert "Result, untrusted</span><pre>a page</pre>" in page
+    assert "Result</span><pre>of mine</pre>" in page
     calls = transcript_of(run).calls[0].turns[0].tool_calls
     assert [call.is_untrusted for call in calls] == [True, False]
 
@@ -93,11 +93,11 @@ def test_the_result_of_an_untrusted_tool_is_marked(lab: Lab, admin: Client) -> N
 def test_a_tool_call_that_needs_approval_links_to_it(lab: Lab, admin: Client) -> None:
     run = talk(lab, [("find", {"name": "Ann"})], "found", untrusted="hello")
 
-    said = shown(admin, run)
+    page = shown(admin, run)
 
-    assert "waits for approval" in said
+    assert "waits for approval" in page
     approval = Approval.objects.get(wait__run=run)
-    assert f'<a class="text-link" href="{page_of("runs_approval", approval)}">approval: open</a>' in said
+    assert f'<a class="text-link" href="{page_of("runs_approval", approval)}">approval: open</a>' in page
 
 
 def test_a_run_without_a_conversation_has_no_such_section(admin: Client) -> None:
@@ -116,9 +116,9 @@ def test_pruned_content_is_reported_to_be_gone(lab: Lab, admin: Client) -> None:
     with transaction.atomic():
         remove_payloads([run.pk])
 
-    said = shown(admin, run)
+    page = shown(admin, run)
 
-    assert ERASED in said and "found Ann" not in said and "1 request to models" in said
+    assert ERASED in page and "found Ann" not in page and "1 request to models" in page
 
 
 def test_the_built_in_model_is_named_wherever_its_run_is_shown(lab: Lab, admin: Client) -> None:

@@ -27,9 +27,9 @@ def page_for(schedule: Schedule) -> str:
     return page_of("triggers_schedule", schedule).replace("change", "backfill")
 
 
-def preview_of(client: Client, schedule: Schedule, **said: str) -> str:
+def preview_of(client: Client, schedule: Schedule, **fields: str) -> str:
     url = reverse("admin:triggers_schedule_backfill_preview", args=[schedule.pk])
-    return client.post(url, {**RANGE, **said}).content.decode()
+    return client.post(url, {**RANGE, **fields}).content.decode()
 
 
 def make_backfill() -> Backfill:
@@ -63,15 +63,15 @@ def test_earlier_fires_at_other_times_of_an_interval_are_shown(admin: Client) ->
     Schedule.objects.filter(pk=schedule.pk).update(trigger=make_trigger("hourly"))
     for hours in (1, 2, 3):
         fire_all(noon + hours * HOUR)
-    said = {"start": "2025-03-03T12:30+00:00", "end": "2025-03-03T15:30+00:00"}
-    assert "contains 3 of its times; 3 have already fired.<" in preview_of(admin, schedule, **said)
+    span = {"start": "2025-03-03T12:30+00:00", "end": "2025-03-03T15:30+00:00"}
+    assert "contains 3 of its times; 3 have already fired.<" in preview_of(admin, schedule, **span)
 
     pause_schedule(schedule, by="test")
     settled(schedule, timezone.now())
     resume_schedule(schedule, by="test")
     settled(schedule, timezone.now())
 
-    shown = preview_of(admin, schedule, **said)
+    shown = preview_of(admin, schedule, **span)
     assert "0 have already fired. It has fired 3 times in this range at times that are not in its current rule" in shown
 
 
@@ -95,7 +95,7 @@ def test_backfill_is_started_in_the_schedules_own_zone(admin: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "field"),
+    ("fields", "field"),
     [
         ({"end": "2025-03-02T00:00"}, "end"),
         ({"end": "2099-01-01T00:00"}, "end"),
@@ -105,8 +105,8 @@ def test_backfill_is_started_in_the_schedules_own_zone(admin: Client) -> None:
         ({"start": "yesterday"}, "start"),
     ],
 )
-def test_an_invalid_value_is_refused_at_its_field(admin: Client, said: dict[str, str], field: str) -> None:
-    answer = admin.post(page_for(make_schedule("morning")), {**RANGE, **said})
+def test_an_invalid_value_is_refused_at_its_field(admin: Client, fields: dict[str, str], field: str) -> None:
+    answer = admin.post(page_for(make_schedule("morning")), {**RANGE, **fields})
 
     assert field in errors_of(answer)
     assert not Backfill.objects.exists()

@@ -23,9 +23,9 @@ ADD = "/admin/triggers/schedule/add/"
 SAID = {"when": "every weekday at 09:00", "tz": "Europe/Vienna", "kind": "schedule", "catch_up": "latest"}
 
 
-def preview_of(client: Client, **said: str) -> str:
+def preview_of(client: Client, **fields: str) -> str:
     """What the form confirms while it is being filled in."""
-    return client.post(reverse("admin:triggers_schedule_preview"), {**SAID, **said}).content.decode()
+    return client.post(reverse("admin:triggers_schedule_preview"), {**SAID, **fields}).content.decode()
 
 
 def edit_url(schedule: Schedule) -> str:
@@ -74,7 +74,7 @@ def test_preview_leaves_out_excluded_times(admin: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "field", "told"),
+    ("changes", "field", "told"),
     [
         ({"when": "0 9 * *"}, "when", "mon-fri"),
         ({"when": "whenever you like"}, "when", "every weekday at 09:00"),
@@ -89,12 +89,12 @@ def test_preview_leaves_out_excluded_times(admin: Client) -> None:
     ],
 )
 def test_an_invalid_value_is_refused_at_its_field(
-    admin: Client, agent: str, said: dict[str, str], field: str, told: str
+    admin: Client, agent: str, changes: dict[str, str], field: str, told: str
 ) -> None:
-    answer = admin.post(ADD, {**SAID, "name": "digest", "agent": agent, **said})
+    answer = admin.post(ADD, {**SAID, "name": "digest", "agent": agent, **changes})
 
     assert told in str(errors_of(answer)[field])
-    assert told in preview_of(admin, **said).replace("&quot;", '"')
+    assert told in preview_of(admin, **changes).replace("&quot;", '"')
     assert not Schedule.objects.exists()
 
 
@@ -114,7 +114,7 @@ def test_folded_group_with_an_invalid_field_is_open(admin: Client, agent: str) -
 
 def test_form_saves_and_shows_every_field_of_a_policy(admin: Client, agent: str) -> None:
     create_calendar(slug="holidays", days="*-12-25 Christmas", by="test")
-    said = {
+    fields = {
         **SAID,
         "catch_up": "all",
         "catch_up_max": "3",
@@ -129,23 +129,27 @@ def test_form_saves_and_shows_every_field_of_a_policy(admin: Client, agent: str)
         "max_fires": "5",
         "data": '{"team": "a"}',
     }
-    admin.post(ADD, {**said, "name": "digest", "agent": agent})
+    admin.post(ADD, {**fields, "name": "digest", "agent": agent})
     schedule = Schedule.objects.get()
 
     form = admin.get(edit_url(schedule)).context["form"]
-    shown = {name: form[name].value() for name in said}
+    shown = {name: form[name].value() for name in fields}
 
     assert schedule.task.start_time.isoformat() == "2089-12-31T23:00:00+00:00"
-    assert shown == {**said, "when": "0 9 * * mon-fri", "catch_up_max": 3, "max_fires": 5, "exclude": ["holidays"]} | {
-        "data": form["data"].value()
-    }
+    assert shown == {
+        **fields,
+        "when": "0 9 * * mon-fri",
+        "catch_up_max": 3,
+        "max_fires": 5,
+        "exclude": ["holidays"],
+    } | {"data": form["data"].value()}
     assert schedule.data == {"team": "a"}
 
 
 def test_active_hours_of_an_interval_are_on_the_clock_that_was_chosen(admin: Client, agent: str) -> None:
-    said = {**SAID, "when": "every 30m", "active_hours": "09:00-17:00", "tz": "Asia/Kathmandu"}
+    fields = {**SAID, "when": "every 30m", "active_hours": "09:00-17:00", "tz": "Asia/Kathmandu"}
 
-    admin.post(ADD, {**said, "name": "digest", "agent": agent})
+    admin.post(ADD, {**fields, "name": "digest", "agent": agent})
 
     schedule = Schedule.objects.get()
     assert schedule.active_zone == "Asia/Kathmandu"
@@ -175,17 +179,17 @@ def test_editing_the_catch_up_alone_leaves_the_rule_untouched(admin: Client) -> 
 
 
 def test_reminder_without_text_or_with_a_repeating_rule_is_refused(admin: Client, agent: str) -> None:
-    said = {**SAID, "kind": "reminder", "name": "plants", "agent": agent}
+    fields = {**SAID, "kind": "reminder", "name": "plants", "agent": agent}
 
-    assert "text" in errors_of(admin.post(ADD, {**said, "when": "in 20 minutes"}))
-    assert "comes once" in str(errors_of(admin.post(ADD, {**said, "text": "Water the plants"}))["when"])
+    assert "text" in errors_of(admin.post(ADD, {**fields, "when": "in 20 minutes"}))
+    assert "comes once" in str(errors_of(admin.post(ADD, {**fields, "text": "Water the plants"}))["when"])
     assert not Schedule.objects.exists()
 
 
 def test_reminder_comes_with_its_text(admin: Client, agent: str) -> None:
-    said = {**SAID, "when": "in 20 minutes", "kind": "reminder", "text": "Water the plants", "name": "plants"}
+    fields = {**SAID, "when": "in 20 minutes", "kind": "reminder", "text": "Water the plants", "name": "plants"}
 
-    admin.post(ADD, {**said, "agent": agent})
+    admin.post(ADD, {**fields, "agent": agent})
 
     schedule = Schedule.objects.get()
     assert (schedule.kind, schedule.data) == ("reminder", {"text": "Water the plants"})

@@ -23,7 +23,7 @@ def test_a_filter_is_written_by_clicks_and_corrected_by_its_trial(live_server: L
     )
     make_event(type="order.paid", data={"kind": "order"})
     wrong: list[str] = []
-    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
     page.goto(f"{live_server.url}/admin/login/?next=/admin/triggers/trigger/add/")
     page.locator("[name=username]").fill("ada")
     page.locator("[name=password]").fill("right")

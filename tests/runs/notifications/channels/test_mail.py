@@ -25,10 +25,10 @@ def message(*texts: str, urgency: str = "normal") -> Message:
     return Message(id=UUID(int=7), to="ops", items=items)
 
 
-def sent(said: Message, monkeypatch: pytest.MonkeyPatch) -> tuple[Outcome, Any]:
+def sent(letter: Message, monkeypatch: pytest.MonkeyPatch) -> tuple[Outcome, Any]:
     with taking_mail() as server:
         monkeypatch.setattr(settings, "EMAIL_URL", server.url)
-        outcome = CHANNEL.send(OPS, said)
+        outcome = CHANNEL.send(OPS, letter)
     return outcome, server.letters[0] if server.letters else None
 
 

@@ -151,10 +151,10 @@ def test_an_address_belongs_to_one_channel_and_is_shown_without_secrets(address:
     ],
 )
 def test_the_fault_of_an_unusable_address_does_not_quote_it(address: str, fault: str) -> None:
-    said = fault_of(address)
+    found = fault_of(address)
 
-    assert said.startswith(fault) or (address.startswith("slack+ftp") and said)
-    assert "example.com" not in said.replace("ops@example.com", "")
+    assert found.startswith(fault) or (address.startswith("slack+ftp") and found)
+    assert "example.com" not in found.replace("ops@example.com", "")
 
 
 def test_every_file_with_a_channel_is_found() -> None:

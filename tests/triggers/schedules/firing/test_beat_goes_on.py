@@ -182,10 +182,10 @@ def test_schedules_set_by_runs_wait_for_an_uncommitted_edit_and_other_messages_d
     monkeypatch.setattr("triggers.schedules.agent_schedules.LATER", HOUR)
     trigger = make_trigger("onboarding", types=[])
     edited = make_schedule("edited", Interval(every=DAY))
-    said = {"trigger": str(trigger.pk), "run": str(trigger.pk), "name": "nightly", "cron": "", "tz": "UTC"}
+    payload = {"trigger": str(trigger.pk), "run": str(trigger.pk), "name": "nightly", "cron": "", "tz": "UTC"}
 
     def put(every: float) -> None:
-        OutboxMessage.objects.create(topic="schedule", key=str(trigger.pk), payload={**said, "every": every})
+        OutboxMessage.objects.create(topic="schedule", key=str(trigger.pk), payload={**payload, "every": every})
 
     def make_available() -> None:
         OutboxMessage.objects.update(available_at=datetime.now(UTC) - MINUTE)

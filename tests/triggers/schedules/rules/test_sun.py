@@ -82,11 +82,11 @@ def test_a_solar_row_fires_at_its_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "latitude", "said"),
+    ("event", "latitude", "message"),
     [("moonrise", 0, "moonrise"), ("sunrise", 91, "latitude"), ("sunrise", -91, "latitude")],
 )
-def test_an_invalid_solar_event_or_place_is_refused(event: str, latitude: float, said: str) -> None:
-    with pytest.raises(RuleError, match=said):
+def test_an_invalid_solar_event_or_place_is_refused(event: str, latitude: float, message: str) -> None:
+    with pytest.raises(RuleError, match=message):
         Solar(event=event, latitude=latitude, longitude=0)
 
 

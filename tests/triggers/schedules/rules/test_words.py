@@ -112,7 +112,7 @@ def test_a_zone_at_the_end_stands_before_the_one_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "'' is no rule; write such as"),
         ("soon", "'soon' is no rule; write such as \"every weekday"),
@@ -140,11 +140,11 @@ def test_a_zone_at_the_end_stands_before_the_one_given() -> None:
         ("hourly at :75", "minute 75 is not between"),
     ],
 )
-def test_an_unclear_phrase_is_refused_with_forms_that_work(text: str, said: str) -> None:
+def test_an_unclear_phrase_is_refused_with_forms_that_work(text: str, message: str) -> None:
     with pytest.raises(RuleError) as refused:
         read_rule(text, now=NOW)
 
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert refused.value.field == "when"
 
 

@@ -70,7 +70,7 @@ def test_text_is_written_one_way_and_in_words(text: str, canonical: str, words: 
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("nine to five", "'nine to five' is no day of the week"),
         ("mo 09:00-17:00", "'mo' is no day of the week"),
@@ -82,8 +82,8 @@ def test_text_is_written_one_way_and_in_words(text: str, canonical: str, words: 
         ("09:00-09:00", "for a whole day write 00:00-24:00"),
     ],
 )
-def test_text_that_makes_no_sense_is_refused_with_what_to_write(text: str, said: str) -> None:
-    with pytest.raises(RuleError, match=said) as refused:
+def test_text_that_makes_no_sense_is_refused_with_what_to_write(text: str, message: str) -> None:
+    with pytest.raises(RuleError, match=message) as refused:
         ActiveHours.parse(text)
 
     assert refused.value.field == "active_hours"
@@ -112,7 +112,7 @@ def test_every_instant_of_the_week_is_open_or_closed_by_its_windows(
         return (local.weekday() - first) % 7 <= (last - first) % 7
 
     local = MONDAY + timedelta(minutes=15 * quarter)
-    said, change = hours.period(local)
+    found, change = hours.period(local)
     later = (local + timedelta(minutes=15 * step) for step in range(1, 7 * 24 * 4 + 1))
-    expected = next((moment for moment in later if is_open(moment) != said), datetime.max)
-    assert (said, change) == (is_open(local), expected)
+    expected = next((moment for moment in later if is_open(moment) != found), datetime.max)
+    assert (found, change) == (is_open(local), expected)

@@ -14,7 +14,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def test_policy_values_are_parsed_from_text_and_numbers() -> None:
-    said = {
+    values = {
         "catch_up": "all",
         "catch_up_max": "5",
         "catch_up_window": "1d",
@@ -29,7 +29,7 @@ def test_policy_values_are_parsed_from_text_and_numbers() -> None:
         "data": {"text": "hello"},
     }
 
-    assert SchedulePolicy.parse(said) == SchedulePolicy(
+    assert SchedulePolicy.parse(values) == SchedulePolicy(
         catch_up="all",
         catch_up_max=5,
         catch_up_window=timedelta(days=1),
@@ -55,7 +55,7 @@ def test_fields_not_named_stay_and_empty_fields_get_the_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "field", "complaint"),
+    ("values", "field", "complaint"),
     [
         ({"catchup": "all"}, "catchup", "there is no such policy; there are kind, data, catch_up"),
         ({"catch_up": "some"}, "catch_up", "'some' is not one of latest, skip, all"),
@@ -87,10 +87,10 @@ def test_fields_not_named_stay_and_empty_fields_get_the_default() -> None:
     ],
 )
 def test_an_invalid_policy_is_refused_with_its_field_and_a_remedy(
-    said: dict[str, Any], field: str, complaint: str
+    values: dict[str, Any], field: str, complaint: str
 ) -> None:
     with pytest.raises(RuleError, match=complaint) as refused:
-        SchedulePolicy.parse(said)
+        SchedulePolicy.parse(values)
 
     assert refused.value.field == field
     assert str(refused.value).startswith(f"{field}: ")

@@ -204,7 +204,7 @@ def changed(**attributes: Any) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         (b"{", "not JSON"),
         (b"[]", "CloudEvent"),
@@ -229,13 +229,13 @@ def changed(**attributes: Any) -> bytes:
         (changed(data=b"\\u0000".decode("unicode_escape")), "U|u0000"),
     ],
 )
-def test_a_line_that_is_none_is_refused_with_its_number_and_the_others_go_on(line: bytes, said: str) -> None:
+def test_a_line_that_is_none_is_refused_with_its_number_and_the_others_go_on(line: bytes, message: str) -> None:
     loaded = imported(
         b"\n".join([changed(), line, b"", changed(id="3", wakefulid="019b76da-a800-7000-8000-000000000003")])
     )
 
     assert (loaded.imported, [number for number, _ in loaded.reasons]) == (2, [2]), loaded.reasons
-    assert said.split("|")[-1] in loaded.reasons[0][1]
+    assert message.split("|")[-1] in loaded.reasons[0][1]
 
 
 def test_an_id_that_another_event_has_is_refused() -> None:

@@ -86,7 +86,7 @@ def test_a_timestamp_may_be_missing_absurd_or_in_milliseconds(sent: int | None, 
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "said"),
+    ("field", "value", "message"),
     [
         ("url", "amqp://user:password@host/", "enter it as the source's secret"),
         ("url", "http://host", "amqps://"),
@@ -94,8 +94,8 @@ def test_a_timestamp_may_be_missing_absurd_or_in_milliseconds(sent: int | None, 
         ("queue", " ", "is required"),
     ],
 )
-def test_settings_that_cannot_work_are_named(field: str, value: str, said: str) -> None:
+def test_settings_that_cannot_work_are_named(field: str, value: str, message: str) -> None:
     with pytest.raises(InvalidSettings) as caught:
         settings_of(**{field: value})
 
-    assert said in caught.value.errors[field]
+    assert message in caught.value.errors[field]

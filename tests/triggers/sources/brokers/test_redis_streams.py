@@ -173,7 +173,7 @@ def test_a_key_that_is_no_stream_is_an_error_with_a_remedy(stream: Stream) -> No
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "said"),
+    ("field", "value", "message"),
     [
         ("url", "redis://user:password@host/0", "enter it as the source's secret"),
         ("url", "http://host", "rediss://"),
@@ -181,11 +181,11 @@ def test_a_key_that_is_no_stream_is_an_error_with_a_remedy(stream: Stream) -> No
         ("stream", " ", "is required"),
     ],
 )
-def test_settings_that_cannot_work_are_named(field: str, value: str, said: str) -> None:
+def test_settings_that_cannot_work_are_named(field: str, value: str, message: str) -> None:
     with pytest.raises(InvalidSettings) as caught:
         KIND.clean_settings({"url": "redis://host/0", "stream": "orders", field: value})
 
-    assert said in caught.value.errors[field]
+    assert message in caught.value.errors[field]
 
 
 class Reading:

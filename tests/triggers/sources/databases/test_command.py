@@ -17,9 +17,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def slot(*arguments: str) -> str:
-    said = StringIO()
-    call_command("slot", *arguments, stdout=said)
-    return said.getvalue()
+    output = StringIO()
+    call_command("slot", *arguments, stdout=output)
+    return output.getvalue()
 
 
 def test_a_slot_is_made_shown_and_dropped(foreign: ForeignDatabase) -> None:

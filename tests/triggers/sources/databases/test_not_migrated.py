@@ -32,11 +32,11 @@ def declared(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_model_without_a_table_stops_nothing_else_and_is_watched_when_the_table_is_there() -> None:
     execute("ALTER TABLE auth_group RENAME TO later")
 
-    said = [str(change) for change in sync()]
+    changes = [str(change) for change in sync()]
     keep_tables()
 
     assert {*Trigger.objects.values_list("slug", flat=True)} == {"clerk", "reader"}
-    [waiting] = [one for one in said if one.startswith("waiting source clerk")]
+    [waiting] = [one for one in changes if one.startswith("waiting source clerk")]
     assert "auth.Group has no table yet: run manage.py makemigrations, then manage.py migrate" in waiting
     [problem] = [one for one in problems(look()) if one.name == "table:clerk"]
     assert "auth.Group has no table yet: run manage.py makemigrations" in problem.text

@@ -24,7 +24,7 @@ def test_a_position_survives_its_storage() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stored", "now", "ends", "confirmed", "lsn", "done", "said", "reason"),
+    ("stored", "now", "ends", "confirmed", "lsn", "done", "message", "reason"),
     [
         (None, NOW, {}, 80, 80, 0, "", None),
         (STORED, NOW, {}, 80, 100, 3, "", None),
@@ -49,14 +49,14 @@ def test_reading_goes_on_where_it_stopped_and_a_gap_is_reported(
     confirmed: int,
     lsn: int,
     done: int,
-    said: str,
+    message: str,
     reason: Reason | None,
 ) -> None:
     place, gap = resume(stored, beginning(now, confirmed, "shop", "shop"), now, ends)
 
     assert (place.lsn, place.done, place.timeline) == (lsn, done, now.timeline)
     assert (gap.reason if gap else None) == reason
-    assert gap is None or said in gap.detail
+    assert gap is None or message in gap.detail
 
 
 def test_the_last_sent_change_is_no_proof_with_another_publication_or_after_a_failover_that_lost_it() -> None:

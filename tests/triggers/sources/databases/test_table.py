@@ -64,7 +64,7 @@ def change(source: Source, **changes: Any) -> None:
         change_source(source, changes, by="eve")
 
 
-def said() -> list[tuple[str, Any]]:
+def changes_of_tickets() -> list[tuple[str, Any]]:
     """The events so far: the last part of their types, and their data."""
     found = [(event.type.rpartition(".")[2], event.data) for event in Event.objects.order_by("seq")]
     Event.objects.all().delete()
@@ -105,18 +105,18 @@ def test_changes_of_a_model_have_its_name() -> None:
 def test_an_update_counts_only_if_it_changes_a_watched_column(ticket: None) -> None:
     watch(columns="status, api_token", condition='{"status__in": ["open", "late"], "amount__gt": 1}')
     execute("INSERT INTO ticket (status, amount) VALUES ('open', 1), ('open', 2), ('new', 3)")
-    assert [data["pk"] for _, data in said()] == [2]
+    assert [data["pk"] for _, data in changes_of_tickets()] == [2]
 
     execute("UPDATE ticket SET note = 'x'")
     execute("UPDATE ticket SET status = status")
-    assert said() == []
+    assert changes_of_tickets() == []
     execute("UPDATE ticket SET status = 'late'")
-    assert [(word, data["pk"], data["changed"]) for word, data in said()] == [
+    assert [(word, data["pk"], data["changed"]) for word, data in changes_of_tickets()] == [
         ("update", 2, ["status"]),
         ("update", 3, ["status"]),
     ]
     execute("UPDATE ticket SET api_token = 'hush' WHERE id = 3")
-    [(_, data)] = said()
+    [(_, data)] = changes_of_tickets()
     assert data["changed"] == ["api_token"]
     assert "hush" not in str(data)
 
@@ -144,7 +144,7 @@ def test_the_passwords_of_users_stay_excluded_whatever_the_settings() -> None:
     watch("auth.User", "users", condition='{"username__startswith": "e"}')
     user = User.objects.create_user("eve", password="the night is long")
     user.save()
-    [inserted, *_] = said()
+    [inserted, *_] = changes_of_tickets()
     assert inserted[1]["new"]["username"] == "eve"
     assert "password" not in inserted[1]["new"]
 
@@ -178,7 +178,7 @@ def test_a_source_that_stored_what_is_now_forbidden_stores_nothing_more() -> Non
     keep_tables()
     User.objects.create_user("eve", password="the night is long")
 
-    assert said() == []
+    assert changes_of_tickets() == []
     state = WatchedTable.objects.get(source=source)
     assert "password stays excluded" in state.error
     assert "are removed" in state.remedy
@@ -188,7 +188,7 @@ def test_a_changed_primary_key_is_one_update(ticket: None) -> None:
     execute("INSERT INTO ticket (id, note) VALUES (1, 'a'), (2, 'b')")
     watch()
     execute("UPDATE ticket SET id = id + 1 WHERE id > 0 AND id <> 1")
-    [(_, data)] = said()
+    [(_, data)] = changes_of_tickets()
     assert (data["pk"], data["old"]["id"], data["new"]["id"], data["changed"]) == (3, 2, 3, ["id"])
 
 
@@ -197,7 +197,7 @@ def test_a_rolled_back_savepoint_leaves_no_event(ticket: None) -> None:
     with pytest.raises(ZeroDivisionError), transaction.atomic():
         execute("INSERT INTO ticket DEFAULT VALUES")
         raise ZeroDivisionError
-    assert said() == []
+    assert changes_of_tickets() == []
 
 
 def test_truncate_deletes_each_row_and_partitions_count_once(ticket: None) -> None:
@@ -207,16 +207,20 @@ def test_truncate_deletes_each_row_and_partitions_count_once(ticket: None) -> No
     watch("public.part", "parts")
     execute("INSERT INTO part VALUES (1, '2025-05-05'), (2, '2026-05-05')")
     execute("INSERT INTO part_2026 VALUES (3, '2026-06-06')")
-    assert [data["pk"] for _, data in said()] == [
+    assert [data["pk"] for _, data in changes_of_tickets()] == [
         {"id": 1, "day": "2025-05-05"}, {"id": 2, "day": "2026-05-05"}, {"id": 3, "day": "2026-06-06"},
     ]  # fmt: skip
 
     execute("UPDATE part SET day = day - 300 WHERE id > 1")  # from one partition to the other
-    assert [(word, data["changed"], data["pk"]["id"]) for word, data in said()] == [
+    assert [(word, data["changed"], data["pk"]["id"]) for word, data in changes_of_tickets()] == [
         ("update", ["day"], 2), ("update", ["day"], 3),
     ]  # fmt: skip
     execute("TRUNCATE part")
-    assert sorted((word, data["pk"]["id"]) for word, data in said()) == [("delete", 1), ("delete", 2), ("delete", 3)]
+    assert sorted((word, data["pk"]["id"]) for word, data in changes_of_tickets()) == [
+        ("delete", 1),
+        ("delete", 2),
+        ("delete", 3),
+    ]
 
 
 def test_a_detached_partition_that_is_busy_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,10 +238,10 @@ def test_a_detached_partition_that_is_busy_holds_up_no_other(monkeypatch: pytest
         keep_tables()
     assert "a dump reads" in WatchedTable.objects.get(source=source).error
     execute("INSERT INTO part_2 VALUES (11)")
-    assert [data["pk"] for _, data in said()] == [11]
+    assert [data["pk"] for _, data in changes_of_tickets()] == [11]
     keep_tables()
     execute("INSERT INTO part_1 VALUES (1)")
-    assert (said(), WatchedTable.objects.get(source=source).error) == ([], "")
+    assert (changes_of_tickets(), WatchedTable.objects.get(source=source).error) == ([], "")
 
 
 def test_cascades_copy_and_upserts_are_changes(ticket: None) -> None:
@@ -246,31 +250,31 @@ def test_cascades_copy_and_upserts_are_changes(ticket: None) -> None:
     execute("INSERT INTO ticket (id) VALUES (1), (2)")
     with connection.cursor() as cursor, cursor.cursor.copy("COPY comment FROM STDIN") as copy:
         copy.write("1\t1\n2\t1\n3\t2\n")
-    assert [word for word, _ in said()] == ["insert"] * 3
+    assert [word for word, _ in changes_of_tickets()] == ["insert"] * 3
     execute("DELETE FROM ticket WHERE id = 1")
-    assert [(word, data["pk"]) for word, data in said()] == [("delete", 1), ("delete", 2)]
+    assert [(word, data["pk"]) for word, data in changes_of_tickets()] == [("delete", 1), ("delete", 2)]
     execute("INSERT INTO comment VALUES (3, NULL), (4, NULL) ON CONFLICT (id) DO UPDATE SET ticket_id = NULL")
-    assert sorted((word, data["pk"]) for word, data in said()) == [("insert", 4), ("update", 3)]
+    assert sorted((word, data["pk"]) for word, data in changes_of_tickets()) == [("insert", 4), ("update", 3)]
 
 
 def test_migrations_of_the_table_go_on(ticket: None) -> None:
     source = watch(columns="status", condition='{"amount": 1}')
     execute("ALTER TABLE ticket DROP COLUMN note, ADD COLUMN colour text DEFAULT 'red'")
     execute("INSERT INTO ticket (amount) VALUES (1)")
-    [(_, data)] = said()
+    [(_, data)] = changes_of_tickets()
     assert data["new"]["colour"] == "red"
     assert "note" not in data["new"]
 
     execute("ALTER TABLE ticket RENAME COLUMN amount TO total")
     execute("INSERT INTO ticket (total) VALUES (1)")  # it is written, although the condition cannot be evaluated
-    assert said() == []
+    assert changes_of_tickets() == []
     assert 'column "amount" does not exist' in PoisonMessage.objects.get(source=source).reason
     keep_tables()
     assert "amount" in WatchedTable.objects.get(source=source).error
 
     change(source, settings={**source.settings, "condition": '{"total": 1}'})
     execute("INSERT INTO ticket (total) VALUES (1)")
-    assert len(said()) == 1
+    assert len(changes_of_tickets()) == 1
     assert WatchedTable.objects.get(source=source).error == ""
 
 
@@ -285,7 +289,7 @@ def test_every_user_of_the_database_may_change_the_table_and_wakes_the_dispatche
     execute("RESET ROLE")
     execute("RESET search_path")
 
-    assert len(said()) == 2
+    assert len(changes_of_tickets()) == 2
     assert fetch(NUDGED) == [(True,)]
 
 
@@ -314,7 +318,7 @@ def test_temporary_objects_of_a_user_do_not_stand_for_those_of_wakeful(ticket: N
 def test_a_statement_of_too_many_rows_is_reported(ticket: None) -> None:
     source = watch(most=2)
     execute("INSERT INTO ticket SELECT FROM generate_series(1, 3)")
-    assert [data["pk"] for _, data in said()] == [1, 2]
+    assert [data["pk"] for _, data in changes_of_tickets()] == [1, 2]
     assert PoisonMessage.objects.get(source=source).reason.startswith("A statement changed 3 rows: only the first 2")
 
 
@@ -346,7 +350,7 @@ def test_a_statement_on_a_table_without_a_primary_key_counts_its_rows() -> None:
     execute("CREATE TABLE line (text text)")
     watch("public.line", "lines", each="statement")
     execute("INSERT INTO line VALUES ('a'), ('b')")
-    [(_, data)] = said()
+    [(_, data)] = changes_of_tickets()
     assert (data["rows"], data["pks"], data["cut"]) == (2, [], 2)
 
 
@@ -377,7 +381,7 @@ def test_a_test_event_is_made_of_the_latest_row_that_counts_or_of_the_columns(ti
 def test_a_row_that_is_too_large_is_an_event_without_its_values(ticket: None) -> None:
     watch()
     execute("INSERT INTO ticket (note) VALUES (repeat('x', 300000))")
-    assert said() == [("insert", {"pk": 1, "old": None, "new": None, "changed": [], "too_large": True})]
+    assert changes_of_tickets() == [("insert", {"pk": 1, "old": None, "new": None, "changed": [], "too_large": True})]
 
 
 def test_no_value_of_a_row_stops_its_write_or_a_reader_of_the_event(ticket: None) -> None:
@@ -391,7 +395,7 @@ def test_no_value_of_a_row_stops_its_write_or_a_reader_of_the_event(ticket: None
     ]
     for document in written:
         execute("INSERT INTO ticket (extra, amount) VALUES (%s, 1e5000)", [document])
-    [cleaned, *others] = [data["new"] for _, data in said()]
+    [cleaned, *others] = [data["new"] for _, data in changes_of_tickets()]
 
     assert cleaned["extra"] == {"a": "\ufffd", "b": "\\u0000", "c": "\U0001f600\ufffd"}
     assert [row["extra"] for row in others] == [*written[1:3], {}]
@@ -403,11 +407,11 @@ def test_a_renamed_primary_key_stops_no_write(ticket: None) -> None:
     execute("ALTER TABLE ticket RENAME id TO number")
     execute("INSERT INTO ticket DEFAULT VALUES")
     assert Event.objects.get().subject == "public.ticket/"
-    [(_, data)] = said()
+    [(_, data)] = changes_of_tickets()
     assert (data["pk"], data["new"]["number"]) == (None, 1)
     keep_tables()
     execute("DELETE FROM ticket")
-    assert [data["pk"] for _, data in said()] == [1]
+    assert [data["pk"] for _, data in changes_of_tickets()] == [1]
 
 
 def test_a_table_whose_columns_have_names_of_the_functions_own_is_refused() -> None:
@@ -428,7 +432,7 @@ def test_a_source_that_sql_deletes_stops_no_write(ticket: None) -> None:
     execute("TRUNCATE ticket")
     execute("SET CONSTRAINTS ALL IMMEDIATE")
 
-    assert said() == []
+    assert changes_of_tickets() == []
 
 
 def test_a_primary_key_that_is_excluded_stands_in_no_event(ticket: None) -> None:
@@ -436,7 +440,7 @@ def test_a_primary_key_that_is_excluded_stands_in_no_event(ticket: None) -> None
     watch("public.login")
     execute("INSERT INTO login VALUES ('hush', 'eve')")
     assert Event.objects.get().subject == "public.login/"
-    [(_, data)] = said()
+    [(_, data)] = changes_of_tickets()
     assert (data["pk"], data["new"]) == (None, {"name": "eve"})
 
 
@@ -444,7 +448,7 @@ def test_a_column_that_is_renamed_or_comes_later_is_excluded_too(ticket: None) -
     watch(exclude="note")
     execute("ALTER TABLE ticket ADD card_pin text, ADD colour text")
     execute("INSERT INTO ticket (card_pin, colour) VALUES ('hush', 'red')")
-    [(_, data)] = said()
+    [(_, data)] = changes_of_tickets()
     assert data["new"]["colour"] == "red"
 
     execute("ALTER TABLE ticket RENAME note TO remark")
@@ -452,7 +456,7 @@ def test_a_column_that_is_renamed_or_comes_later_is_excluded_too(ticket: None) -
         execute("UPDATE ticket SET status = status || 'x', remark = 'personal'")
         keep_tables()  # refuses the settings
     execute("TRUNCATE ticket")
-    assert not any(word in f"{data} {said()}" for word in ("hush", "personal", "remark", "card_pin"))
+    assert not any(word in f"{data} {changes_of_tickets()}" for word in ("hush", "personal", "remark", "card_pin"))
 
 
 def test_values_do_not_depend_on_the_session_of_the_writer(ticket: None) -> None:
@@ -471,7 +475,7 @@ def test_values_do_not_depend_on_the_session_of_the_writer(ticket: None) -> None
     )
     for name in settings:
         execute(f"RESET {name}")
-    [(_, data)] = said()
+    [(_, data)] = changes_of_tickets()
     assert [data["new"][name] for name in ("raw", "span", "days", "share")] == [
         "\\x61", "P1D", "[2026-01-02,2026-01-05)", 0.30000000000000004,
     ]  # fmt: skip
@@ -482,14 +486,14 @@ def test_a_table_of_another_schema_may_have_any_columns() -> None:
     execute('CREATE TABLE shop.item (id int PRIMARY KEY, objects int, _meta int, "with %%" int, colour text)')
     watch("shop.item", condition='{"colour__startswith": "r"}')
     execute("INSERT INTO shop.item (id, colour) VALUES (1, 'red'), (2, 'blue')")
-    assert [data["pk"] for _, data in said()] == [1]
+    assert [data["pk"] for _, data in changes_of_tickets()] == [1]
 
 
 def test_a_condition_that_fails_on_a_value_stops_no_write(ticket: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("triggers.sources.databases.tables.watched_table._condition", lambda *_: "note::int > 0")
     source = watch(condition='{"id": 1}')
     execute("INSERT INTO ticket (note) VALUES ('personal')")
-    assert said() == []
+    assert changes_of_tickets() == []
     execute("UPDATE triggers_poisonmessage SET message_id = 'insert of another session'")
     execute("INSERT INTO ticket (note) VALUES ('personal')")
     assert PoisonMessage.objects.get(source=source).reason.endswith("are no events: error 22P02")  # one a minute
@@ -506,7 +510,7 @@ def test_a_truncate_whose_rows_are_hidden_is_reported(ticket: None) -> None:
     execute("ALTER TABLE ticket ENABLE ROW LEVEL SECURITY")
     execute("INSERT INTO ticket DEFAULT VALUES")
     execute("TRUNCATE ticket")
-    assert [word for word, _ in said()] == ["insert"]
+    assert [word for word, _ in changes_of_tickets()] == ["insert"]
     assert "row-level security" in PoisonMessage.objects.get(source=source).reason
 
 
@@ -515,7 +519,7 @@ def test_functions_of_other_roles_do_not_run_with_the_rights_of_wakeful(ticket: 
     for argument in ("record", "anyelement", "ticket"):
         execute(f"CREATE FUNCTION to_jsonb({argument}) RETURNS jsonb LANGUAGE plpgsql AS 'BEGIN RETURN 1 / 0; END'")
     execute("INSERT INTO ticket DEFAULT VALUES")
-    assert len(said()) == 1
+    assert len(changes_of_tickets()) == 1
 
 
 def test_a_disabled_source_leaves_no_object_in_the_database(ticket: None) -> None:
@@ -524,7 +528,7 @@ def test_a_disabled_source_leaves_no_object_in_the_database(ticket: None) -> Non
     change(source, enabled=False)
     assert objects() == {}
     execute("INSERT INTO ticket DEFAULT VALUES")
-    assert said() == []
+    assert changes_of_tickets() == []
 
     change(source, enabled=True)
     change(source, settings={"table": "public.ticket", "inserts": False, "updates": False})
@@ -613,7 +617,7 @@ def test_writers_of_events_wait_for_no_row_of_their_source(ticket: None) -> None
         other.execute("SET lock_timeout = '5s'")
         other.execute("INSERT INTO ticket DEFAULT VALUES")
         other.commit()
-    assert len(said()) == 1
+    assert len(changes_of_tickets()) == 1
     execute("DROP TABLE ticket")
 
 
@@ -698,7 +702,7 @@ def test_a_value_that_is_excluded_is_not_looked_at(ticket: None) -> None:
     execute("UPDATE ticket SET status = 'open'")
     execute("UPDATE ticket SET drawing = NULL")
     execute("DELETE FROM ticket")
-    found = [(name, data["changed"]) for name, data in said()]
+    found = [(name, data["changed"]) for name, data in changes_of_tickets()]
     assert found == [("insert", []), ("update", ["status"]), ("delete", [])]
     assert poisons(source) == []
 
@@ -712,7 +716,7 @@ def test_a_large_text_that_is_stored_counts_with_its_whole_length(ticket: None) 
     execute("UPDATE ticket SET title = 'short', raw = NULL")
     execute("UPDATE ticket SET note = 'short'")
     execute("UPDATE ticket SET note = 'shorter'")
-    *four, last = [(set(data["changed"]), data.get("too_large")) for _, data in said()]
+    *four, last = [(set(data["changed"]), data.get("too_large")) for _, data in changes_of_tickets()]
     assert four == [(set(), True), ({"note"}, True), ({"raw", "title"}, True), ({"note"}, True)]
     assert last == ({"note"}, None)
 
@@ -724,7 +728,7 @@ def test_a_row_that_cannot_be_written_as_json_is_listed(ticket: None) -> None:
     execute("INSERT INTO ticket (drawing) VALUES ('x'), (NULL)")
     execute("UPDATE ticket SET status = 'open' WHERE drawing = 'x'")
     execute("TRUNCATE ticket")
-    assert [(name, data["pk"]) for name, data in said()] == [("insert", 2), ("delete", 2)]
+    assert [(name, data["pk"]) for name, data in changes_of_tickets()] == [("insert", 2), ("delete", 2)]
     operations = PoisonMessage.objects.filter(source=source).values_list("message_id", flat=True)
     assert sorted(name.partition(" ")[0] for name in operations) == ["delete", "insert", "update"]
     assert all("cannot be written as JSON" in reason for reason in poisons(source))
@@ -743,12 +747,12 @@ def test_rows_that_a_trigger_keeps_out_of_a_partition_leave_no_wrong_pairs() -> 
     source = watch("public.parcel", "parcels")
 
     execute("UPDATE parcel SET region = 'b'")
-    assert said() == []
+    assert changes_of_tickets() == []
     [reason] = poisons(source)
     assert "more old rows than new ones" in reason
 
     execute("UPDATE parcel SET note = note || '!'")
-    assert [data["new"]["note"] for _, data in said()] == ["x!", "y!"]
+    assert [data["new"]["note"] for _, data in changes_of_tickets()] == ["x!", "y!"]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -761,7 +765,7 @@ def test_a_truncate_that_does_not_see_every_row_is_listed(ticket: None) -> None:
         other.commit()
         one.execute("TRUNCATE ticket")
         one.commit()
-    assert [name for name, _ in said()] == ["insert"]
+    assert [name for name, _ in changes_of_tickets()] == ["insert"]
     [reason] = poisons(source)
     assert "REPEATABLE READ" in reason
     execute("DROP TABLE ticket")
@@ -772,7 +776,7 @@ def test_a_column_whose_type_changes_stops_no_write(ticket: None) -> None:
     execute("ALTER TABLE ticket ALTER note TYPE int USING 1")
     execute("INSERT INTO ticket (note) VALUES (2)")
     execute("UPDATE ticket SET note = 3")
-    assert [data["new"]["note"] for _, data in said()] == [2, 3]
+    assert [data["new"]["note"] for _, data in changes_of_tickets()] == [2, 3]
 
 
 @pytest.mark.parametrize("settings", [{}, {"exclude": "amount"}])
@@ -793,7 +797,7 @@ def test_a_column_that_is_computed_when_it_is_read_stops_no_write(settings: dict
     )
     execute("DELETE FROM ticket")
 
-    told = [(type.rpartition(".")[2], (data["new"] or data["old"])["note"]) for type, data in said()]
+    told = [(type.rpartition(".")[2], (data["new"] or data["old"])["note"]) for type, data in changes_of_tickets()]
     assert told == [
         ("insert", "a"),
         ("update", "b"),
@@ -815,7 +819,7 @@ def test_triggers_that_were_lost_are_made_again_and_the_gap_is_reported(ticket: 
     keep_tables()
     assert "The triggers on ticket were gone or disabled" in WatchedTable.objects.get(source=source).gap
     execute("INSERT INTO ticket DEFAULT VALUES")
-    assert len(said()) == 1
+    assert len(changes_of_tickets()) == 1
 
     execute("DROP TABLE ticket")
     keep_tables()
@@ -823,7 +827,7 @@ def test_triggers_that_were_lost_are_made_again_and_the_gap_is_reported(ticket: 
     execute(TICKET)
     keep_tables()
     execute("INSERT INTO ticket DEFAULT VALUES")
-    assert len(said()) == 1
+    assert len(changes_of_tickets()) == 1
 
 
 @pytest.mark.parametrize(
@@ -853,7 +857,7 @@ def test_the_error_for_a_model_without_a_table_names_makemigrations() -> None:
 def test_the_text_of_a_condition_is_no_sql(ticket: None) -> None:
     watch(condition='{"status": "o\'; DROP TABLE ticket; -- $wakeful$ {source} %s"}')
     execute("INSERT INTO ticket (status) VALUES ('new'), (%s)", ["o'; DROP TABLE ticket; -- $wakeful$ {source} %s"])
-    assert [data["pk"] for _, data in said()] == [2]
+    assert [data["pk"] for _, data in changes_of_tickets()] == [2]
 
 
 def swept(source: Source) -> str:
@@ -878,7 +882,7 @@ def test_a_sweep_finds_what_no_trigger_has_seen(ticket: None, monkeypatch: pytes
     execute("DELETE FROM ticket WHERE id = 5")
     execute("INSERT INTO ticket DEFAULT VALUES")
     assert swept(source) == ""
-    said()
+    changes_of_tickets()
 
     in_silence("UPDATE ticket SET status = 'open' WHERE id = 2")
     in_silence("UPDATE ticket SET status = 'gone' WHERE id = 1")
@@ -887,7 +891,7 @@ def test_a_sweep_finds_what_no_trigger_has_seen(ticket: None, monkeypatch: pytes
     assert swept(source).startswith(
         "found 1 insert and 1 update and 1 delete that no trigger had seen, such as public.ticket/2"
     )
-    assert sorted((word, data["pk"], data["missed"]) for word, data in said()) == [
+    assert sorted((word, data["pk"], data["missed"]) for word, data in changes_of_tickets()) == [
         ("delete", 4, True), ("insert", 9, True), ("update", 2, True),
     ]  # fmt: skip
     execute("ALTER TABLE ticket ADD COLUMN colour text")

@@ -35,7 +35,7 @@ def found(*, unread: int = 0, enabled: bool = True, **changed: Any) -> Finding:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said", "is_bad"),
+    ("changed", "message", "is_bad"),
     [
         ({}, "", False),
         ({"has_slot": False}, "", False),
@@ -51,11 +51,11 @@ def found(*, unread: int = 0, enabled: bool = True, **changed: Any) -> Finding:
         ({"invalidation": "idle_timeout"}, "idle_timeout", True),
     ],
 )
-def test_the_worst_that_is_wrong_is_reported(changed: dict[str, Any], said: str, is_bad: bool) -> None:
+def test_the_worst_that_is_wrong_is_reported(changed: dict[str, Any], message: str, is_bad: bool) -> None:
     told = found(**changed)
 
-    assert (said in told.problem, bool(told.problem), told.is_bad) == (True, bool(said), is_bad)
-    assert bool(told.remedy) == bool(said)
+    assert (message in told.problem, bool(told.problem), told.is_bad) == (True, bool(message), is_bad)
+    assert bool(told.remedy) == bool(message)
 
 
 def of_the_slot() -> Problem | None:

@@ -160,13 +160,13 @@ def test_a_query_is_read_only_has_a_time_out_and_its_rows_are_series() -> None:
     query = "SELECT 'disk', name, n FROM (VALUES ('a', 1.5), ('b', NULL), ('c', 'NaN'::float8)) AS of(name, n)"
 
     assert kept("sql_query", secret=dsn(), query=query) == {"disk a": 1.5}
-    for wrong, said in (
+    for wrong, message in (
         ("CREATE TABLE planted (id int)", "read-only"),
         ("SELECT 1; COMMIT; CREATE TABLE planted (id int)", "multiple commands"),
         ("SELECT pg_sleep(3), 1", "statement timeout"),
         ("SELECT FROM generate_series(1, 2)", "no column"),
     ):
-        with pytest.raises(SourceError, match=said):
+        with pytest.raises(SourceError, match=message):
             rows_of(dsn(), wrong, seconds=1, most=10)
     assert len(rows_of(dsn(), "SELECT generate_series(1, 10000000)", seconds=10, most=3)) == 3
 

@@ -48,11 +48,11 @@ def test_a_source_is_read_and_its_error_shown_while_its_detectors_go_on(
         site.pages["/load"] = Page(status=500)
         run_until(process, lambda: Event.objects.filter(data__detector="missing").exists())
         run_until(process, lambda: Reading.objects.get(source=source).error)
-        said = Reading.objects.get(source=source).error
+        error = Reading.objects.get(source=source).error
         site.pages["/load"] = Page(json.dumps({"n": 5}).encode())
         run_until(process, lambda: Event.objects.filter(type="metric.closed", data__detector="threshold").exists())
 
-    assert (said, Reading.objects.get(source=source).error) == ("The server answers 500 Internal Server Error.", "")
+    assert (error, Reading.objects.get(source=source).error) == ("The server answers 500 Internal Server Error.", "")
     found = list(Event.objects.order_by("seq").values_list("data__detector", "type"))
     assert found.count(("threshold", "metric.opened")) == found.count(("threshold", "metric.closed")) == 1
     assert not PoisonMessage.objects.exists()

@@ -43,9 +43,9 @@ UNITS = {"y": (365, "years"), "w": (7, "weeks"), "m": (30, "months")}
 
 def row(name: str, detector: str, settings: dict[str, Any], unit: str, found: Score) -> str:
     days, word = UNITS[unit]
-    said = ", ".join(f"{key} {value}" for key, value in settings.items())
+    words = ", ".join(f"{key} {value}" for key, value in settings.items())
     late = f"{found.delay.days // days} {word}"
-    return f"| {name} | `{detector}`: {said} | {found.found} of {found.of} | {found.false} | {late} |"
+    return f"| {name} | `{detector}`: {words} | {found.found} of {found.of} | {found.false} | {late} |"
 
 
 @pytest.mark.parametrize(("name", "series", "detector", "settings", "unit"), TRIED)

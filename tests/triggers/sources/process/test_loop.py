@@ -366,14 +366,14 @@ def test_a_gap_is_an_event_before_those_of_its_batch_and_a_row_of_the_source(pla
     with processes() as [process]:
         run_until(process, lambda: len(script.confirmed) == 2)
 
-    first, said, last = Event.objects.order_by("seq")
+    first, gap, last = Event.objects.order_by("seq")
     assert (first.ce_id, last.ce_id) == ("1", "5")
-    assert (said.type, said.source, said.subject) == ("wakeful.source.gap", source, "orders")
-    assert said.data == {
+    assert (gap.type, gap.source, gap.subject) == ("wakeful.source.gap", source, "orders")
+    assert gap.data == {
         "source": "orders", "stream": "orders", "from": "2", "to": "4", "count": 3, "reason": "trimmed",
     }  # fmt: skip
     row = SourceGap.objects.get(source=source)
-    assert (row.gap_id, row.start, row.end, row.count, row.reason) == (said.ce_id, "2", "4", 3, "trimmed")
+    assert (row.gap_id, row.start, row.end, row.count, row.reason) == (gap.ce_id, "2", "4", 3, "trimmed")
 
 
 def test_a_gap_that_is_found_again_while_it_is_open_is_counted_without_another_event(play: Play) -> None:
