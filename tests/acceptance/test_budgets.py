@@ -127,10 +127,10 @@ def test_50_runs_stay_under_a_cap_while_workers_are_killed(running: Stack, wire:
     kill_each()
     eventually(lambda: statuses(running) == {"succeeded": RUNS}, timeout=120)
 
-    asked = [wire.asked(number) for number in range(RUNS)]
-    again = sum(sum(turns.values()) - 2 for turns in asked)
+    requests = [wire.asked(number) for number in range(RUNS)]
+    again = sum(sum(turns.values()) - 2 for turns in requests)
     print(f"{killed} processes killed, {len(wire.requests)} requests for {2 * RUNS} turns, {again} of them made again")
-    assert all(set(turns) == {0, 1} for turns in asked)
+    assert all(set(turns) == {0, 1} for turns in requests)
     # Each process that died was over one request at most; what was recorded is not requested again.
     assert 0 < again <= killed
     assert len(wire.requests) * EACH <= window(running)["spent"] <= 50

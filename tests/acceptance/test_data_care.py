@@ -46,11 +46,11 @@ def everything_stored(stack: Stack) -> str:
 
 @pytest.mark.chaos
 def test_a_person_is_erased_and_nothing_is_done_twice(running: Stack) -> None:
-    told = tell_of_ada(running)
-    assert told.status == 202
+    answer = tell_of_ada(running)
+    assert answer.status == 202
     # Two agents on the event, and one on each event these emit.
     its_runs = "SELECT status FROM runs_run WHERE root_id = %s"
-    event = told.json()["event"]
+    event = answer.json()["event"]
     eventually(lambda: running.query(its_runs, event) == [{"status": "succeeded"}] * 3)
     assert ADA in everything_stored(running)
 

@@ -55,9 +55,9 @@ def test_a_waiting_run_is_approved_with_other_arguments(running: Stack, desk: Pa
 def test_anyone_who_has_the_link_decides_without_logging_in(running: Stack, page: Page) -> None:
     event = fire(running, "refund", {"invoice": "2026-117"})
     run = run_in(running, event, "waiting")
-    [asked] = running.api("GET", "/api/v1/approvals/?status=pending").json()["results"]
+    [approval] = running.api("GET", "/api/v1/approvals/?status=pending").json()["results"]
 
-    page.goto(asked["url"])
+    page.goto(approval["url"])
     expect(page.get_by_role("heading")).to_have_text("Refund invoice 2026-117?")
     page.get_by_label("Arguments").fill('{"invoice": "2026-117", "cents": 600}')
     page.get_by_label("Reason").fill("half of it")

@@ -67,8 +67,8 @@ def make_doors(stack: Stack) -> bytes:
 
 def deliver(stack: Stack, secret: bytes, **data: Any) -> int:
     body = json.dumps(data).encode()
-    signed = {"Content-Type": "application/json", "X-Signature": hmac.digest(secret, body, "sha256").hex()}
-    return stack.request("POST", "/hooks/desk/", body=body, headers=signed).status
+    headers = {"Content-Type": "application/json", "X-Signature": hmac.digest(secret, body, "sha256").hex()}
+    return stack.request("POST", "/hooks/desk/", body=body, headers=headers).status
 
 
 def kill_everything(stack: Stack) -> None:

@@ -61,7 +61,7 @@ def test_whatever_moves_is_reported_once_while_its_watchers_are_killed(make_stac
         def is_over() -> bool:
             for killer in killers:
                 killer.revive()
-            return all(ground.is_told(stack) for ground in grounds) and not stack.query(UNDONE)
+            return all(ground.is_complete(stack) for ground in grounds) and not stack.query(UNDONE)
 
         eventually(is_over)
         for ground in grounds:

@@ -21,7 +21,7 @@ def running(make_stack: StackMaker) -> Stack:
     return stack
 
 
-def told(stack: Stack) -> list[str]:
+def notification_texts(stack: Stack) -> list[str]:
     return [row["text"] for row in stack.query("SELECT text FROM runs_notification ORDER BY id")]
 
 
@@ -46,7 +46,7 @@ def test_failures_of_one_cause_are_reported_once_and_requeued_in_one_step(runnin
         RUNS,
         "RuntimeError: the switch is not fixed",
     )
-    assert len([text for text in told(running) if text.startswith("Trigger failing: ")]) == 1
+    assert len([text for text in notification_texts(running) if text.startswith("Trigger failing: ")]) == 1
     sent = "SELECT * FROM runs_delivery WHERE status = 'sent' AND name = 'WAKEFUL_NOTIFY_TO'"
     eventually(lambda: running.query(sent))
 
@@ -60,7 +60,7 @@ def test_failures_of_one_cause_are_reported_once_and_requeued_in_one_step(runnin
     eventually(lambda: len(running.query(failed, "succeeded")) == RUNS)
     eventually(lambda: running.query(one)[0]["closed_at"])
     assert len(running.query("SELECT event FROM shop_effect WHERE agent = 'failing'")) == RUNS
-    assert len([text for text in told(running) if text.startswith("Trigger failing succeeds again")]) == 1
+    assert len([text for text in notification_texts(running) if text.startswith("Trigger failing succeeds again")]) == 1
     page.reload()
     expect(page.get_by_text(re.compile("Trigger failing succeeded again after"))).to_be_visible()
     running.manage("verify")

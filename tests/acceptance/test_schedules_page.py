@@ -91,9 +91,9 @@ def answer(page: Page, at: datetime, expected: str) -> str:
     """What the page shows for a local time."""
     page.locator("[name=at]").fill(f"{at:%Y-%m-%dT%H:%M:%S}")
     page.get_by_role("button", name="Explain").click()
-    told = page.get_by_role("status").filter(has_text=expected)
-    expect(told).to_be_visible()
-    return told.inner_text()
+    answer = page.get_by_role("status").filter(has_text=expected)
+    expect(answer).to_be_visible()
+    return answer.inner_text()
 
 
 def section(page: Page, title: str) -> Locator:

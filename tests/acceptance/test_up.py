@@ -47,12 +47,12 @@ class Up:
                 start_new_session=True,
             )
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text(errors="replace")
 
     def wait_ready(self) -> "Up":
-        eventually(lambda: "Ctrl-C stops everything." in self.said() or self.process.poll() is not None, PATIENCE)
-        assert self.process.poll() is None, self.said()
+        eventually(lambda: "Ctrl-C stops everything." in self.output() or self.process.poll() is not None, PATIENCE)
+        assert self.process.poll() is None, self.output()
         return self
 
     def manage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -67,7 +67,7 @@ class Up:
 
     def paste_curl(self) -> tuple[int, dict[str, str]]:
         """Paste the printed order into a shell; status and body."""
-        curl = re.findall(r"(curl -i .*order\.placed.*)", self.said())[-1]
+        curl = re.findall(r"(curl -i .*order\.placed.*)", self.output())[-1]
         done = subprocess.run(["bash", "-c", curl], capture_output=True, text=True, check=True)
         head, _, body = done.stdout.replace("\r", "").partition("\n\n")
         return int(head.split()[1]), json.loads(body)
@@ -89,7 +89,7 @@ class Up:
     def interrupt(self) -> None:
         left = self.descendants()
         self.process.send_signal(signal.SIGINT)
-        assert self.process.wait(PATIENCE) == 0, self.said()
+        assert self.process.wait(PATIENCE) == 0, self.output()
         assert not [process for process in left if command_of(process.pid)], "processes were left running"
 
 
@@ -134,12 +134,12 @@ def test_up_starts_from_an_empty_home_runs_the_first_event_and_stops_cleanly(run
     assert doctor.returncode == 0, doctor.stdout
 
     up.interrupt()
-    assert "All processes stopped." in up.said()
+    assert "All processes stopped." in up.output()
 
     # A second start resumes: same data, same password (not printed again), a fresh delivery.
     up.start()
     up.wait_ready()
-    assert password not in up.said()
+    assert password not in up.output()
     assert statuses_of(up, answer["event"]) == ["succeeded"]
     assert up.paste_curl()[0] == 202
 
@@ -159,7 +159,7 @@ def test_a_stack_whose_supervisor_was_killed_leaves_no_process_and_the_next_one_
     started.append(up := Up(home, port, "--paused", "--separate"))
     up.wait_ready()
 
-    assert "Paused: events are accepted and become runs; none of them starts until `manage.py resume`." in up.said()
+    assert "Paused: events are accepted and become runs; none of them starts until `manage.py resume`." in up.output()
     _, answer = up.paste_curl()
     eventually(lambda: statuses_of(up, answer["event"]) == ["queued"])
     doctor = up.manage("doctor")
@@ -177,7 +177,7 @@ def test_a_killed_worker_is_started_again_and_works(running: Up) -> None:
 
     worker.kill()
 
-    eventually(lambda: "worker was killed by SIGKILL" in running.said())
+    eventually(lambda: "worker was killed by SIGKILL" in running.output())
     event = running.manage("fire", "order-intake", "--data", '{"order": "A-9", "total": "1"}').stdout.strip()
     eventually(lambda: statuses_of(running, event) == ["succeeded"])
 
@@ -186,8 +186,8 @@ def test_a_busy_port_is_shown_before_anything_starts(running: Up, home: Path, st
     started.append(second := Up(home, running.port))
 
     assert second.process.wait(PATIENCE) == 1
-    assert f"Port {running.port} cannot be used" in second.said()
-    assert f"WAKEFUL_PORT={running.port + 1}" in second.said()
+    assert f"Port {running.port} cannot be used" in second.output()
+    assert f"WAKEFUL_PORT={running.port + 1}" in second.output()
     assert not (home / "postgres").exists()
 
 
@@ -198,7 +198,7 @@ def statuses_of(up: Up, event: str) -> list[str]:
 
 
 def password_in(up: Up) -> str:
-    return str(re.findall(r"password: (\S+)", up.said())[0])
+    return str(re.findall(r"password: (\S+)", up.output())[0])
 
 
 def is_worker(process: psutil.Process) -> bool:

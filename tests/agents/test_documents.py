@@ -139,9 +139,9 @@ def test_the_heartbeat_agents_of_the_documents_are_declared(monkeypatch: pytest.
     assert registry.get("disk-watch").checklist == {"/": timedelta(hours=1), "/srv": None}
 
 
-@pytest.mark.parametrize(("urgent", "told"), [(True, ["Urgent: No login"]), (False, [])])
+@pytest.mark.parametrize(("urgent", "texts"), [(True, ["Urgent: No login"]), (False, [])])
 def test_the_agent_on_the_first_screen_of_the_readme_gets_approval_before_it_notifies(
-    urgent: bool, told: list[str]
+    urgent: bool, texts: list[str]
 ) -> None:
     [code] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     names: dict[str, Any] = {"__name__": "tickets.agents"}
@@ -150,5 +150,5 @@ def test_the_agent_on_the_first_screen_of_the_readme_gets_approval_before_it_not
 
     done = run_agent(names["ticket_triage"], data={"text": "?"}, model=model, waits={"approval#1": "approved"})
 
-    assert [notice.text for notice in done.notifications] == told
+    assert [notice.text for notice in done.notifications] == texts
     assert done.result == {"urgent": urgent, "summary": "No login"}

@@ -49,7 +49,7 @@ def switch_on(collector: Collector, *, keeps_content: bool = False) -> None:
     telemetry.switch_on(service="test", endpoint=collector.url, headers="", keeps_content=keeps_content)
 
 
-def told(collector: Collector) -> dict[str, Told]:
+def recorded_spans(collector: Collector) -> dict[str, Told]:
     telemetry.flush()
     return {span.name: span for span in collector.spans}
 
@@ -76,7 +76,7 @@ def test_a_span_has_the_id_of_what_it_stands_for(collector: Collector) -> None:
     tell(Span.of(root, "attempt", "1", 2), "attempt", parent=run)
     tell(run, "run")
 
-    spans = told(collector)
+    spans = recorded_spans(collector)
 
     assert spans["run"].trace == UUID(int=root.int).hex
     assert (spans["run"].parent, spans["attempt"].parent) == ("", spans["run"].id)
@@ -95,7 +95,7 @@ def test_whole_traces_are_sampled_or_left_out(collector: Collector, monkeypatch:
         with telemetry.within(Span.of(root, "attempt", root)), telemetry.doing("step"):
             pass
 
-    told(collector)
+    recorded_spans(collector)
 
     whole = {name: {span.trace for span in collector.spans if span.name == name} for name in ("event", "step")}
     assert whole["event"] == whole["step"]
@@ -113,7 +113,7 @@ def test_no_secret_leaves_with_a_span(collector: Collector) -> None:
         error="s3cret-Planted-0815",
     )
 
-    [name] = told(collector)
+    [name] = recorded_spans(collector)
     assert name == "run [secret]"
     assert b"s3cret-Planted" not in b"".join(collector.bodies)
 
@@ -136,7 +136,7 @@ def test_a_replay_records_no_span_again(lab: Lab, collector: Collector) -> None:
 
     run = lab.later(lab.run(body))
 
-    told(collector)
+    recorded_spans(collector)
     spans = collector.of(UUID(int=run.root_id.int).hex)
     names = sorted(span.name for span in spans if not span.name.startswith(("event", "dispatch")))
     assert names == [
@@ -159,7 +159,7 @@ def test_content_is_in_the_spans_where_it_is_requested(lab: Lab, collector: Coll
 
     lab.run(lambda run: run.llm(LlmAgent(Turns("in the garden").model, name="looker"), "Where is Ann?").output)
 
-    told(collector)
+    recorded_spans(collector)
     everything = b"".join(collector.bodies)
     assert (b"Where is Ann?" in everything, b"in the garden" in everything) == (keeps_content, keeps_content)
 
@@ -173,7 +173,7 @@ def test_a_failed_step_is_an_error_without_its_message(lab: Lab, collector: Coll
 
     run = lab.run(lambda run: run.step("count", fail))
 
-    spans = told(collector)
+    spans = recorded_spans(collector)
     assert run.status == "failed"
     assert [spans[name].is_error for name in ("step count", "attempt durable", "run durable")] == [True, True, True]
     assert spans["step count"].attributes["error.type"] == "ValueError"
@@ -203,7 +203,7 @@ def test_an_approval_of_an_hour_stays_in_the_trace(lab: Lab, collector: Collecto
     decide(Approval.objects.get(wait__run=run).pk, decision="approve", by="ann")
     run = lab.go_on(run)
 
-    told(collector)
+    recorded_spans(collector)
     assert run.status == "succeeded"
     spans = [span for span in collector.spans if span.name.startswith(("run", "attempt", "chat", "execute_tool"))]
     assert {span.trace for span in spans} == {run.root_id.hex}

@@ -152,10 +152,10 @@ def test_the_test_gives_the_results_of_waits() -> None:
     def body(run: AgentRun) -> Any:
         paid = run.wait_for_event("invoice.paid", match={"customer": 7}, timeout="7d")
         late = run.wait_for_event("invoice.paid", timeout="7d", key="second")
-        told = run.wait_for_signal("hurry")
+        signal = run.wait_for_signal("hurry")
         answer = run.ask_approval("Call?", arguments={"number": 1})
         children = [run.spawn("picker", {"item": item}, key=item) for item in "ab"]
-        return [paid and paid.data, late, told and told.data, answer.arguments, run.gather(*children)]
+        return [paid and paid.data, late, signal and signal.data, answer.arguments, run.gather(*children)]
 
     done = run_agent(
         durable(body),

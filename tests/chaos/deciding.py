@@ -32,21 +32,21 @@ def _decide(lab: Lab, senders: Senders, random: Random) -> None:
     for _ in range(LOOKS):
         time.sleep(random.uniform(0.2, 0.6))
         with suppress(psycopg.Error, *UNHEARD):
-            for asked in lab.stack.query(PENDING):
-                if asked["id"] in left or random.random() < 0.2:
-                    left.add(asked["id"])
+            for approval in lab.stack.query(PENDING):
+                if approval["id"] in left or random.random() < 0.2:
+                    left.add(approval["id"])
                     continue
-                _decide_one(lab, senders, asked, random)
+                _decide_one(lab, senders, approval, random)
 
 
-def _decide_one(lab: Lab, senders: Senders, asked: dict[str, Any], random: Random) -> None:
+def _decide_one(lab: Lab, senders: Senders, approval: dict[str, Any], random: Random) -> None:
     """By one person, or by two who do not know of each other."""
     choices: list[dict[str, Any]] = [
-        {"decision": "approve", "digest": asked["digest"]},
-        {"decision": "edit", "arguments": {"cents": asked["arguments"]["cents"] - 1}},
+        {"decision": "approve", "digest": approval["digest"]},
+        {"decision": "edit", "arguments": {"cents": approval["arguments"]["cents"] - 1}},
         {"decision": "deny"},
     ]
-    path = f"/api/v1/approvals/{asked['id']}/decide/"
+    path = f"/api/v1/approvals/{approval['id']}/decide/"
     people = [ask(lab, senders, path, choice) for choice in random.sample(choices, random.choice([1, 1, 2]))]
     for person in people:
         person.join()

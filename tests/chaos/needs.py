@@ -89,7 +89,7 @@ def fork(lab: Lab, senders: Senders) -> None:
 def resolution(lab: Lab, run: dict[str, Any]) -> dict[str, Any]:
     """What really happened to an uncertain run's step, as the receiver knows."""
     key = f"{run['id']}:{run['key']}"
-    if lab.receiver.said("/ring", key):
+    if lab.receiver.bodies("/ring", key):
         return {"outcome": "happened", "result": lab.receiver.receipts[key]}
     return {"outcome": "did_not_happen"}
 

@@ -256,7 +256,7 @@ def people_decide_at_once(lab: Lab, senders: Senders, random: Random) -> bool:
     """
     found = lab.wait_until(lambda: lab.stack.query(query, event), 20) or []
     choices: list[dict[str, Any]] = [{"decision": "edit", "arguments": {"cents": cents}} for cents in range(4)]
-    for asked in found:
+    for approval in found:
         for choice in [*choices, {"decision": "approve"}]:
-            ask(lab, senders, f"/api/v1/approvals/{asked['id']}/decide/", choice)
+            ask(lab, senders, f"/api/v1/approvals/{approval['id']}/decide/", choice)
     return bool(found)

@@ -153,11 +153,11 @@ def promote_under_load(here: Lab, pair: Pair, number: int) -> list[str]:
 
 
 def judge(here: Lab, pair: Pair, senders: Senders, failed_at: datetime) -> list[str]:
-    told = here.history.accepted()
+    accepted = here.history.accepted()
     known = {
-        UUID(str(row["id"])) for row in here.stack.query("SELECT id FROM triggers_event WHERE id = ANY (%s)", told)
+        UUID(str(row["id"])) for row in here.stack.query("SELECT id FROM triggers_event WHERE id = ANY (%s)", accepted)
     }
-    lost = set(told) - known
+    lost = set(accepted) - known
     with here.stack.orm():
         report = verify(since=senders.since, drained=True, accepted=sorted(known), own=here.own)
     wrong = [f"{finding.name}: {finding.violations[:3]}" for finding in report.violated]
@@ -171,7 +171,7 @@ def judge(here: Lab, pair: Pair, senders: Senders, failed_at: datetime) -> list[
             wrong.append(f"event {event}, answered at {answered}, is lost; only later ones were reported")
     pair.lost |= lost
     runs = sum(report.counts["runs"].values())
-    print(f"    {len(told)} events accepted so far, {len(lost)} lost with old primaries; {runs} runs", flush=True)
+    print(f"    {len(accepted)} events accepted so far, {len(lost)} lost with old primaries; {runs} runs", flush=True)
     return wrong
 
 

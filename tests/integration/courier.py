@@ -75,7 +75,7 @@ class Courier:
         query = "SELECT key FROM runs_step WHERE run_id = %s AND status = 'started'"
         [step] = self.stack.query(query, run["id"])
         key = f"{run['id']}:{step['key']}"
-        if self.receiver.said("/ring", key):
+        if self.receiver.bodies("/ring", key):
             resolution = {"outcome": "happened", "result": self.receiver.receipts[key]}
         else:
             resolution = {"outcome": "did_not_happen"}

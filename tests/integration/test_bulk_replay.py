@@ -48,7 +48,7 @@ def again(stack: Stack, rate: int) -> str:
     return str(json.loads(stack.manage(*words).stdout)["id"])
 
 
-def taken(stack: Stack) -> tuple[int, float, str]:
+def progress_of(stack: Stack) -> tuple[int, float, str]:
     [row] = stack.query(TAKEN)
     return row["dispatched"], row["at"], row["status"]
 
@@ -61,15 +61,15 @@ def assert_each_once(stack: Stack, count: int) -> None:
 def test_ten_thousand_events_at_a_hundred_a_second_hold_their_rate(stack: Stack) -> None:
     stack.start("dispatcher")
     replay(stack, 10_000, 100)
-    eventually(lambda: taken(stack)[0] > 200)
-    begun, began, _ = taken(stack)
+    eventually(lambda: progress_of(stack)[0] > 200)
+    begun, began, _ = progress_of(stack)
     samples = []
-    while (now := taken(stack))[0] < 9_900:
+    while (now := progress_of(stack))[0] < 9_900:
         samples.append((now[0] - begun) / (now[1] - began) if now[1] > began + 10 else 100.0)
         time.sleep(1)
-    ended, ends, _ = taken(stack)
+    ended, ends, _ = progress_of(stack)
 
-    eventually(lambda: taken(stack)[2] == "done", timeout=60)
+    eventually(lambda: progress_of(stack)[2] == "done", timeout=60)
 
     assert (ended - begun) / (ends - began) == pytest.approx(100, rel=0.05)
     assert min(samples) > 95 and max(samples) < 105
@@ -81,24 +81,24 @@ def test_a_replay_survives_kills_of_its_dispatcher_and_is_paused_and_cancelled(s
     dispatcher = stack.start("dispatcher")
     id = replay(stack, 4_000, 200)
     for reached in (500, 1_200, 2_000):
-        eventually(lambda least=reached: taken(stack)[0] >= least, timeout=60)  # type: ignore[misc]
+        eventually(lambda least=reached: progress_of(stack)[0] >= least, timeout=60)  # type: ignore[misc]
         dispatcher.kill()
         dispatcher = stack.start("dispatcher")
     with stack.orm():  # at once: a command takes seconds on a busy machine, and the replay would be done
         pause_replay(Replay.objects.get(pk=id), by="test")
     time.sleep(1)
-    paused = taken(stack)[0]
+    paused = progress_of(stack)[0]
     time.sleep(2)
-    assert taken(stack)[0] == paused
+    assert progress_of(stack)[0] == paused
     stack.manage("replays", "resume", id)
-    eventually(lambda: taken(stack)[2] == "done", timeout=60)
+    eventually(lambda: progress_of(stack)[2] == "done", timeout=60)
     assert_each_once(stack, 4_000)
 
     stack.query("DELETE FROM runs_run RETURNING id")
     second = again(stack, 200)
-    eventually(lambda: taken(stack)[0] >= 300, timeout=60)
+    eventually(lambda: progress_of(stack)[0] >= 300, timeout=60)
     with stack.orm():
         cancel_replay(Replay.objects.get(pk=second), by="test")
-    eventually(lambda: taken(stack)[2] == "cancelled", timeout=60)
+    eventually(lambda: progress_of(stack)[2] == "cancelled", timeout=60)
     [left] = stack.query("SELECT count(*) FILTER (WHERE status <> 'cancelled') AS live, count(*) AS runs FROM runs_run")
     assert (left["live"], left["runs"] < 4_000) == (0, True)

@@ -82,7 +82,7 @@ def assert_every_effect_kept_its_promise(courier: Courier, run: dict[str, Any], 
     assert set(receiver.keys("/look", run["id"])) == {f"{run['id']}:look-{number}" for number in rounds}, at
     paid = [f"{run['id']}:pay:{number}" for number in rounds]
     assert set(receiver.keys("/pay", run["id"])) == set(paid), at
-    assert all(len({str(said) for said in receiver.said("/pay", key)}) == 1 for key in paid), at
+    assert all(len({str(body) for body in receiver.bodies("/pay", key)}) == 1 for key in paid), at
     rung = [f"{run['id']}:ring:{number}" for number in rounds]
     assert receiver.keys("/ring", run["id"]) == rung, at
     # And the run knows what was answered.

@@ -8,7 +8,7 @@ import psutil
 import pytest
 from django.test import override_settings
 
-from tests.support.moving_files import MovingFiles, told
+from tests.support.moving_files import MovingFiles, file_events
 from tests.support.points import Points
 from tests.support.stack import Stack, StackMaker, dead, eventually
 from triggers.sources.edit import create_source
@@ -46,7 +46,7 @@ def test_each_file_is_reported_once_and_whole_while_the_watcher_is_killed(
         deaths = iter(DEATHS)
         points.arm(next(deaths), "kill@2")
         change()
-        while files.missing(told(stack.query)):
+        while files.missing(file_events(stack.query)):
             for watcher in dead(watchers):
                 kills += 1
                 points.release_all()
@@ -56,7 +56,7 @@ def test_each_file_is_reported_once_and_whole_while_the_watcher_is_killed(
             time.sleep(0.1)
         points.release_all()
 
-    assert told(stack.query) == files.expected
+    assert file_events(stack.query) == files.expected
     assert kills >= len(DEATHS)
     watchers[0].kill()
     eventually(lambda: not stack.query("SELECT 1 FROM triggers_event WHERE dispatched_at IS NULL"))
@@ -83,14 +83,14 @@ def test_a_tree_of_many_files_is_scanned_in_bounded_memory(make_stack: StackMake
     eventually(lambda: stack.query("SELECT 1 FROM triggers_reading WHERE position->>'is_complete' = 'true'"))
     first = time.monotonic() - began
     assert stack.query("SELECT count(*) FROM triggers_watchedfile")[0]["count"] == TREE
-    assert not told(stack.query)
+    assert not file_events(stack.query)
 
     times = psutil.Process(watcher.pid).cpu_times()
     (place / "large" / "7.csv").write_text("7")
     (place / "199" / "1999" / "new.csv").write_text("new")
     (place / "150" / "1500" / "150000.csv").unlink()
     began = time.monotonic()
-    eventually(lambda: len(told(stack.query)) == 3)
+    eventually(lambda: len(file_events(stack.query)) == 3)
     second = time.monotonic() - began
     spent = psutil.Process(watcher.pid).cpu_times()
 

@@ -77,9 +77,9 @@ def struck(courier: Courier, type: str, point: str, visit: int, action: str = "k
 def assert_each_turn_was_paid_once(courier: Courier, wire: Wire, run: dict[str, Any], at: str, more: int) -> None:
     receiver, rounds = courier.receiver, range(ROUNDS)
     assert (run["status"], run["result"]) == ("succeeded", "done"), (at, run["error"])
-    asked = wire.asked(run["id"])
-    assert list(asked) == list(range(TURNS)) == list(wire.paid(run["id"])), at
-    assert sum(asked.values()) <= TURNS + more, (at, asked)
+    requests = wire.asked(run["id"])
+    assert list(requests) == list(range(TURNS)) == list(wire.paid(run["id"])), at
+    assert sum(requests.values()) <= TURNS + more, (at, requests)
     # Exactly once what is transactional; at most once (and the run has its answer) what may happen once.
     assert courier.entries(run) == [f"note-{number}" for number in rounds], at
     rung = [f"{run['id']}:llm scribe#1:ring call_{number}_2" for number in rounds]
@@ -87,11 +87,11 @@ def assert_each_turn_was_paid_once(courier: Courier, wire: Wire, run: dict[str, 
     # Under one key what may be repeated, and each call under it had the same content.
     paid = {f"{run['id']}:llm scribe#1:pay call_{number}_1" for number in rounds}
     assert set(receiver.keys("/pay", run["id"])) == paid, at
-    assert all(len({str(said) for said in receiver.said("/pay", key)}) == 1 for key in paid), at
+    assert all(len({str(body) for body in receiver.bodies("/pay", key)}) == 1 for key in paid), at
     # The model got the answer.
-    told = str(wire.of(run["id"])[-1].body["messages"])
-    assert all(f"note-{number}" in told for number in rounds), at
-    assert all(str(receiver.receipts[key]["receipt"]) in told for key in [*rung, *paid]), at
+    prompt = str(wire.of(run["id"])[-1].body["messages"])
+    assert all(f"note-{number}" in prompt for number in rounds), at
+    assert all(str(receiver.receipts[key]["receipt"]) in prompt for key in [*rung, *paid]), at
 
 
 @pytest.mark.parametrize("type", SAMPLE)

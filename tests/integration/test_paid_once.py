@@ -37,11 +37,11 @@ class Till:
         self.stack.manage("emit", type, "--data", json.dumps(data))
 
     def approve(self) -> None:
-        [asked] = eventually(lambda: self.stack.query("SELECT id FROM runs_approval WHERE decision = ''"))
+        [approval] = eventually(lambda: self.stack.query("SELECT id FROM runs_approval WHERE decision = ''"))
         with self.stack.orm():
             from runs.actions.approve import decide
 
-            decide(asked["id"], decision="approve", by="ann")
+            decide(approval["id"], decision="approve", by="ann")
 
     def killed_while(self, has_begun: Callable[[], Any]) -> None:
         eventually(has_begun)

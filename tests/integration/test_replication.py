@@ -309,9 +309,9 @@ def test_after_a_failover_reading_goes_on_and_changes_that_the_new_primary_lost_
     items.crash()
 
     assert isinstance(lost, Gap) and "failed over to timeline 2" in lost.detail and "has lost" in lost.detail
-    told = [message for message in (*items.messages[:20], *after) if isinstance(message, Received)]
-    assert [message.payload.data["pk"] for message in told] == list(range(1, 31))
-    assert len({message.id for message in told}) == 30 and after[0].id.startswith("2/")
+    received = [message for message in (*items.messages[:20], *after) if isinstance(message, Received)]
+    assert [message.payload.data["pk"] for message in received] == list(range(1, 31))
+    assert len({message.id for message in received}) == 30 and after[0].id.startswith("2/")
 
 
 def fill(foreign: ForeignDatabase, first: int, last: int) -> None:

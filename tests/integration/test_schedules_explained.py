@@ -120,8 +120,8 @@ def test_every_half_hour_of_a_night_in_which_the_clocks_changed_and_no_beat_ran_
     assert newest.verdict == Verdict.FIRED  # on time, whatever the policy
     if policy != "all":  # their events came by the database's clock, which is years before
         assert all("No Beat was alive from" in answer.text for answer in answers)
-    told = [answer.text for answer in answers if "does not exist" in answer.text or "comes twice" in answer.text]
-    assert len(told) == 2  # 02:00 and 02:30
+    explained = [answer.text for answer in answers if "does not exist" in answer.text or "comes twice" in answer.text]
+    assert len(explained) == 2  # 02:00 and 02:30
 
     if night == "autumn":
         second_pass = [second_showing(midnight + n * HOUR / 2) for n in (4, 5)]

@@ -56,14 +56,14 @@ def assert_an_ordinary_role_may_ask_for_the_timeline(stack: Stack) -> None:
     with psycopg.connect(stack.database_url, autocommit=True) as session:
         session.execute("CREATE ROLE ordinary")
         session.execute("SET ROLE ordinary")
-        asked = "SELECT runs_timeline(), runs_primary_identity()"
-        timeline, identity = session.execute(asked).fetchone() or ("", "")
+        query = "SELECT runs_timeline(), runs_primary_identity()"
+        timeline, identity = session.execute(query).fetchone() or ("", "")
         assert (timeline, identity.endswith("/00000001")) == ("00000001", True)
 
         session.execute("RESET ROLE")
         session.execute("REVOKE EXECUTE ON FUNCTION pg_current_wal_lsn() FROM public")
         session.execute("SET ROLE ordinary")
-        assert session.execute(asked).fetchone() == ("", "")
+        assert session.execute(query).fetchone() == ("", "")
 
         session.execute("RESET ROLE")
         session.execute("GRANT EXECUTE ON FUNCTION pg_current_wal_lsn() TO public")

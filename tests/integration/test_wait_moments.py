@@ -268,7 +268,7 @@ def until_due(courier: Courier, run: dict[str, Any], early: float) -> None:
 # Approvals
 
 
-def asked(courier: Courier, expires: str) -> tuple[str, str]:
+def open_approval(courier: Courier, expires: str) -> tuple[str, str]:
     """An event whose run asks, once it does, and the approval."""
     event = courier.emit("courier.ask", expires=expires)
     run = courier.waiting(event, "approval#1")
@@ -295,7 +295,7 @@ def assert_decided_once(courier: Courier, event: str, decision: str) -> None:
 
 
 def test_a_decision_that_commits_after_the_expiry_was_in_time(courier: Courier) -> None:
-    event, approval = asked(courier, "1.5s")
+    event, approval = open_approval(courier, "1.5s")
     hold(courier, "web-1", "before_decide_commit")
     answers: list[Answer] = []
     person = decide(courier, approval, "approve", answers)
@@ -310,7 +310,7 @@ def test_a_decision_that_commits_after_the_expiry_was_in_time(courier: Courier) 
 
 
 def test_one_of_two_simultaneous_decisions_counts_and_the_other_is_refused(courier: Courier) -> None:
-    event, approval = asked(courier, "60s")
+    event, approval = open_approval(courier, "60s")
     hold(courier, "web-1", "before_decide_commit")
     first: list[Answer] = []
     second: list[Answer] = []
@@ -331,7 +331,7 @@ def test_a_decision_at_the_very_instant_of_the_expiry_counts_if_it_was_accepted(
     courier: Courier, second_dispatcher: Process
 ) -> None:
     for place in range(ROUNDS):
-        event, approval = asked(courier, "1s")
+        event, approval = open_approval(courier, "1s")
         until_due(courier, courier.run(event), early=0.03 - place % 4 * 0.01)
         answers: list[Answer] = []
         decide(courier, approval, "approve", answers).join()

@@ -21,7 +21,7 @@ from tests.integration.protocol import (
     shop_stack,
     ticks_so_far,
 )
-from tests.support.hooks import make_source, signed
+from tests.support.hooks import make_source, signed_headers
 from tests.support.stack import Process, Stack, StackMaker, eventually, within
 from triggers.models import Event
 
@@ -53,7 +53,7 @@ def test_without_postgresql_it_is_503_and_with_it_202_again(make_stack: StackMak
     stack.start("web")
 
     def status() -> int:
-        answer = stack.request("POST", "/hooks/shop/", body=b"{}", headers=signed(b"{}"))
+        answer = stack.request("POST", "/hooks/shop/", body=b"{}", headers=signed_headers(b"{}"))
         assert (answer.status == 503) == ("retry-after" in answer.headers)
         return answer.status
 

@@ -129,11 +129,11 @@ def test_a_step_begun_by_a_dead_process_is_parked_not_repeated(lab: Lab, monkeyp
 
 @pytest.mark.django_db
 def test_an_approval_is_used_once() -> None:
-    asked = make_asking_run()
-    decide(asked.id, decision="approve", by="ada")
+    approval = make_asking_run()
+    decide(approval.id, decision="approve", by="ada")
 
     with pytest.raises(IllegalState, match="was already approved by ada") as refusal:
-        decide(asked.id, decision="deny", by="bob")
+        decide(approval.id, decision="deny", by="bob")
 
     assert refusal.value.status == "approved"
     assert Approval.objects.get().decided_by == "ada"

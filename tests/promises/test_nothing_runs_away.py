@@ -8,7 +8,7 @@ from runs.actions.cancel import cancel
 from runs.models import Run
 from tests.integration.protocol import effects, emit, in_status, outcomes, run_of, shop_stack
 from tests.support.durable import Lab, lab
-from tests.support.hooks import make_source, post, signed
+from tests.support.hooks import make_source, post, signed_headers
 from tests.support.stack import Stack, StackMaker, eventually
 from tests.support.triggers import make_event, make_trigger
 from triggers.dispatch.batch import dispatch
@@ -87,10 +87,10 @@ def test_a_backlog_is_503_with_a_time_to_come_back(settings: Any, monkeypatch: p
     make_source()
     settings.WAKEFUL_MAX_BACKLOG = 1
     for number in range(2):
-        assert post(b"{}", signed(b"{}", id_=f"d-{number}")).status_code == 202
+        assert post(b"{}", signed_headers(b"{}", id_=f"d-{number}")).status_code == 202
     monkeypatch.setattr(backlog, "_backlog", backlog.NEVER)
 
-    answer = post(b"{}", signed(b"{}", id_="d-9"))
+    answer = post(b"{}", signed_headers(b"{}", id_="d-9"))
 
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
     assert Event.objects.count() == 2

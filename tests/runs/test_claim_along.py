@@ -89,10 +89,10 @@ def test_a_fenced_run_claims_nothing_along(first_of_two: Callable[..., Claim], w
     def body(run: AgentRun) -> None:
         Run.objects.filter(pk=run.id).update(epoch=7)
 
-    asked: list[str] = []
-    assert execute(first_of_two(body), lambda: asked.append("asked") or None) is None  # type: ignore[func-returns-value]
+    calls: list[str] = []
+    assert execute(first_of_two(body), lambda: calls.append("asked") or None) is None  # type: ignore[func-returns-value]
 
-    assert not asked
+    assert not calls
 
 
 def test_a_run_claimed_along_does_not_begin_if_another_process_has_taken_it(

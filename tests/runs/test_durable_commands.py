@@ -82,9 +82,9 @@ def test_the_approve_command_decides_with_arguments_and_reason(how: list[str], s
 
 
 def test_an_invalid_decision_is_refused_on_the_command_line() -> None:
-    asked = make_asking_run()
+    approval = make_asking_run()
 
-    out, err, well = run_command("approve", uuid7(), "nonsense", asked.id, "--digest", "0" * 64)
+    out, err, well = run_command("approve", uuid7(), "nonsense", approval.id, "--digest", "0" * 64)
 
     assert (out, well) == ("", False)
     assert [line.partition(": ")[2] for line in err.splitlines()[:2]] == ["no such approval"] * 2

@@ -182,10 +182,10 @@ def test_a_queue_that_is_paused_alone_keeps_no_periodic_task(handled: list[Any])
 def test_a_whole_batch_tries_an_absent_broker_once_and_counts_no_attempt(
     handled: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
+    calls = []
 
     def away(payload: Any) -> None:
-        asked.append(payload)
+        calls.append(payload)
         broker.breaker.failed("refused")
         raise broker.BrokerAway("refused")
 
@@ -195,7 +195,7 @@ def test_a_whole_batch_tries_an_absent_broker_once_and_counts_no_attempt(
     with CaptureQueriesContext(connection) as captured:
         outbox.deliver_outside(50)
 
-    assert len(asked) == 1 and len(captured) == 2  # one reserves them, one puts them back
+    assert len(calls) == 1 and len(captured) == 2  # one reserves them, one puts them back
     assert OutboxMessage.objects.filter(attempts=0, last_error="").count() == 50
     assert timers.look().outside is not None
     OutboxMessage.objects.update(available_at=database_now())

@@ -57,13 +57,13 @@ def test_a_blocked_run_promoted_while_it_is_being_cancelled_passes_its_slot_on(
 ) -> None:
     claim = claim_for(lambda run: None, key="t:k", slot=1)
     second, third = (make_run(key="t:k", ready_at=None) for _ in range(2))
-    asked: list[bool] = []
+    calls: list[bool] = []
     lock = keys.lock
 
     def lock_late(key: str) -> None:
         # The run has been read as blocked; now its predecessor finishes and makes it ready.
-        if not asked:
-            asked.append(True)
+        if not calls:
+            calls.append(True)
             elsewhere(lambda: succeed(claim))
         lock(key)
 

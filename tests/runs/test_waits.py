@@ -110,9 +110,9 @@ def approve(run: AgentRun) -> Any:
 
 def test_a_large_number_in_an_approval_is_the_same_after_it_was_stored(lab: Lab) -> None:
     run = lab.run(lambda run: run.ask_approval("Go?", arguments={"many": [1e16, 2.0, 0.5]}).decision)
-    asked = Approval.objects.get()
-    assert digest_of(asked.question, asked.arguments) == asked.digest
-    decide(asked.id, decision="approve", by="ada")
+    approval = Approval.objects.get()
+    assert digest_of(approval.question, approval.arguments) == approval.digest
+    decide(approval.id, decision="approve", by="ada")
 
     assert lab.go_on(run).result == "approved"
 

@@ -124,7 +124,7 @@ def make_one_of_each(number: int) -> dict[str, Any]:
     run = make_failed_run(trigger)
     make_step(run, f"step-{number}")
     token: ApiToken = create_token(f"token-{number}", ["runs.view_run"], by="test")[0]
-    told = Notification.objects.create(sender="greeter", text=f"Hello {number}", run_id=run.pk)
+    notification = Notification.objects.create(sender="greeter", text=f"Hello {number}", run_id=run.pk)
     recipient = Recipient.objects.create(name=f"ops-{number}", address="inbox:ops", channel="inbox")
     return {
         "triggers_source": make_source(f"source-{number}"),
@@ -157,11 +157,16 @@ def make_one_of_each(number: int) -> dict[str, Any]:
         "runs_modelprice": ModelPrice.objects.create(model=f"model-{number}", input=1, output=2),
         "runs_alarm": Alarm.objects.create(name=f"alarm-{number}", severity="bad", text="Late.", remedy="Hurry."),
         "runs_incident": make_incident(f"greeter-{number}", run),
-        "runs_notification": told,
+        "runs_notification": notification,
         "runs_recipient": recipient,
         "runs_recipientgroup": RecipientGroup.objects.create(name=f"office-{number}"),
         "runs_delivery": Delivery.objects.create(
-            notification=told, recipient=recipient, name=recipient.name, status="sent", channel="inbox", sent_at=now
+            notification=notification,
+            recipient=recipient,
+            name=recipient.name,
+            status="sent",
+            channel="inbox",
+            sent_at=now,
         ),
         "runs_auditentry": AuditEntry.objects.create(by="test", action="look", kind="run", object_id=str(run.pk)),
     }

@@ -26,7 +26,7 @@ def add_secret(source: Source, plain: str, **window: Any) -> Secret:
     return secret
 
 
-def signed(body: bytes, secret: str = SECRET, id_: str = "d-1") -> dict[str, str]:
+def signed_headers(body: bytes, secret: str = SECRET, id_: str = "d-1") -> dict[str, str]:
     signature = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
     return {"X-Signature": signature, "X-Id": id_, "X-Type": "order.paid"}
 

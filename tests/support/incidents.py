@@ -35,6 +35,6 @@ def pass_by(span: timedelta) -> None:
     Incident.objects.update(**moved)
 
 
-def told() -> list[str]:
+def notification_texts() -> list[str]:
     """The texts of notifications, in order."""
     return list(Notification.objects.order_by("id").values_list("text", flat=True))

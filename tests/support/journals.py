@@ -44,12 +44,12 @@ def make_approval(run: Run, *, status: str = "done", **fields: Any) -> Approval:
     """An approval and the wait for it; approved unless its wait has come to another end."""
     wait = make_wait(run, Wait.Kind.APPROVAL, status=status)
     question, arguments = fields.get("question", "Send it?"), fields.get("arguments")
-    asked = {"question": question, "arguments": arguments, "digest": digest_of(question, arguments)}
+    question_fields = {"question": question, "arguments": arguments, "digest": digest_of(question, arguments)}
     decided = {
         "decision": "approve", "decided_by": "admin:bob", "decided_at": timezone.now(), "decided_arguments": arguments,
-        "decided_digest": asked["digest"],
+        "decided_digest": question_fields["digest"],
     }  # fmt: skip
-    values = {**asked, **(decided if status == Wait.Status.DONE else {}), **fields}
+    values = {**question_fields, **(decided if status == Wait.Status.DONE else {}), **fields}
     return Approval.objects.create(id=uuid4(), wait=wait, **values)
 
 
@@ -62,8 +62,10 @@ def make_asking_run(**fields: Any) -> Approval:
 
 def make_question() -> Approval:
     """A run that waits for the answer to a question of its model."""
-    asked = {"question": "Which region?", Approval.ANSWER: ""}
-    made = make_approval(make_run(status=RunStatus.WAITING), status="open", question="Which region?", arguments=asked)
+    arguments = {"question": "Which region?", Approval.ANSWER: ""}
+    made = make_approval(
+        make_run(status=RunStatus.WAITING), status="open", question="Which region?", arguments=arguments
+    )
     made.wait.key = "approval:llm clerk#1: ask_human call-1 answer"
     made.wait.save(update_fields=["key"])
     return made

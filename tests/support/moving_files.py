@@ -87,7 +87,7 @@ class MovingFiles:
         return whole(f"{number} {self.random.random()} " * self.random.randrange(1, 200))
 
 
-def told(query: Callable[..., list[dict[str, str]]]) -> Counter[Told]:
+def file_events(query: Callable[..., list[dict[str, str]]]) -> Counter[Told]:
     """The events of files in the database of a stack."""
     rows = query(
         "SELECT type, data->>'path' AS path, data->>'fingerprint' AS print FROM triggers_event WHERE type LIKE 'file.%%'"

@@ -31,8 +31,8 @@ class Receiver:
         """The idempotency keys of all calls of a run, one for each call."""
         return [key for key, _ in self.calls[path] if key.startswith(f"{run}:")]
 
-    def said(self, path: str, key: str) -> list[Any]:
-        return [said for its_key, said in self.calls[path] if its_key == key]
+    def bodies(self, path: str, key: str) -> list[Any]:
+        return [body for its_key, body in self.calls[path] if its_key == key]
 
     def answer(self, path: str, key: str, body: Any) -> dict[str, Any] | None:
         """None: it did what was requested, and its answer is lost."""
@@ -53,8 +53,8 @@ class Receiver:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                said = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                answer = receiver.answer(self.path, self.headers["Idempotency-Key"], said)
+                content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                answer = receiver.answer(self.path, self.headers["Idempotency-Key"], content)
                 if answer is None:
                     self.connection.close()
                     return

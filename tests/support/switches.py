@@ -60,6 +60,6 @@ def data_of(**which: Any) -> dict[str, Any]:
     return data
 
 
-def told(slug: str = "orders") -> list[tuple[str, str]]:
+def episodes(slug: str = "orders") -> list[tuple[str, str]]:
     """The episodes of a switch: type and key."""
     return [(event.type, event.subject) for event in Event.objects.filter(source__slug=slug).order_by("seq")]

@@ -45,12 +45,12 @@ print(Agent("test", output_type=str).run_sync("q").output)
 @pytest.mark.parametrize("before", [IMPORTED_BEFORE, ""], ids=["before", "in the body"])
 def test_a_direct_agent_call_is_refused_whenever_pydantic_ai_is_imported(before: str) -> None:
     script = ASK.format(before=before)
-    asked = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
     )
 
-    assert asked.returncode == 0, asked.stderr
-    refused, outside = asked.stdout.splitlines()
+    assert process.returncode == 0, process.stderr
+    refused, outside = process.stdout.splitlines()
     assert refused.startswith("Permanent LLM agent") and "call run.llm(agent, …)" in refused
     assert outside == "success (no tool calls)"
 
@@ -174,6 +174,6 @@ with within_body():
 
 
 def test_pydantic_ai_direct_is_refused_also_where_the_body_imports_it() -> None:
-    asked = subprocess.run([sys.executable, "-c", DIRECTLY], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    process = subprocess.run([sys.executable, "-c", DIRECTLY], cwd=ROOT, capture_output=True, text=True, timeout=120)
 
-    assert asked.stdout.startswith("Permanent a model is called by pydantic_ai.direct"), asked.stderr
+    assert process.stdout.startswith("Permanent a model is called by pydantic_ai.direct"), process.stderr

@@ -80,14 +80,14 @@ def waiting(runs: int, minutes: float, **other: Any) -> Backlog:
 
 
 def test_a_backlog_is_reported_when_it_begins_when_it_gets_much_worse_and_when_it_is_over(house: House) -> None:
-    state, told = None, []
+    state, notifications = None, []
     for runs, minutes in [(3, 1), (10, 6), (12, 7), (40, 9), (30, 3), (0, 0), (0, 0)]:
         house.queues = [waiting(runs, minutes)]
         texts, state = notified(backlog_heartbeat, state)
-        told.append(texts)
+        notifications.append(texts)
 
-    [begin], [worse], [over] = filter(None, told)
-    assert [bool(texts) for texts in told] == [False, True, False, True, False, True, False]
+    [begin], [worse], [over] = filter(None, notifications)
+    assert [bool(texts) for texts in notifications] == [False, True, False, True, False, True, False]
     assert begin == "10 runs wait in queue default, the longest for 6 min; 2 are running, and 2 processes serve it."
     assert worse.startswith("40 runs wait")
     assert over == "No run waits long in queue default any more."

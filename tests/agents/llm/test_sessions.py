@@ -222,11 +222,11 @@ def test_old_turns_are_summarised_by_a_call_of_the_agents_model(listener: Listen
     say(listener.agent(), "look one", "two", "three")
     done = say(listener.agent(), "four")
 
-    asked, heard = listener.heard[-2:]
-    assert asked[0].startswith("> Summarise this conversation.\n\nprompt: look one\n")
-    assert "look gave: seen 7\nanswer: re: look one" in asked[0] and "two" in asked[0]
-    assert heard[0].startswith("> This is a summary of the earlier conversation.\n\nre: Summarise this")
-    assert heard[1:] == ["> three", "re: three", "> four"]
+    summary_request, fourth = listener.heard[-2:]
+    assert summary_request[0].startswith("> Summarise this conversation.\n\nprompt: look one\n")
+    assert "look gave: seen 7\nanswer: re: look one" in summary_request[0] and "two" in summary_request[0]
+    assert fourth[0].startswith("> This is a summary of the earlier conversation.\n\nre: Summarise this")
+    assert fourth[1:] == ["> three", "re: three", "> four"]
     assert [step for step in done.steps if "summary" in step] == ["llm summary:llm talker#1:request 1"]
     assert [turn.number for turn in turns()] == [3, 4]
     assert SessionTurn.objects.filter(is_summarised=True).count() == 2

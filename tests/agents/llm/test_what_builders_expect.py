@@ -204,17 +204,17 @@ def test_two_agents_side_by_side(lab: Lab) -> None:
 
 
 def test_an_override_of_instructions_counts(lab: Lab) -> None:
-    heard: list[Any] = []
+    events: list[Any] = []
 
     def answer(messages: list[Any], info: AgentInfo) -> ModelResponse:
-        heard.append(info.instructions)
+        events.append(info.instructions)
         return ModelResponse(parts=[TextPart("x")])
 
     llm = LlmAgent(FunctionModel(answer, model_name="m"), name="t", instructions="mine")
     with llm.override(instructions="another's"):
         ok(replayed(lab, lambda run: run.llm(llm, "q").output))
 
-    assert heard == ["another's"]
+    assert events == ["another's"]
 
 
 def external() -> Any:

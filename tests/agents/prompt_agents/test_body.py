@@ -47,13 +47,13 @@ class Prompted:
 
     def __init__(self, **verdict: Any) -> None:
         self.verdict = {"notify": False, **verdict}
-        self.said = ""
+        self.prompt = ""
         self.tools: list[str] = []
         self.model = FunctionModel(self.answer)
 
     def answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         [request] = [message for message in messages if isinstance(message, ModelRequest)]
-        self.said = "\n".join(
+        self.prompt = "\n".join(
             [str(request.instructions), *(str(getattr(part, "content", "")) for part in request.parts)]
         )
         self.tools = [one.name for one in info.function_tools]
@@ -158,9 +158,9 @@ def test_an_event_is_data_from_outside_and_taints_the_run() -> None:
 
     done = run(triage(), prompted.model, type="invoice.overdue", source="billing", data={"number": 7})
 
-    assert "Tell me what to fix first." in prompted.said
-    assert "<untrusted-data" in prompted.said
-    assert '"number": 7' in prompted.said
+    assert "Tell me what to fix first." in prompted.prompt
+    assert "<untrusted-data" in prompted.prompt
+    assert '"number": 7' in prompted.prompt
     assert done.is_tainted
 
 
@@ -170,7 +170,7 @@ def test_a_tick_is_no_data_and_taints_nothing() -> None:
 
     done = run(triage(), prompted.model, type=TICK, data={"schedule": "triage"})
 
-    assert "untrusted-data" not in prompted.said
+    assert "untrusted-data" not in prompted.prompt
     assert not done.is_tainted
 
 
@@ -180,10 +180,10 @@ def test_a_wake_that_the_agent_set_brings_its_reminder_and_the_earlier_event() -
     tick = {"schedule": "triage", "nominal": "…", "due": "…"}
 
     done = run(triage(), prompted.model, type="run.wakeup", data={**tick, "reminder": "look at the deploy"})
-    assert "look at the deploy" in prompted.said
+    assert "look at the deploy" in prompted.prompt
     assert not done.is_tainted
     done = run(triage(), prompted.model, type="run.wakeup", data={"number": 7, "reminder": "look at invoice"})
-    assert '"number": 7' in prompted.said
+    assert '"number": 7' in prompted.prompt
     assert done.is_tainted
 
 
@@ -193,15 +193,15 @@ def test_a_large_event_is_cut_off() -> None:
 
     run(triage(), prompted.model, data={"text": "x" * 2 * MOST_CHARACTERS})
 
-    assert f"cut off after {MOST_CHARACTERS:,}" in prompted.said
-    assert len(prompted.said) < 1.2 * MOST_CHARACTERS
+    assert f"cut off after {MOST_CHARACTERS:,}" in prompted.prompt
+    assert len(prompted.prompt) < 1.2 * MOST_CHARACTERS
 
 
 def test_a_tick_looks_at_what_is_due_and_anything_else_at_all_items(checklist: Checklist) -> None:
     for type, looked in ((TICK, ["failed runs"]), ("manual.fired", ["failed runs", "backups"])):
         prompted = Prompted(items=[{"item": 1, "outcome": "ok"}, {"item": 2, "outcome": "ok"}])
         run(triage(), prompted.model, type=type)
-        assert [text for text in ("failed runs", "backups") if f". {text}" in prompted.said] == looked
+        assert [text for text in ("failed runs", "backups") if f". {text}" in prompted.prompt] == looked
 
 
 def test_the_outcomes_of_the_items_are_recorded(checklist: Checklist) -> None:

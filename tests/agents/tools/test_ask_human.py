@@ -24,7 +24,7 @@ ASKED = {"question": "Which region?"}
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "result"),
     [
         (Answer(decision="edited", arguments={**ASKED, "answer": "eu-west"}), "eu-west"),
         (Answer(decision="approved", arguments={**ASKED, "answer": ""}), "yes"),
@@ -33,8 +33,8 @@ ASKED = {"question": "Which region?"}
         (Answer(decision="expired"), "No person has answered in time."),
     ],
 )
-def test_the_model_gets_the_answer(answer: Answer, told: str) -> None:
-    assert call("ask_human", ASKED, waits={KEY: answer}).told == [told]
+def test_the_model_gets_the_answer(answer: Answer, result: str) -> None:
+    assert call("ask_human", ASKED, waits={KEY: answer}).told == [result]
 
 
 def test_the_run_waits_until_the_question_is_answered() -> None:

@@ -156,17 +156,17 @@ def test_every_redirect_is_checked(site: Site) -> None:
 def test_a_name_that_means_a_public_and_a_private_address_is_refused(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    lookups: list[str] = []
 
     def lookup(host: str, port: int, *arguments: Any, **named: Any) -> Any:
-        asked.append(host)
+        lookups.append(host)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port)) for ip in ("93.184.216.34", "127.0.0.1")]
 
     monkeypatch.setattr(socket, "getaddrinfo", lookup)
 
     with pytest.raises(ModelRetry, match="127.0.0.1, which is not a public one"):
         call(http_tool([f"mixed.example:{site.port}"]), site.url("/secret", "mixed.example"))
-    assert (asked, site.asked) == (["mixed.example"], [])
+    assert (lookups, site.asked) == (["mixed.example"], [])
 
 
 def test_a_name_is_looked_up_once_and_what_was_checked_is_connected_to(

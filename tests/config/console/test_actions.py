@@ -45,11 +45,11 @@ def test_bulk_requeue_shows_how_many_were_refused_and_why(admin: Client) -> None
         event_id=processed.event_ids[0], consumer=trigger.slug, replay_id=UUID(NIL), run_id=processed.pk
     )
 
-    told = choose(admin, "runs_run", "requeue_chosen", failed, done, processed)
+    messages = choose(admin, "runs_run", "requeue_chosen", failed, done, processed)
 
-    assert told[0] == "1 requeued."
-    assert "1 refused: only failed and cancelled runs can be requeued" in told
-    assert len(told) == 3
+    assert messages[0] == "1 requeued."
+    assert "1 refused: only failed and cancelled runs can be requeued" in messages
+    assert len(messages) == 3
     assert Run.objects.get(pk=processed.pk).status == RunStatus.FAILED
 
 
@@ -94,11 +94,11 @@ def test_resume_runs_or_drops_what_was_held(admin: Client, held: str, offered: i
     trigger = make_paused_trigger()
     hold(make_event(), trigger)
 
-    asked = admin.get(page_of("triggers_trigger", trigger).replace("change", "resume")).content.decode()
+    dialog = admin.get(page_of("triggers_trigger", trigger).replace("change", "resume")).content.decode()
     press(admin, "triggers_trigger", trigger, "resume", held=held)
     move()
 
-    assert "Drop them (1)" in asked
+    assert "Drop them (1)" in dialog
     assert not Trigger.objects.get(pk=trigger.pk).is_paused
     assert Redispatch.objects.count() == offered
     assert Decision.objects.get().outcome == outcome
@@ -169,9 +169,9 @@ def test_runs_that_vanish_during_a_bulk_cancel_are_refused_and_the_others_cancel
     take_the_others(monkeypatch)
     runs = [make_run() for _ in range(3)]
 
-    told = choose(admin, "runs_run", "cancel_chosen", *runs)
+    messages = choose(admin, "runs_run", "cancel_chosen", *runs)
 
-    assert told == ["1 cancelled; those that are running stop within seconds.", "2 refused: it is gone"]
+    assert messages == ["1 cancelled; those that are running stop within seconds.", "2 refused: it is gone"]
 
 
 def test_a_run_that_is_gone_by_then_is_reported(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:

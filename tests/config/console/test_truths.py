@@ -34,7 +34,7 @@ pytestmark = pytest.mark.django_db
 SOON = timedelta(minutes=5)
 
 
-def shown(client: Client, path: str) -> str:
+def page_text(client: Client, path: str) -> str:
     return client.get(path).content.decode()
 
 
@@ -42,35 +42,35 @@ def test_a_start_that_a_rate_puts_off_is_no_retry(admin: Client) -> None:
     held = make_run(status="queued", ready_at=None, due_at=timezone.now() + SOON, attempt=0)
     tried = make_run(status="queued", ready_at=None, due_at=timezone.now() + SOON, attempt=1)
 
-    assert "Delayed by the rate limit of its trigger" in shown(admin, page_of("runs_run", held))
-    assert "Retries" in shown(admin, page_of("runs_run", tried))
-    assert "to be retried" not in shown(admin, "/admin/")
+    assert "Delayed by the rate limit of its trigger" in page_text(admin, page_of("runs_run", held))
+    assert "Retries" in page_text(admin, page_of("runs_run", tried))
+    assert "to be retried" not in page_text(admin, "/admin/")
 
 
 @pytest.mark.parametrize("name", ["default", Queue.EVERY])
 def test_a_ready_run_of_a_paused_queue_waits_for_the_queue(admin: Client, name: str) -> None:
     make_worker()
     run = make_run(status="queued", ready_at=timezone.now(), agent="greeter")
-    assert "waiting for a free worker" in shown(admin, list_of("runs_run"))
+    assert "waiting for a free worker" in page_text(admin, list_of("runs_run"))
 
     Queue.objects.update_or_create(name=name, defaults={"paused_at": timezone.now(), "paused_by": "cli:ada"})
 
     for path in (list_of("runs_run"), page_of("runs_run", run)):
-        assert "is paused: it starts after the queue is resumed" in shown(admin, path)
+        assert "is paused: it starts after the queue is resumed" in page_text(admin, path)
 
 
 def test_only_workers_are_shown_to_have_had_runs(admin: Client) -> None:
     make_worker("web", stopped_at=timezone.now(), stopped_reason="unseen")
-    assert "other workers took over its runs" not in shown(admin, reverse("admin:runs_queue_processes"))
+    assert "other workers took over its runs" not in page_text(admin, reverse("admin:runs_queue_processes"))
 
     Worker.objects.update(kind="worker")
-    assert "other workers took over its runs" in shown(admin, reverse("admin:runs_queue_processes"))
+    assert "other workers took over its runs" in page_text(admin, reverse("admin:runs_queue_processes"))
 
 
 def test_an_event_that_matched_nothing_is_not_shown_to_have_started_runs(admin: Client) -> None:
     event = old_event(1)
 
-    page = shown(admin, page_of("triggers_event", event))
+    page = page_text(admin, page_of("triggers_event", event))
 
     assert "None: no trigger matched it." in page
     assert "every trigger that matched it started a run" not in page
@@ -79,14 +79,14 @@ def test_an_event_that_matched_nothing_is_not_shown_to_have_started_runs(admin: 
 def test_an_event_that_ran_after_a_resume_is_not_shown_to_have_started_no_run(admin: Client) -> None:
     trigger, event = make_paused_trigger(), make_event()
     dispatch(Rules())
-    assert "the trigger is paused: broken" in shown(admin, page_of("triggers_trigger", trigger))
+    assert "the trigger is paused: broken" in page_text(admin, page_of("triggers_trigger", trigger))
 
     resume(trigger, by="test")
     dispatch(Rules())
 
     run = Run.objects.get()
     for path in (page_of("triggers_trigger", trigger), page_of("triggers_event", event)):
-        page = shown(admin, path)
+        page = page_text(admin, path)
         assert "At first: the trigger was paused: broken. It ran later." in page
         assert "the trigger is paused" not in page
         assert "started no run</" not in page
@@ -99,7 +99,7 @@ def test_an_event_whose_trigger_was_deleted_before_dispatch_names_the_deleted_tr
     trigger.delete()
     dispatch(Rules())
 
-    page = shown(admin, page_of("triggers_event", event))
+    page = page_text(admin, page_of("triggers_event", event))
 
     assert "Started no run: its target trigger has been deleted." in page
     assert f"{trigger_id} (deleted)" in page
@@ -110,11 +110,11 @@ def test_an_event_whose_trigger_was_deleted_before_dispatch_names_the_deleted_tr
 def test_the_page_of_a_run_shows_decisions_on_its_approvals(admin: Client) -> None:
     run = make_run(status="waiting")
     approval = make_approval(run, status="open")
-    assert "No entries." in shown(admin, page_of("runs_run", run))
+    assert "No entries." in page_text(admin, page_of("runs_run", run))
 
     decide(approval.pk, decision="approve", by="admin:grace")
 
-    assert "admin:grace" in shown(admin, page_of("runs_run", run)).split("Audit log")[1]
+    assert "admin:grace" in page_text(admin, page_of("runs_run", run)).split("Audit log")[1]
 
 
 def test_the_tile_of_failed_runs_leads_to_those_it_counts(admin: Client) -> None:
@@ -156,29 +156,29 @@ def test_a_capped_count_has_a_plus_sign(admin: Client, monkeypatch: pytest.Monke
     for _ in range(3):
         make_run()
 
-    page = shown(admin, list_of("runs_run"))
+    page = page_text(admin, list_of("runs_run"))
 
     assert "2+ results" in page
     assert "Show all" not in page
 
 
 @pytest.mark.parametrize(
-    ("status", "attempt", "told"),
+    ("status", "attempt", "words"),
     [("queued", 2, ["2 of 4"]), ("queued", 0, []), ("failed", 0, []), ("failed", 2, [])],
 )
 def test_the_attempt_stands_on_the_page_of_a_run_while_one_counts(
-    admin: Client, status: str, attempt: int, told: list[str]
+    admin: Client, status: str, attempt: int, words: list[str]
 ) -> None:
     """The progress of a durable run begins to count its attempts again: none counts then, whatever it was claimed for."""
     run = make_run(status=status, attempt=attempt, policy={"retries": 3})
 
-    page = shown(admin, page_of("runs_run", run))
+    page = page_text(admin, page_of("runs_run", run))
 
-    assert re.findall(r"<dt>Attempt</dt>\s*<dd>(.*?)</dd>", page) == told
+    assert re.findall(r"<dt>Attempt</dt>\s*<dd>(.*?)</dd>", page) == words
 
 
 def test_the_table_of_what_a_run_was_claimed_for_names_claims(admin: Client) -> None:
-    page = shown(admin, page_of("runs_run", make_failed_run(make_trigger())))
+    page = page_text(admin, page_of("runs_run", make_failed_run(make_trigger())))
 
     titles = re.findall(r"<h2[^>]*>\s*(.*?)\s*</h2>", page)
     assert "Claims" in titles
@@ -189,8 +189,8 @@ def test_a_time_without_a_zone_is_read_in_the_zone_the_console_shows(admin: Clie
     schedule = create_schedule(name="pulse", rule=Interval.parse("1h"), trigger=make_trigger("pulse"), by="test")
     admin.cookies["zone"] = "Europe/Vienna"
 
-    search = shown(admin, reverse("admin:triggers_schedule_why_search") + "?q=pulse&at=2026-01-02T05:22")
-    answer = shown(admin, reverse("admin:triggers_schedule_why", args=[schedule.pk]) + "?at=2026-01-02T05:22")
+    search = page_text(admin, reverse("admin:triggers_schedule_why_search") + "?q=pulse&at=2026-01-02T05:22")
+    answer = page_text(admin, reverse("admin:triggers_schedule_why", args=[schedule.pk]) + "?at=2026-01-02T05:22")
 
     assert "Local time in Europe/Vienna" in search
     assert "2026-01-02T04%3A22%3A00%2B00%3A00" in search
@@ -201,7 +201,7 @@ def test_a_time_without_a_zone_is_read_in_the_zone_the_console_shows(admin: Clie
 def test_the_text_of_an_alarm_has_its_time(admin: Client) -> None:
     alarm = Alarm.objects.create(name="late", severity="bad", text="The last 4 runs failed.", remedy="Look.")
 
-    assert "Text from the beginning of the alarm" in shown(admin, page_of("runs_alarm", alarm))
+    assert "Text from the beginning of the alarm" in page_text(admin, page_of("runs_alarm", alarm))
 
 
 # What fails, and how often
@@ -220,11 +220,11 @@ def test_a_trigger_that_fails_now_and_then_shows_its_rate_and_no_success(admin: 
     fail()
     ended("failed", "succeeded", "failed", "succeeded", "succeeded")
 
-    page = shown(admin, page_of("runs_incident", Incident.objects.get()))
+    page = page_text(admin, page_of("runs_incident", Incident.objects.get()))
     assert "Trigger greeter fails now and then: 2 of its last 5 runs failed." in page
     assert "succeeded again" not in page
-    assert "fails now and then" in shown(admin, list_of("runs_incident"))
-    home = shown(admin, "/admin/")
+    assert "fails now and then" in page_text(admin, list_of("runs_incident"))
+    home = page_text(admin, "/admin/")
     assert "fails now and then" in home and "2 of 5" in home
 
 
@@ -236,7 +236,7 @@ def test_an_incident_with_a_failure_after_its_end_is_not_green_even_if_that_is_l
     fail()
     ended("succeeded", "succeeded")
 
-    page = shown(admin, page_of("runs_incident", Incident.objects.get()))
+    page = page_text(admin, page_of("runs_incident", Incident.objects.get()))
 
     assert "Trigger greeter failed again after its end, but none of its last 2 runs failed." in page
     assert "succeeded again" not in page
@@ -246,7 +246,7 @@ def test_a_trigger_that_never_fails_twice_in_a_row_is_on_the_first_page_with_its
     make_trigger()
     ended("succeeded", "failed", "succeeded", "succeeded", "failed", "succeeded")
 
-    home = shown(admin, "/admin/")
+    home = page_text(admin, "/admin/")
 
     assert "Trigger greeter" in home and "fails now and then" in home and "2 of 6" in home
     assert "nothing fails now and then" not in home
@@ -258,7 +258,7 @@ def test_a_failure_with_another_cause_after_an_incident_is_on_the_first_page(adm
     succeed()
     ended("failed", "succeeded")
 
-    assert "1 of 2" in shown(admin, "/admin/")
+    assert "1 of 2" in page_text(admin, "/admin/")
 
 
 def test_an_agent_that_others_spawn_has_a_rate(admin: Client) -> None:
@@ -277,8 +277,8 @@ def test_an_agent_that_others_spawn_has_a_rate(admin: Client) -> None:
     )
 
     for path in ("/admin/", "/admin/runs/agentstop/agents/"):
-        assert "1 of 3" in shown(admin, path)
-    assert "1 of its last 3 runs failed" in shown(admin, page_of("runs_incident", incident))
+        assert "1 of 3" in page_text(admin, path)
+    assert "1 of its last 3 runs failed" in page_text(admin, page_of("runs_incident", incident))
 
 
 def test_an_incident_that_a_person_closed_keeps_that_status_after_another_failure(admin: Client) -> None:
@@ -292,9 +292,9 @@ def test_an_incident_that_a_person_closed_keeps_that_status_after_another_failur
 
     incident.refresh_from_db()
     assert incident.closed_at and incident.last_at > incident.closed_at
-    assert "Closed by ada" in shown(admin, page_of("runs_incident", incident))
-    assert "fails now and then" not in shown(admin, list_of("runs_incident"))
-    assert "fails now and then" not in shown(admin, "/admin/").replace("nothing fails now and then", "")
+    assert "Closed by ada" in page_text(admin, page_of("runs_incident", incident))
+    assert "fails now and then" not in page_text(admin, list_of("runs_incident"))
+    assert "fails now and then" not in page_text(admin, "/admin/").replace("nothing fails now and then", "")
 
 
 def test_an_incident_without_a_failure_since_it_was_closed_is_over(admin: Client) -> None:
@@ -302,8 +302,8 @@ def test_an_incident_without_a_failure_since_it_was_closed_is_over(admin: Client
     fail(2)
     succeed()
 
-    assert "Trigger greeter succeeded again" in shown(admin, page_of("runs_incident", Incident.objects.get()))
-    assert "fails now and then" not in shown(admin, "/admin/").replace("nothing fails now and then", "")
+    assert "Trigger greeter succeeded again" in page_text(admin, page_of("runs_incident", Incident.objects.get()))
+    assert "fails now and then" not in page_text(admin, "/admin/").replace("nothing fails now and then", "")
 
 
 def test_an_agent_leads_to_its_runs_and_shows_that_its_trigger_is_paused(admin: Client) -> None:
@@ -311,11 +311,11 @@ def test_an_agent_leads_to_its_runs_and_shows_that_its_trigger_is_paused(admin: 
     make_paused_trigger("from-elsewhere", agent=name)
     run = make_run(status="failed", trigger="from-elsewhere", agent=name, finished_at=timezone.now())
 
-    page = shown(admin, "/admin/runs/agentstop/agents/")
+    page = page_text(admin, "/admin/runs/agentstop/agents/")
 
     assert "from-elsewhere</a>" in page and "console-dot-bad" in page and "1 of 1" in page
     [address] = {found for found in re.findall(r'href="([^"]*runs/run/[^"]*)"', page) if name in found}
-    assert str(run.pk) in shown(admin, address)
+    assert str(run.pk) in page_text(admin, address)
 
 
 # Switches
@@ -332,8 +332,8 @@ def test_a_dead_mans_switch_that_is_down_is_an_alarm_for_people_although_no_agen
     [alarm] = Alarm.objects.filter(name="switch-down:backup", ended_at=None)
     assert "it did not come in time" in alarm.text
     assert Notification.objects.filter(text__startswith="Dead man's switch backup", urgency="high").exists()
-    assert "Dead man&#x27;s switch backup has been down" in shown(admin, "/admin/")
-    assert re.search(r"backup.*?\bdown\b", shown(admin, list_of("triggers_source")), re.DOTALL)
+    assert "Dead man&#x27;s switch backup has been down" in page_text(admin, "/admin/")
+    assert re.search(r"backup.*?\bdown\b", page_text(admin, list_of("triggers_source")), re.DOTALL)
 
     Source.objects.filter(pk=source.pk).update(enabled=False)
     update_alarms()
@@ -349,7 +349,7 @@ def test_an_absence_that_no_trigger_listens_to_is_an_alarm_for_people(admin: Cli
     update_alarms()
 
     assert Notification.objects.filter(text__startswith="Switch orders has been down", urgency="high").exists()
-    assert "No trigger listens to it." in shown(admin, "/admin/")
+    assert "No trigger listens to it." in page_text(admin, "/admin/")
 
 
 @pytest.mark.parametrize(
@@ -372,7 +372,7 @@ def test_an_absence_that_a_trigger_listens_to_is_left_to_its_agent(types: list[s
 
 
 def test_the_form_of_a_dead_mans_switch_names_the_address_that_it_gets(admin: Client) -> None:
-    page = shown(admin, "/admin/triggers/source/add/?choice=ping")
+    page = page_text(admin, "/admin/triggers/source/add/?choice=ping")
 
     assert "/ping/NAME/TOKEN" in page and "/hooks/" not in page
 
@@ -384,11 +384,11 @@ def test_a_page_with_older_events_behind_it_shows_no_total(admin: Client) -> Non
     for number in range(51):
         make_event(type=f"visit.{number}")
 
-    page = shown(admin, list_of("triggers_event"))
+    page = page_text(admin, list_of("triggers_event"))
     assert "50 on this page" in page and "50 results" not in page
 
     [older] = re.findall(r'href="(\?before=\d+)">Older<', page)
-    last = shown(admin, list_of("triggers_event") + older)
+    last = page_text(admin, list_of("triggers_event") + older)
     assert "1 on this page" in last and "1 result" not in last
 
 
@@ -396,17 +396,17 @@ def test_a_run_that_has_not_ended_has_no_time_until_its_end(admin: Client) -> No
     run = make_run(status="waiting", started_at=timezone.now() - SOON)
     over = make_run(status="succeeded", started_at=timezone.now() - SOON, finished_at=timezone.now())
 
-    assert "Time from first start to end" not in shown(admin, page_of("runs_run", run))
-    assert "Time from first start to end" in shown(admin, page_of("runs_run", over))
+    assert "Time from first start to end" not in page_text(admin, page_of("runs_run", run))
+    assert "Time from first start to end" in page_text(admin, page_of("runs_run", over))
 
 
 def test_the_page_of_a_new_source_does_not_ask_for_a_process_that_is_alive(admin: Client) -> None:
     source = Source.objects.create(slug="news", kind="feed", settings={"url": "https://example.org/feed"})
-    assert "no sources process is alive" in shown(admin, page_of("triggers_source", source))
+    assert "no sources process is alive" in page_text(admin, page_of("triggers_source", source))
 
     make_worker("sources")
 
-    page = shown(admin, page_of("triggers_source", source))
+    page = page_text(admin, page_of("triggers_source", source))
     assert "takes it over within seconds" in page and "manage.py sources" not in page
 
 
@@ -414,19 +414,19 @@ def test_a_source_that_no_message_has_come_from_is_not_shown_to_have_answered(ad
     owner = make_worker("sources", seen_at=timezone.now())
     source = Source.objects.create(slug="samples", kind="pushed", settings={})
     Reading.objects.create(source=source, owner_id=owner.pk)
-    page = shown(admin, page_of("triggers_source", source))
+    page = page_text(admin, page_of("triggers_source", source))
     assert "no message has come yet" in page and "its last answer" not in page
 
     Reading.objects.update(read_at=timezone.now())
-    assert "its last answer was no error" in shown(admin, page_of("triggers_source", source))
+    assert "its last answer was no error" in page_text(admin, page_of("triggers_source", source))
 
 
 def test_the_header_names_the_zone_of_the_times(admin: Client) -> None:
-    assert re.search(r"Times in <span[^>]*>UTC<", shown(admin, "/admin/"))
+    assert re.search(r"Times in <span[^>]*>UTC<", page_text(admin, "/admin/"))
 
     admin.cookies["zone"] = "Europe/Vienna"
 
-    assert re.search(r"Times in <span[^>]*>Europe/Vienna<", shown(admin, list_of("runs_run")))
+    assert re.search(r"Times in <span[^>]*>Europe/Vienna<", page_text(admin, list_of("runs_run")))
 
 
 def test_the_end_of_a_silence_is_shown_by_the_clock_of_the_page_and_items_are_silenced_with_their_checklist(
@@ -435,6 +435,6 @@ def test_the_end_of_a_silence_is_shown_by_the_clock_of_the_page_and_items_are_si
     checklist = create_checklist("greeter", items=[ItemEdit(text="backups")], by="test")
     Checklist.objects.filter(pk=checklist.pk).update(silenced_until=timezone.now() + timedelta(hours=1))
 
-    page = shown(admin, page_of("agents_checklist", checklist))
+    page = page_text(admin, page_of("agents_checklist", checklist))
 
     assert re.search(r"Silenced until <time[^>]*>", page) and "silenced with its checklist" in page

@@ -50,8 +50,8 @@ def test_an_amount_that_is_allowed_once_counts_as_part_of_the_cap() -> None:
 
 def test_runs_that_wait_for_budget_are_an_alarm_after_a_while() -> None:
     run = make_run(status="waiting")
-    asked = {"reason": "budget of agent clerk: $5.00 a day; $5.00 spent, and the next step may cost $0.02"}
-    wait = Wait.objects.create(run=run, key="budget:1 x", position=0, kind="budget", asked=asked)
+    wanted = {"reason": "budget of agent clerk: $5.00 a day; $5.00 spent, and the next step may cost $0.02"}
+    wait = Wait.objects.create(run=run, key="budget:1 x", position=0, kind="budget", asked=wanted)
     assert not found()["budget-waits"].is_alarm
 
     Wait.objects.filter(pk=wait.pk).update(created_at=timezone.now() - timedelta(minutes=2))

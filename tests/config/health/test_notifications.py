@@ -35,8 +35,8 @@ def test_a_recipient_that_cannot_be_reached_is_one_alarm_until_something_arrives
         assert alarm.severity == "bad" and "it answered 410" in alarm.text
         # Its own notification is not sent where nothing arrives, and its failure is no second alarm.
         assert len(server.posted) == 1
-        told = Delivery.objects.get(notification__topic__startswith="alarm:unreachable:ops")
-        assert told.reason == "it reports that this recipient cannot be reached"
+        delivery = Delivery.objects.get(notification__topic__startswith="alarm:unreachable:ops")
+        assert delivery.reason == "it reports that this recipient cannot be reached"
 
         server.manner = "take"
         notify("b")

@@ -135,20 +135,20 @@ def test_a_process_that_was_never_seen_is_distinguished_from_one_that_is_gone() 
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({"stopped": None}, "vanished: killed, frozen or disconnected"),
         ({"stopped": 30.0, "stopped_reason": "unseen"}, "vanished: killed, frozen or disconnected"),
         ({"stopped": 30.0, "stopped_reason": "stopped"}, "shut down (stopped)"),
     ],
 )
-def test_the_problem_names_how_the_last_process_ended(fields: dict[str, Any], told: str) -> None:
+def test_the_problem_names_how_the_last_process_ended(fields: dict[str, Any], message: str) -> None:
     here = make_situation(without="dispatcher", unseen={"dispatcher": 42.0})
     gone = make_process("dispatcher", alive=False, seen=42.0, **fields)
 
     problem = only(Situation(**{**vars(here), "processes": [*here.processes, gone]}))
 
-    assert f"The last one, here:7, {told}" in problem.text
+    assert f"The last one, here:7, {message}" in problem.text
 
 
 def test_events_that_wait_for_a_dispatcher_are_no_second_problem() -> None:
@@ -169,7 +169,7 @@ def test_workers_that_are_all_stopping_are_as_good_as_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "name", "told"),
+    ("fields", "name", "message"),
     [
         ({"undispatched": 12, "undispatched_age": 180.0}, "backlog", "12 events are waiting for dispatch"),
         ({"outbox": 1, "outbox_late": 60.0}, "outbox", "1 message is waiting in the outbox"),
@@ -303,11 +303,11 @@ def test_workers_that_are_all_stopping_are_as_good_as_none() -> None:
         ),
     ],
 )
-def test_late_and_stopped_work_is_named(fields: dict[str, Any], name: str, told: str) -> None:
+def test_late_and_stopped_work_is_named(fields: dict[str, Any], name: str, message: str) -> None:
     problem = only(make_situation(**fields))
 
     assert problem.name == name
-    assert told in problem.text
+    assert message in problem.text
     assert problem.remedy
 
 

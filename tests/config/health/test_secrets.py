@@ -55,7 +55,7 @@ def test_a_secret_that_no_one_has_used_yet_is_no_problem_until_another_one_is_us
 
 
 @pytest.mark.parametrize(
-    ("left", "old_matched", "new_matched", "is_told"),
+    ("left", "old_matched", "new_matched", "is_complete"),
     [
         (timedelta(hours=3), timedelta(hours=1), None, True),
         (timedelta(hours=12), timedelta(hours=1), None, False),  # there is time
@@ -65,7 +65,7 @@ def test_a_secret_that_no_one_has_used_yet_is_no_problem_until_another_one_is_us
     ],
 )
 def test_a_sender_that_still_uses_the_old_secret_is_reported_before_it_ends(
-    left: timedelta, old_matched: timedelta, new_matched: timedelta | None, is_told: bool
+    left: timedelta, old_matched: timedelta, new_matched: timedelta | None, is_complete: bool
 ) -> None:
     source = make_source()
     aged(source.secrets.get(), created=40 * DAY, matched=old_matched)
@@ -74,7 +74,7 @@ def test_a_sender_that_still_uses_the_old_secret_is_reported_before_it_ends(
 
     found = of_secrets()
 
-    assert [problem.name for problem in found] == (["rotation:shop"] if is_told else [])
-    if is_told:
+    assert [problem.name for problem in found] == (["rotation:shop"] if is_complete else [])
+    if is_complete:
         assert "It ends in 3 h" in found[0].text or "It ends in 2 h 59 min" in found[0].text
         assert "Enter the new secret at the sender" in found[0].remedy

@@ -82,10 +82,10 @@ def test_metrics_show_the_lag_and_the_poison_of_a_source(client: Client, source:
     make_reading(source, lag=56)
     make_poison(source)
 
-    told = client.get("/metrics").content.decode()
+    metrics = client.get("/metrics").content.decode()
 
-    assert 'wakeful_source_lag{source="orders"} 56.0' in told
-    assert 'wakeful_messages_poison{source="orders"} 1.0' in told
+    assert 'wakeful_source_lag{source="orders"} 56.0' in metrics
+    assert 'wakeful_messages_poison{source="orders"} 1.0' in metrics
 
 
 def test_a_gap_is_a_problem_for_a_day_a_figure_and_a_line_of_the_page(
@@ -120,8 +120,11 @@ def test_a_source_with_many_gaps_and_poison_messages_hides_no_other(client: Clie
         )
 
     assert names() >= {"source-gap:orders", "source-gap:noisy", "poison:orders", "poison:noisy"}
-    told = client.get("/metrics").content.decode()
-    assert 'wakeful_source_gaps{source="orders"} 1.0' in told and 'wakeful_messages_poison{source="orders"} 1.0' in told
+    metrics = client.get("/metrics").content.decode()
+    assert (
+        'wakeful_source_gaps{source="orders"} 1.0' in metrics
+        and 'wakeful_messages_poison{source="orders"} 1.0' in metrics
+    )
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def home() -> Iterator[Path]:
         yield folder
 
 
-def heard(lines: list[str]) -> str:
+def joined(lines: list[str]) -> str:
     return "\n".join(lines)
 
 
@@ -58,7 +58,7 @@ def test_a_taken_port_is_replaced_with_a_message(home: Path) -> None:
             assert servers.postgres
             assert servers.postgres.port != port
 
-    assert f"Port {port} of PostgreSQL is taken" in heard(lines)
+    assert f"Port {port} of PostgreSQL is taken" in joined(lines)
 
 
 def test_a_stale_pid_file_of_another_process_does_not_stop_the_start(home: Path) -> None:

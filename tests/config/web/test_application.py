@@ -20,7 +20,7 @@ from django.test import Client
 
 from config.web.application import FREE, WAITING, Refused, Room
 from config.web.refusals import LINES, Lines
-from tests.support.hooks import SECRET, make_source, signed
+from tests.support.hooks import SECRET, make_source, signed_headers
 from tests.support.stack import PATIENCE, Process, Stack, StackMaker, eventually
 
 PLACES = 13
@@ -101,7 +101,9 @@ def test_unfinished_bodies_stop_no_other_request(web: Stack) -> None:
     with unfinished(web, PLACES * 2), unfinished(web, PLACES, path="/admin/login/"):
         for number in range(PLACES * 2):
             assert web.request("GET", "/health/live").status == 200
-            answer = web.request("POST", "/hooks/shop/", body=b"{}", headers=signed(b"{}", id_=f"unfinished-{number}"))
+            answer = web.request(
+                "POST", "/hooks/shop/", body=b"{}", headers=signed_headers(b"{}", id_=f"unfinished-{number}")
+            )
             assert answer.status == 202
 
     connections = "SELECT count(*)::int AS count FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -110,7 +112,7 @@ def test_unfinished_bodies_stop_no_other_request(web: Stack) -> None:
 
 def test_a_body_that_comes_in_pieces_is_one_body(web: Stack) -> None:
     body = json.dumps({"text": "x" * 200_000}).encode()
-    head = "".join(f"{name}: {value}\r\n" for name, value in signed(body, id_="pieces").items())
+    head = "".join(f"{name}: {value}\r\n" for name, value in signed_headers(body, id_="pieces").items())
     with closing(socket.create_connection(("127.0.0.1", web.port), timeout=20)) as sender:
         sender.sendall(
             f"POST /hooks/shop/ HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n{head}\r\n".encode()
@@ -130,7 +132,7 @@ def test_silent_and_dripping_senders_hold_no_thread_and_are_cut_off(stack: Stack
 
     with unfinished(stack, 300, length=100_000) as silent, unfinished(stack, 300, length=100_000) as dripping:
         for number in range(20):
-            answer = stack.request("POST", "/hooks/shop/", body=b"{}", headers=signed(b"{}", id_=f"d-{number}"))
+            answer = stack.request("POST", "/hooks/shop/", body=b"{}", headers=signed_headers(b"{}", id_=f"d-{number}"))
             assert answer.status == 202
         assert threads_of(web) <= threads + PLACES
         until = time.monotonic() + 6
@@ -236,7 +238,7 @@ def test_a_delivery_that_needs_a_field_that_is_not_ascii_is_refused(new_web: Sta
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["field"] == "x-id"
     assert web.query("SELECT 1 FROM triggers_event") == []
 
-    other = {**signed(b"{}"), "CF-IPCity": "S\u00e3o Paulo"}
+    other = {**signed_headers(b"{}"), "CF-IPCity": "S\u00e3o Paulo"}
     fields = "".join(f"{name}: {value}\r\n" for name, value in other.items())
     with closing(socket.create_connection(("127.0.0.1", web.port), timeout=PATIENCE)) as sender:
         sender.sendall(
@@ -254,9 +256,9 @@ def test_requests_whose_senders_have_gone_are_not_worked_on(new_web: Stack) -> N
             eventually(lambda: deliveries_that_wait(web) == PLACES)
         eventually(lambda: clients_of(process) == 0)
 
-    assert web.request("POST", "/hooks/shop/", body=b"{}", headers=signed(b"{}")).status == 202
+    assert web.request("POST", "/hooks/shop/", body=b"{}", headers=signed_headers(b"{}")).status == 202
     eventually(lambda: process.output().count("hook.rejected") >= PLACES)
-    assert web.request("POST", "/hooks/shop/", body=b"{}", headers=signed(b"{}")).status == 200
+    assert web.request("POST", "/hooks/shop/", body=b"{}", headers=signed_headers(b"{}")).status == 200
     assert process.output().count("hook.rejected") == PLACES
 
 
@@ -282,12 +284,12 @@ def test_few_requests_wait_for_a_thread_and_the_process_answers_that_it_is_alive
         assert web.request("HEAD", "/health/live").status == 200
         assert web.request("POST", "/health/live", body=b"{}").status == 405
 
-    assert web.request("POST", "/hooks/shop/", body=b"{}", headers=signed(b"{}", id_="room")).status == 202
+    assert web.request("POST", "/hooks/shop/", body=b"{}", headers=signed_headers(b"{}", id_="room")).status == 202
 
 
 def test_nothing_of_the_environment_is_a_header(web: Stack) -> None:
     body = b"{}"
-    web.request("POST", "/hooks/shop/", body=body, headers=signed(body, id_="of a sender"))
+    web.request("POST", "/hooks/shop/", body=body, headers=signed_headers(body, id_="of a sender"))
 
     # The id that the sender gives counts, also under a name that the environment has.
     [event] = web.query("SELECT headers FROM triggers_event WHERE ce_id = 'of a sender'")
@@ -298,7 +300,10 @@ def test_a_field_with_an_underscore_is_no_other_field(web: Stack) -> None:
     """What a proxy sets, or a signature covers, is not overridden by a name that only looks the same to Django."""
     body = b"{}"
     web.request(
-        "POST", "/hooks/shop/", body=body, headers={**signed(body, id_="plain"), "X_Id": "other", "X_Extra": "1"}
+        "POST",
+        "/hooks/shop/",
+        body=body,
+        headers={**signed_headers(body, id_="plain"), "X_Id": "other", "X_Extra": "1"},
     )
 
     [event] = web.query("SELECT headers FROM triggers_event WHERE ce_id = 'plain'")
@@ -307,7 +312,7 @@ def test_a_field_with_an_underscore_is_no_other_field(web: Stack) -> None:
 
 def test_addresses_and_repeated_fields_come_through(web: Stack) -> None:
     body = b"{}"
-    fields = "".join(f"{name}: {value}\r\n" for name, value in signed(body, id_="escaped").items())
+    fields = "".join(f"{name}: {value}\r\n" for name, value in signed_headers(body, id_="escaped").items())
     head = f"POST /hooks/sh%6fp/?a=%20 HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n{fields}X-Two: a\r\nX-Two: b\r\n\r\n"
     with closing(socket.create_connection(("127.0.0.1", web.port), timeout=20)) as sender:
         sender.sendall(head.encode() + body)

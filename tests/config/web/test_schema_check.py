@@ -6,7 +6,7 @@ import sys
 import psycopg
 import pytest
 
-from tests.support.hooks import make_source, signed
+from tests.support.hooks import make_source, signed_headers
 from tests.support.stack import PATIENCE, ROOT, Stack, eventually
 
 pytestmark = [pytest.mark.sampled, pytest.mark.long]
@@ -19,10 +19,12 @@ def test_a_web_process_before_migrate_answers_503_and_accepts_after(stack: Stack
     [row] = stack.query(newest)
     stack.start("web").wait_ready()
 
-    refused = stack.request("POST", "/hooks/shop/", body=b"{}", headers=signed(b"{}"))
+    refused = stack.request("POST", "/hooks/shop/", body=b"{}", headers=signed_headers(b"{}"))
     not_ready = stack.request("GET", "/health/ready")
     stack.query("INSERT INTO django_migrations (app, name, applied) VALUES (%s, %s, %s)", *row.values())
-    eventually(lambda: stack.request("POST", "/hooks/shop/", body=b"{}", headers=signed(b"{}")).status in (200, 202))
+    eventually(
+        lambda: stack.request("POST", "/hooks/shop/", body=b"{}", headers=signed_headers(b"{}")).status in (200, 202)
+    )
 
     assert (refused.status, refused.headers["retry-after"]) == (503, "5")
     assert "triggers.0002" in refused.body.decode() and "manage.py migrate" in refused.body.decode()

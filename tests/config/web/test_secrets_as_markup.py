@@ -119,11 +119,11 @@ def test_every_page_and_list_keeps_its_form(admin_client: Client, forgotten: Non
     assert len(paths) > 200 and {*last} < {*paths}
     paths = list(dict.fromkeys([*(paths if FULL else paths[::5]), *last]))
     api = Api()
-    told = [f"/api/v1/events/{event.pk}/", f"/api/v1/runs/{run.pk}/"]
-    asked = [*answers(rows), "/api/v1/events/?limit=1", *told]
-    answered = {path: api.client.get(path) for path in asked}
+    pages_of_json = [f"/api/v1/events/{event.pk}/", f"/api/v1/runs/{run.pk}/"]
+    requested = [*answers(rows), "/api/v1/events/?limit=1", *pages_of_json]
+    answered = {path: api.client.get(path) for path in requested}
     shown = {path: Form(page_at(admin_client, path)).found for path in paths}
-    assert answered["/api/v1/events/?limit=1"].json()["next"] and len(asked) > 40
+    assert answered["/api/v1/events/?limit=1"].json()["next"] and len(requested) > 40
 
     redaction.know(*PIECES, LEAKED)
 
@@ -140,7 +140,7 @@ def test_every_page_and_list_keeps_its_form(admin_client: Client, forgotten: Non
         if "json" in answer["Content-Type"] and "ndjson" not in answer["Content-Type"]:
             assert form_of(again.json()) == form_of(answer.json()), path
             assert again.json().get("next") == answer.json().get("next"), path
-        assert (MARK in again.content.decode()) >= (path in told), path
+        assert (MARK in again.content.decode()) >= (path in pages_of_json), path
     assert leaks == []
 
 
@@ -157,13 +157,13 @@ def test_no_secret_takes_the_place_of_a_key_that_clients_read(forgotten: None) -
     make_step(rows["runs_run"], "call", output={"a key of the agent": 1})
     api = Api()
     answered = {path: api.client.get(path) for path in answers(rows)}
-    told = {path: one.json() for path, one in answered.items() if one["Content-Type"] == "application/json"}
-    keys = {key for one in told.values() for key in keys_of(one)}
+    documents = {path: one.json() for path, one in answered.items() if one["Content-Type"] == "application/json"}
+    keys = {key for one in documents.values() for key in keys_of(one)}
     assert {"error_kind", "idempotency_key", "per_minute", "part_kind", "starts_at", "notify_to"} < keys
 
     redaction.know(*keys, "a key of the agent")
 
-    for path, answer in told.items():
+    for path, answer in documents.items():
         again = api.client.get(path)
         assert form_of(again.json()) == form_of(answer), path
         assert "a key of the agent" not in again.content.decode()
@@ -196,9 +196,9 @@ def test_a_line_of_the_log_stays_json(forgotten: None) -> None:
         line = stream.getvalue()
         assert MARK in line and "</script>" not in line
         if format == "json":
-            told = json.loads(line)
-            assert told["level"] == "error" and told["exception"][0]["exc_value"].startswith(MARK)
-            assert spoken not in line and MARK in told["event"]
+            entry = json.loads(line)
+            assert entry["level"] == "error" and entry["exception"][0]["exc_value"].startswith(MARK)
+            assert spoken not in line and MARK in entry["event"]
 
 
 def _formatter(format: str) -> logging.Formatter:
@@ -210,7 +210,7 @@ def _formatter(format: str) -> logging.Formatter:
 
 def test_a_conversation_keeps_its_form(forgotten: None) -> None:
     spoken = " | ".join(PIECES)
-    told: list[ModelMessage] = [
+    messages: list[ModelMessage] = [
         ModelRequest(parts=[UserPromptPart([spoken, "more"])], instructions=spoken),
         ModelResponse(parts=[ToolCallPart("look", json.dumps({"a": spoken, "b": ""})), ToolCallPart("look", {"a": spoken})]),
         ModelRequest(parts=[ToolReturnPart("look", {"said": spoken, spoken: [1]})]),
@@ -223,11 +223,11 @@ def test_a_conversation_keeps_its_form(forgotten: None) -> None:
     tool = ToolDefinition(name="look", description=spoken, parameters_json_schema=schema)
     redaction.know(*PIECES)
 
-    clean = redacted_messages(told)
+    clean = redacted_messages(messages)
     [shown] = redacted_parameters(ModelRequestParameters(function_tools=[tool]), None).function_tools
 
     assert [[type(part) for part in message.parts] for message in clean] == [
-        [type(part) for part in message.parts] for message in told
+        [type(part) for part in message.parts] for message in messages
     ]
     call = clean[1].parts[0]
     assert isinstance(call, ToolCallPart) and call.args_as_dict().keys() == {"a", "b"}

@@ -66,50 +66,50 @@ def test_a_decision_is_written_down_and_lets_the_run_go_on(
 
 
 def test_every_decision_is_in_the_audit_log_without_what_it_was_about() -> None:
-    asked = make_asking_run()
+    approval = make_asking_run()
 
-    decide(asked.id, decision="deny", by="ada", reason="Bob asked me to")
+    decide(approval.id, decision="deny", by="ada", reason="Bob asked me to")
 
     entry = AuditEntry.objects.get()
-    assert (entry.by, entry.action, entry.kind, entry.object_id) == ("ada", "deny", "approval", str(asked.id))
-    assert entry.detail == {"run": str(asked.wait.run_id), "digest": asked.digest}
+    assert (entry.by, entry.action, entry.kind, entry.object_id) == ("ada", "deny", "approval", str(approval.id))
+    assert entry.detail == {"run": str(approval.wait.run_id), "digest": approval.digest}
 
 
 @pytest.mark.parametrize("key_limit", [1, 2])
 def test_an_approved_run_without_a_slot_waits_for_one_of_its_key(key_limit: int) -> None:
-    asked = make_asking_run(key="t:k", key_limit=key_limit)
+    approval = make_asking_run(key="t:k", key_limit=key_limit)
 
-    decide(asked.id, decision="approve", by="ada")
+    decide(approval.id, decision="approve", by="ada")
 
-    run = Run.objects.get(pk=asked.wait.run_id)
+    run = Run.objects.get(pk=approval.wait.run_id)
     assert (run.status, run.ready_at, run.due_at is not None) == ("queued", None, True)
 
 
 def test_a_run_that_kept_its_place_is_ready_at_once() -> None:
-    asked = make_asking_run(key="t:k", slot=1)
+    approval = make_asking_run(key="t:k", slot=1)
 
-    decide(asked.id, decision="approve", by="ada")
+    decide(approval.id, decision="approve", by="ada")
 
-    run = Run.objects.get(pk=asked.wait.run_id)
+    run = Run.objects.get(pk=approval.wait.run_id)
     assert (run.slot, run.ready_at is not None, run.due_at) == (1, True, None)
 
 
 def test_a_decision_meant_for_something_else_is_refused() -> None:
-    asked = make_asking_run()
+    approval = make_asking_run()
 
     with pytest.raises(IllegalState, match="has another question"):
-        decide(asked.id, decision="approve", by="ada", digest=digest_of("Refund?", {"invoice": 7, "cents": 1}))
-    decide(asked.id, decision="approve", by="ada", digest=digest_of("Refund?", {"cents": 1200, "invoice": 7}))
+        decide(approval.id, decision="approve", by="ada", digest=digest_of("Refund?", {"invoice": 7, "cents": 1}))
+    decide(approval.id, decision="approve", by="ada", digest=digest_of("Refund?", {"cents": 1200, "invoice": 7}))
 
     assert Approval.objects.get().status == "approved"
 
 
 def test_an_expired_approval_cannot_be_decided_even_before_its_run_knows() -> None:
-    asked = make_asking_run()
+    approval = make_asking_run()
     Wait.objects.update(due_at=timezone.now() - timedelta(seconds=1))
 
     with pytest.raises(IllegalState, match="has expired") as refusal:
-        decide(asked.id, decision="approve", by="ada")
+        decide(approval.id, decision="approve", by="ada")
 
     assert refusal.value.status == "expired"
     assert end_due(10) == 1
@@ -117,11 +117,11 @@ def test_an_expired_approval_cannot_be_decided_even_before_its_run_knows() -> No
 
 
 def test_the_approval_of_a_cancelled_run_is_closed() -> None:
-    asked = make_asking_run()
-    cancel(asked.wait.run_id, by="bob")
+    approval = make_asking_run()
+    cancel(approval.wait.run_id, by="bob")
 
     with pytest.raises(IllegalState, match="stopped before a decision") as refusal:
-        decide(asked.id, decision="approve", by="ada")
+        decide(approval.id, decision="approve", by="ada")
 
     assert refusal.value.status == "closed"
 
@@ -136,19 +136,19 @@ def test_the_approval_of_a_cancelled_run_is_closed() -> None:
     ],
 )
 def test_a_decision_that_makes_no_sense_is_no_decision(decision: Any) -> None:
-    asked = make_asking_run()
+    approval = make_asking_run()
 
     with pytest.raises(ValueError, match="edit|decision"):
-        decide(asked.id, by="ada", **decision)
+        decide(approval.id, by="ada", **decision)
 
     assert Approval.objects.get().status == "pending"
 
 
 def test_arguments_that_were_not_part_of_the_question_cannot_be_edited() -> None:
-    asked = make_approval(make_run(status=RunStatus.WAITING), status="open")
+    approval = make_approval(make_run(status=RunStatus.WAITING), status="open")
 
     with pytest.raises(ValueError, match="no arguments to edit"):
-        decide(asked.id, decision="edit", by="ada", arguments={"cents": 1})
+        decide(approval.id, decision="edit", by="ada", arguments={"cents": 1})
 
 
 # --- Races ---
@@ -156,10 +156,10 @@ def test_arguments_that_were_not_part_of_the_question_cannot_be_edited() -> None
 
 @pytest.mark.django_db(transaction=True)
 def test_one_of_two_simultaneous_decisions_wins_and_the_refusal_names_its_author() -> None:
-    asked = make_asking_run()
+    opened = make_asking_run()
 
     results = elsewhere(
-        lambda: decide(asked.id, decision="approve", by="ada"), lambda: decide(asked.id, decision="deny", by="bob")
+        lambda: decide(opened.id, decision="approve", by="ada"), lambda: decide(opened.id, decision="deny", by="bob")
     )
 
     [refusal] = [one for one in results if isinstance(one, IllegalState)]
@@ -169,7 +169,7 @@ def test_one_of_two_simultaneous_decisions_wins_and_the_refusal_names_its_author
     assert Run.objects.get().status == "queued"
 
 
-def while_locked(asked: Approval, first: Callable[[], Any], second: Callable[[], Any]) -> list[Any]:
+def while_locked(approval: Approval, first: Callable[[], Any], second: Callable[[], Any]) -> list[Any]:
     """`first` in a transaction that commits once `second` has come to wait for it."""
     done = threading.Event()
     results: list[Any] = []
@@ -194,14 +194,14 @@ def while_locked(asked: Approval, first: Callable[[], Any], second: Callable[[],
 
 @pytest.mark.django_db(transaction=True)
 def test_a_decision_that_comes_after_the_expiry_is_refused() -> None:
-    asked = make_asking_run()
+    approval = make_asking_run()
     Wait.objects.update(due_at=timezone.now() + timedelta(seconds=0.2))
 
     def expire() -> None:
         while not end_due(10):
             pass
 
-    [refusal] = while_locked(asked, expire, lambda: decide(asked.id, decision="approve", by="ada"))
+    [refusal] = while_locked(approval, expire, lambda: decide(approval.id, decision="approve", by="ada"))
 
     assert isinstance(refusal, IllegalState) and refusal.status == "expired"
     assert (Approval.objects.get().status, Run.objects.get().status) == ("expired", "queued")
@@ -209,11 +209,11 @@ def test_a_decision_that_comes_after_the_expiry_is_refused() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_an_expiry_that_comes_during_a_decision_leaves_it_alone() -> None:
-    asked = make_asking_run()
+    approval = make_asking_run()
     Wait.objects.update(due_at=timezone.now() + timedelta(seconds=1))
 
     with transaction.atomic():
-        decide(asked.id, decision="approve", by="ada")
+        decide(approval.id, decision="approve", by="ada")
         Wait.objects.filter(status="done").update(due_at=timezone.now() - timedelta(seconds=1))
         [ended] = elsewhere(lambda: end_due(10))
 
@@ -223,11 +223,11 @@ def test_an_expiry_that_comes_during_a_decision_leaves_it_alone() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_decision_that_comes_after_a_cancel_is_refused() -> None:
-    asked = make_asking_run()
-    run_id = asked.wait.run_id
+    approval = make_asking_run()
+    run_id = approval.wait.run_id
 
     [refusal] = while_locked(
-        asked, lambda: cancel(run_id, by="bob"), lambda: decide(asked.id, decision="approve", by="ada")
+        approval, lambda: cancel(run_id, by="bob"), lambda: decide(approval.id, decision="approve", by="ada")
     )
 
     assert isinstance(refusal, IllegalState) and refusal.status == "closed"
@@ -236,11 +236,11 @@ def test_a_decision_that_comes_after_a_cancel_is_refused() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_cancel_that_comes_after_a_decision_stops_the_run_it_woke() -> None:
-    asked = make_asking_run()
-    run_id = asked.wait.run_id
+    approval = make_asking_run()
+    run_id = approval.wait.run_id
 
     [cancelled] = while_locked(
-        asked, lambda: decide(asked.id, decision="approve", by="ada"), lambda: cancel(run_id, by="bob")
+        approval, lambda: decide(approval.id, decision="approve", by="ada"), lambda: cancel(run_id, by="bob")
     )
 
     assert cancelled.status == "cancelled"

@@ -129,25 +129,25 @@ def test_where_the_schema_is_not_known_the_names_of_the_call_count(lab: Lab, sch
 
 
 def test_an_approval_with_an_object_accepts_only_an_object() -> None:
-    asked = make_asking_run()
+    approval = make_asking_run()
 
     with pytest.raises(ValueError, match="the arguments are an object with 'cents', 'invoice', not 5"):
-        decide(asked.id, decision="edit", by="ann", arguments=5)
-    decide(asked.id, decision="edit", by="ann", arguments={"cents": 1, "other": 2})
+        decide(approval.id, decision="edit", by="ann", arguments=5)
+    decide(approval.id, decision="edit", by="ann", arguments={"cents": 1, "other": 2})
 
 
 def test_an_approval_with_a_number_accepts_any_arguments() -> None:
-    asked = make_approval(make_run(status="waiting"), status="open", arguments=5)
+    approval = make_approval(make_run(status="waiting"), status="open", arguments=5)
 
-    assert decide(asked.id, decision="edit", by="ann", arguments={"cents": 1}).status == "edited"
+    assert decide(approval.id, decision="edit", by="ann", arguments={"cents": 1}).status == "edited"
 
 
 @pytest.mark.parametrize("reason", ["a\x00b", "\ud800"])
 def test_a_reason_that_cannot_be_stored_is_refused(reason: str) -> None:
-    asked = make_asking_run()
+    approval = make_asking_run()
 
     with pytest.raises(ValueError, match="the value of reason"):
-        decide(asked.id, decision="deny", by="ann", reason=reason)
+        decide(approval.id, decision="deny", by="ann", reason=reason)
 
     assert Approval.objects.get().status == "pending"
 

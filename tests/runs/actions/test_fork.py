@@ -134,7 +134,7 @@ def test_a_run_without_its_payload_cannot_be_forked() -> None:
 
 def test_a_copied_decision_does_not_change() -> None:
     origin = make_run(status=RunStatus.FAILED)
-    asked = make_approval(
+    approval = make_approval(
         origin, question="Refund?", arguments={"cents": 1}, digest="d1", decided_arguments={"cents": 1}
     )
     failed = make_step(origin, "refund", status="failed")
@@ -142,9 +142,9 @@ def test_a_copied_decision_does_not_change() -> None:
     new = fork(origin.id, step=failed.key, by="ada")
 
     copy = Approval.objects.get(wait__run=new)
-    assert copy.pk != asked.pk
+    assert copy.pk != approval.pk
     same = ("question", "arguments", "digest", "decision", "decided_arguments", "decided_by", "decided_at", "status")
-    assert [getattr(copy, name) for name in same] == [getattr(asked, name) for name in same]
+    assert [getattr(copy, name) for name in same] == [getattr(approval, name) for name in same]
 
 
 def make_refunded(effect: str = "idempotent", status: str = "done") -> Run:

@@ -17,7 +17,7 @@ from runs.incidents.note import Failed, note
 from runs.models import NIL, AuditEntry, Incident, ProcessedEvent, Run, Worker
 from runs.states import RunStatus
 from tests.support.console import make_incident
-from tests.support.incidents import NO, fail, thing, told
+from tests.support.incidents import NO, fail, notification_texts, thing
 from tests.support.runs import make_run, statuses
 
 pytestmark = pytest.mark.django_db
@@ -110,7 +110,7 @@ def test_a_person_closes_an_incident_and_others_are_notified() -> None:
 
     incident.refresh_from_db()
     assert (incident.status, incident.closed_by) == ("closed", "ada")
-    assert told()[1].startswith("Trigger greeter: closed by ada, after ")
+    assert notification_texts()[1].startswith("Trigger greeter: closed by ada, after ")
     assert AuditEntry.objects.get(kind="incident").action == "close"
     with pytest.raises(IllegalState, match="is closed"):
         close_incident(incident.pk, by="ada")

@@ -52,13 +52,13 @@ def desk() -> Desk:
     return Desk()
 
 
-def asked(run: Run) -> Approval:
+def open_approval(run: Run) -> Approval:
     return Approval.objects.get(wait__run=run, wait__status="open")
 
 
 def approved(lab: Lab, desk: Desk, **decision: Any) -> Run:
     run = lab.run(desk.body, input={"who": "ada"})
-    decide(asked(run).pk, by="boss", **{"decision": "approve", **decision})
+    decide(open_approval(run).pk, by="boss", **{"decision": "approve", **decision})
     return lab.go_on(run)
 
 
@@ -134,7 +134,7 @@ def test_a_fork_that_would_refund_again_needs_another_approval(lab: Lab, desk: D
     new = lab.go_on(fork(run.id, step="refund", by="ada"))
 
     assert new.status == "waiting"
-    again = asked(new)
+    again = open_approval(new)
     assert again.pk != Approval.objects.get(wait__run=run).pk and again.wait.due_at is not None
     assert "Asks again for approval" in Notification.objects.order_by("created_at").last().text  # type: ignore[union-attr]
     decide(again.pk, decision="edit", arguments={"cents": 5}, by="boss")
@@ -147,14 +147,14 @@ def test_a_fork_that_would_refund_again_needs_another_approval(lab: Lab, desk: D
 
 def test_a_waiting_run_that_is_forked_leaves_the_question_to_its_fork(lab: Lab, desk: Desk) -> None:
     run = lab.run(desk.body, input={"who": "ada"})
-    old = asked(run)
+    old = open_approval(run)
 
     new = lab.go_on(fork(run.id, step=old.wait.key, by="ada"))
 
     assert (Run.objects.get(pk=run.pk).status, new.status) == ("cancelled", "waiting")
     with pytest.raises(IllegalState, match="closed"):
         decide(old.pk, decision="approve", by="boss")
-    decide(asked(new).pk, decision="deny", by="boss")
+    decide(open_approval(new).pk, decision="deny", by="boss")
     assert lab.go_on(new).result == "denied"
     assert verify().violated == []
 

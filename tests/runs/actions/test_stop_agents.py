@@ -47,10 +47,10 @@ def test_runs_of_a_stopped_agent_start_once_it_is_started(lab: Lab, name: str) -
 
 
 def test_no_request_begins_once_its_agent_is_stopped_and_none_is_repeated_after(lab: Lab) -> None:
-    asked: list[int] = []
+    calls: list[int] = []
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        asked.append(len(messages))
+        calls.append(len(messages))
         if len(messages) == 1:
             return ModelResponse(parts=[ToolCallPart("emergency", {}, "call-1")])
         return ModelResponse(parts=[TextPart("done")])
@@ -63,10 +63,10 @@ def test_no_request_begins_once_its_agent_is_stopped_and_none_is_repeated_after(
         return "ok"
 
     run = lab.run(lambda run: run.llm(llm, "spend").output)
-    assert (run.status, asked) == ("queued", [1])
+    assert (run.status, calls) == ("queued", [1])
 
     start_agents("durable", by="ann")
-    assert (lab.go_on(run).result, asked) == ("done", [1, 3])
+    assert (lab.go_on(run).result, calls) == ("done", [1, 3])
 
 
 def test_a_worker_learns_within_a_renewal_which_of_its_runs_are_stopped(lab: Lab) -> None:

@@ -29,11 +29,11 @@ def text_of(response: Any) -> str:
 
 
 def test_the_page_shows_question_and_deadline_and_decides_nothing() -> None:
-    asked = make_asking_run()
+    approval = make_asking_run()
     Approval.objects.update(detail="The customer wrote\n<b>twice</b>.")
     Wait.objects.update(due_at=timezone.now() + timedelta(days=1))
 
-    response = Client().get(approval_link(asked))
+    response = Client().get(approval_link(approval))
 
     page = response.content.decode()
     assert response.status_code == 200
@@ -45,8 +45,8 @@ def test_the_page_shows_question_and_deadline_and_decides_nothing() -> None:
 
 
 def test_opening_a_link_decides_nothing() -> None:
-    asked = make_asking_run()
-    link = approval_link(asked)
+    approval = make_asking_run()
+    link = approval_link(approval)
 
     for method in ("get", "head", "options"):
         getattr(Client(), method)(link, {"decision": "approve"})
@@ -64,8 +64,8 @@ def test_no_trace_of_the_link_is_kept_or_passed_on() -> None:
 
 
 def test_the_form_decides_without_a_login() -> None:
-    asked = make_asking_run()
-    link, client = approval_link(asked), Client()
+    opened = make_asking_run()
+    link, client = approval_link(opened), Client()
 
     decision = {"decision": "approve", "arguments": AS_ASKED, "reason": "fine"}
     response = client.post(link, decision, follow=True)
@@ -78,17 +78,17 @@ def test_the_form_decides_without_a_login() -> None:
 
 
 def test_arguments_may_be_edited() -> None:
-    asked = make_asking_run()
+    approval = make_asking_run()
 
-    Client().post(approval_link(asked), {"decision": "edit", "arguments": '{"cents": 1}'})
+    Client().post(approval_link(approval), {"decision": "edit", "arguments": '{"cents": 1}'})
 
     assert (Approval.objects.get().status, Approval.objects.get().decided_arguments) == ("edited", {"cents": 1})
 
 
 def test_a_denial_ignores_the_arguments() -> None:
-    asked = make_asking_run()
+    approval = make_asking_run()
 
-    Client().post(approval_link(asked), {"decision": "deny", "arguments": "{"})
+    Client().post(approval_link(approval), {"decision": "deny", "arguments": "{"})
 
     assert Approval.objects.get().status == "denied"
 
@@ -105,9 +105,9 @@ def test_a_denial_ignores_the_arguments() -> None:
     ],
 )
 def test_an_invalid_decision_is_shown_again_with_its_input(decision: Any, complaint: str) -> None:
-    asked = make_asking_run()
+    approval = make_asking_run()
 
-    response = Client().post(approval_link(asked), decision)
+    response = Client().post(approval_link(approval), decision)
 
     assert response.status_code == 400
     assert complaint in text_of(response)
@@ -117,19 +117,19 @@ def test_an_invalid_decision_is_shown_again_with_its_input(decision: Any, compla
 
 
 def test_a_question_without_arguments_has_none_to_edit() -> None:
-    asked = make_approval(make_run(status="waiting"), status="open", digest="d")
+    approval = make_approval(make_run(status="waiting"), status="open", digest="d")
 
-    page = Client().get(approval_link(asked)).content.decode()
+    page = Client().get(approval_link(approval)).content.decode()
 
     assert "<textarea" not in page and 'value="edit"' not in page
-    assert Client().post(approval_link(asked), {"decision": "edit", "arguments": "1"}).status_code == 400
-    assert Client().post(approval_link(asked), {"decision": "approve"}).status_code == 302
+    assert Client().post(approval_link(approval), {"decision": "edit", "arguments": "1"}).status_code == 400
+    assert Client().post(approval_link(approval), {"decision": "approve"}).status_code == 302
 
 
 def test_a_form_from_elsewhere_is_refused() -> None:
-    asked = make_asking_run()
+    approval = make_asking_run()
     strict = Client(enforce_csrf_checks=True)
-    link = approval_link(asked)
+    link = approval_link(approval)
 
     assert strict.post(link, {"decision": "approve"}).status_code == 403
     token = strict.get(link).cookies["csrftoken"].value
@@ -137,19 +137,19 @@ def test_a_form_from_elsewhere_is_refused() -> None:
 
 
 def test_a_decision_by_link_names_the_logged_in_user() -> None:
-    asked = make_asking_run()
+    approval = make_asking_run()
     client = Client()
     client.force_login(User.objects.create(username="ada"))
 
-    client.post(approval_link(asked), {"decision": "deny"})
+    client.post(approval_link(approval), {"decision": "deny"})
 
     assert Approval.objects.get().decided_by == "link:ada"
 
 
 def test_a_used_link_shows_the_decision_and_not_the_question() -> None:
-    asked = make_asking_run()
-    link = approval_link(asked)
-    decide(asked.id, decision="edit", by="admin:ada", arguments={"cents": 1}, reason="less")
+    approval = make_asking_run()
+    link = approval_link(approval)
+    decide(approval.id, decision="edit", by="admin:ada", arguments={"cents": 1}, reason="less")
 
     response = Client().get(link)
     again = Client().post(link, {"decision": "deny"})
@@ -160,7 +160,7 @@ def test_a_used_link_shows_the_decision_and_not_the_question() -> None:
         assert f"Edited on {when:%Y-%m-%d %H:%M:%S} UTC" in text_of(answer)
         page = answer.content.decode()
         assert [
-            word for word in ("Refund", "cents", "less", "ada", asked.wait.run.agent, "<form") if word in page
+            word for word in ("Refund", "cents", "less", "ada", approval.wait.run.agent, "<form") if word in page
         ] == []
     assert (response.status_code, again.status_code) == (200, 409)
     assert Approval.objects.get().decision == "edit"
@@ -175,28 +175,28 @@ def test_a_refused_decision_leaves_no_link_in_the_log(caplog: pytest.LogCaptureF
 
 
 def test_an_expired_link_shows_its_expiry_even_before_the_run_is_woken() -> None:
-    asked = make_asking_run()
+    approval = make_asking_run()
     Wait.objects.update(due_at=timezone.now() - timedelta(seconds=1))
 
-    response = Client().get(approval_link(asked))
+    response = Client().get(approval_link(approval))
 
     assert "It has expired" in text_of(response) and "<form" not in response.content.decode()
-    assert Client().post(approval_link(asked), {"decision": "approve"}).status_code == 409
+    assert Client().post(approval_link(approval), {"decision": "approve"}).status_code == 409
 
 
 def test_the_link_of_a_stopped_run_shows_it() -> None:
-    asked = make_asking_run()
-    cancel(asked.wait.run_id, by="bob")
+    approval = make_asking_run()
+    cancel(approval.wait.run_id, by="bob")
 
-    assert "its run stopped before a decision" in text_of(Client().get(approval_link(asked)))
+    assert "its run stopped before a decision" in text_of(Client().get(approval_link(approval)))
 
 
 def test_a_link_works_after_retention_has_removed_the_digest() -> None:
-    asked = make_asking_run()
-    link = approval_link(asked)
-    decide(asked.id, decision="deny", by="ada")
-    cancel(asked.wait.run_id, by="ada")
-    remove_payloads([asked.wait.run_id])
+    approval = make_asking_run()
+    link = approval_link(approval)
+    decide(approval.id, decision="deny", by="ada")
+    cancel(approval.wait.run_id, by="ada")
+    remove_payloads([approval.wait.run_id])
 
     assert "Denied on" in text_of(Client().get(link))
 
@@ -216,22 +216,22 @@ def test_a_changed_link_leads_nowhere() -> None:
 
 
 def test_a_link_is_valid_for_its_own_question_only() -> None:
-    asked = make_asking_run()
-    link = approval_link(asked)
+    approval = make_asking_run()
+    link = approval_link(approval)
     Approval.objects.update(digest="0" * 64)
 
     assert Client().post(link, {"decision": "approve"}).status_code == 404
 
 
 def test_a_question_is_answered_in_words() -> None:
-    asked = make_question()
+    approval = make_question()
 
-    page = Client().get(approval_link(asked)).content.decode()
+    page = Client().get(approval_link(approval)).content.decode()
     assert "Which region?" in page and 'name="answer"' in page and 'name="arguments"' not in page
-    assert Client().post(approval_link(asked), {"decision": "edit", "answer": ""}).status_code == 400
-    assert Client().post(approval_link(asked), {"decision": "approve", "answer": "eu-west"}).status_code == 400
+    assert Client().post(approval_link(approval), {"decision": "edit", "answer": ""}).status_code == 400
+    assert Client().post(approval_link(approval), {"decision": "approve", "answer": "eu-west"}).status_code == 400
     assert Approval.objects.get().status == "pending"
-    Client().post(approval_link(asked), {"decision": "edit", "answer": "eu-west"})
+    Client().post(approval_link(approval), {"decision": "edit", "answer": "eu-west"})
 
     answered = Approval.objects.get()
     assert (answered.status, answered.decided_arguments) == (
@@ -242,8 +242,8 @@ def test_a_question_is_answered_in_words() -> None:
 
 @pytest.mark.parametrize(("decision", "status"), [("approve", "approved"), ("deny", "denied")])
 def test_a_question_is_answered_with_yes_or_no(decision: str, status: str) -> None:
-    asked = make_question()
+    approval = make_question()
 
-    Client().post(approval_link(asked), {"decision": decision, "reason": "the cheaper one"})
+    Client().post(approval_link(approval), {"decision": decision, "reason": "the cheaper one"})
 
     assert (Approval.objects.get().status, Approval.objects.get().reason) == (status, "the cheaper one")

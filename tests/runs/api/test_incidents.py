@@ -38,9 +38,9 @@ def test_one_incident_names_its_failed_runs_and_requeues_them() -> None:
     seen = api.get(f"incidents/{incident.pk}/").body
     assert (seen["status"], seen["covered"], seen["failed"]) == ("open", 1, [str(run.pk)])
 
-    asked = {"upto": seen["last_covered"]}
-    assert api.post(f"incidents/{incident.pk}/requeue/", asked).body == {"runs": 1, "refused": 0, "left": False}
-    assert api.post(f"incidents/{incident.pk}/requeue/", asked).body == {"runs": 0, "refused": 0, "left": False}
+    selection = {"upto": seen["last_covered"]}
+    assert api.post(f"incidents/{incident.pk}/requeue/", selection).body == {"runs": 1, "refused": 0, "left": False}
+    assert api.post(f"incidents/{incident.pk}/requeue/", selection).body == {"runs": 0, "refused": 0, "left": False}
     assert Run.objects.get().status == "queued"
 
 

@@ -28,15 +28,15 @@ def test_notifications_and_their_deliveries_are_listed_and_filtered() -> None:
     delivered()
     api = Api(["runs.view_notification", "runs.view_delivery"])
 
-    [told] = api.get("notifications/", run=str(run.id)).body["results"]
-    [became] = api.get("deliveries/", notification=told["id"]).body["results"]
+    [notification] = api.get("notifications/", run=str(run.id)).body["results"]
+    [became] = api.get("deliveries/", notification=notification["id"]).body["results"]
 
-    assert (told["text"], told["topic"], told["to"]) == ("a", "t", ["ops"])
+    assert (notification["text"], notification["topic"], notification["to"]) == ("a", "t", ["ops"])
     assert (became["recipient"], became["status"], became["channel"]) == ("ops", "sent", "inbox")
     assert api.get("deliveries/", status="failed").body["results"] == []
     assert len(api.get("deliveries/", recipient="ops").body["results"]) == 2
     assert api.get(f"deliveries/{became['id']}/").body == became
-    assert api.get(f"notifications/{told['id']}/").body == told
+    assert api.get(f"notifications/{notification['id']}/").body == notification
     assert "status" in api.get("deliveries/", status="lost").body
 
 
@@ -125,12 +125,12 @@ def test_a_group_is_created_changed_and_deleted() -> None:
     made = api.post("recipient-groups/", {"name": "office", "members": ["ops", "night"]})
     path = f"recipient-groups/{made.body['id']}/"
     unknown = api.patch(path, {"members": ["unknown"]})
-    taken = api.patch(path, {"name": "ops"})
+    refused = api.patch(path, {"name": "ops"})
     changed = api.patch(path, {"members": ["ops"]})
 
     assert (made.status, made.body["members"]) == (201, ["night", "ops"])
     assert (unknown.status, list(unknown.body)) == (400, ["members"])
-    assert (taken.status, list(taken.body)) == (400, ["name"])
+    assert (refused.status, list(refused.body)) == (400, ["name"])
     assert changed.body["members"] == ["ops"] and api.get("recipient-groups/").body["results"] == [changed.body]
     assert api.delete(path).status == 204
 

@@ -31,11 +31,11 @@ def test_a_program_reads_the_conversation_of_a_run(lab: Lab) -> None:
     assert (body["usage"]["requests"], body["usage"]["cost"], body["tool_calls"]) == (2, "0", 1)
     [call] = body["calls"]
     assert (call["key"], call["is_untrusted"], len(call["turns"])) == ("llm finder#1", True, 2)
-    asked, told = call["turns"]
-    assert [part["text"] for part in asked["prompt"] if part["is_untrusted"]] == ["Ann"]
-    [called] = asked["tool_calls"]
+    first, second = call["turns"]
+    assert [part["text"] for part in first["prompt"] if part["is_untrusted"]] == ["Ann"]
+    [called] = first["tool_calls"]
     assert (called["tool"], called["arguments"], called["result"]) == ("find", {"name": "Ann"}, "Ann is here")
-    assert told["answer"] == [
+    assert second["answer"] == [
         {"kind": "answer", "text": "found", "tool": "", "is_untrusted": False, "is_history": False}
     ]
 

@@ -189,10 +189,10 @@ def test_runs_that_look_at_the_same_instant_share_the_items(lab: Lab, checklist:
     for thread in threads:
         thread.join()
     late = [item.id for item in held_items(make_run(agent="durable").id, due, keeps=True)]
-    taken = [id for ids in [*held, late] for id in ids]
+    all_ids = [id for ids in [*held, late] for id in ids]
 
-    assert len(taken) == len(set(taken))
-    assert set(taken) == {item.id for item in due}
+    assert len(all_ids) == len(set(all_ids))
+    assert set(all_ids) == {item.id for item in due}
 
 
 def test_an_item_that_was_looked_at_since_it_was_read_is_not_held(lab: Lab) -> None:

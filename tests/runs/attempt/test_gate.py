@@ -133,12 +133,12 @@ def test_the_state_is_kept_only_by_a_run_that_succeeds(lab: Lab, durable: bool) 
 
 
 def test_a_retried_body_does_not_call_its_gate_again(lab: Lab) -> None:
-    asked: list[int] = []
+    calls: list[int] = []
     tries: list[Any] = []
 
     def gate(run: GateRun) -> Fire | Quiet:
-        asked.append(1)
-        return Fire("once", data=len(asked), state="kept") if len(asked) == 1 else Quiet("not any more")
+        calls.append(1)
+        return Fire("once", data=len(calls), state="kept") if len(calls) == 1 else Quiet("not any more")
 
     def body(run: AgentRun) -> Any:
         tries.append(run.fired and run.fired.data)
@@ -150,7 +150,7 @@ def test_a_retried_body_does_not_call_its_gate_again(lab: Lab) -> None:
     wake(lab)
     lab.later(Run.objects.get())
 
-    assert (asked, tries) == ([1], [1, 1])
+    assert (calls, tries) == ([1], [1, 1])
     assert book().state == "kept"
 
 
@@ -331,10 +331,10 @@ def test_a_run_with_a_history_stays_when_its_gate_is_quiet(lab: Lab) -> None:
 
 
 def test_a_fork_has_the_answer_of_its_origin(lab: Lab) -> None:
-    asked: list[int] = []
+    calls: list[int] = []
 
     def gate(run: GateRun) -> Fire:
-        asked.append(1)
+        calls.append(1)
         return Fire("once", data="given")
 
     watch(lab, gate, given)
@@ -343,7 +343,7 @@ def test_a_fork_has_the_answer_of_its_origin(lab: Lab) -> None:
     fork(Run.objects.get().pk, by="test")
     settle(lab)
 
-    assert asked == [1]
+    assert calls == [1]
     assert [run.result for run in Run.objects.all()] == [["once", "given"]] * 2
 
 
@@ -507,11 +507,11 @@ def test_a_query_of_a_gate_that_takes_too_long_counts_as_its_failure(lab: Lab) -
 
 
 def test_a_gate_whose_session_is_ended_is_called_again(lab: Lab) -> None:
-    asked: list[int] = []
+    calls: list[int] = []
 
     def gate(run: GateRun) -> Quiet:
-        asked.append(1)
-        if len(asked) == 1:
+        calls.append(1)
+        if len(calls) == 1:
             fetch("SELECT pg_terminate_backend(pg_backend_pid())")
         return Quiet("nothing new")
 
@@ -520,7 +520,7 @@ def test_a_gate_whose_session_is_ended_is_called_again(lab: Lab) -> None:
     wake(lab)
     run = lab.later(Run.objects.get())
 
-    assert (run.status, run.result, len(asked)) == ("succeeded", {"quiet": "nothing new"}, 2)
+    assert (run.status, run.result, len(calls)) == ("succeeded", {"quiet": "nothing new"}, 2)
 
 
 def test_a_quiet_gate_informs_the_dispatcher_that_its_queue_has_room(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,10 +35,10 @@ def test_a_lookup_takes_more_ids_than_a_statement_has_parameters() -> None:
 def test_erasure_of_a_subject_handles_any_number_of_events_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each statement is about few of them, and what was erased before a crash stays erased."""
     monkeypatch.setattr("triggers.retention.erasure.TOGETHER", 3)
-    asked: list[int] = []
+    sizes: list[int] = []
 
     def count(ids: Sequence[UUID]) -> dict[UUID, set[UUID]]:
-        asked.append(len(ids))
+        sizes.append(len(ids))
         return holders(ids)
 
     monkeypatch.setattr("triggers.retention.erasure.holders", count)
@@ -52,7 +52,7 @@ def test_erasure_of_a_subject_handles_any_number_of_events_in_pieces(monkeypatch
     assert (done.events, done.runs, done.left) == (10, 10, [])
     assert not Event.objects.filter(subject="ada").exists()
     assert not Run.objects.filter(id__among=[run.id for run in runs]).exclude(result=None).exists()
-    assert max(asked) == 3
+    assert max(sizes) == 3
 
 
 @pytest.mark.parametrize(

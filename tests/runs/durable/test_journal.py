@@ -243,8 +243,13 @@ def test_an_event_of_a_step_is_committed_with_it_and_once(lab: Lab) -> None:
         ("inside", f"{run.id}:step/1"),
         ("plain", f"{run.id}:emit plain#1"),
     ]
-    told = Notification.objects.get(run_id=run.id)
-    assert (told.topic, told.to, told.link, told.planned_at) == ("t", ["ops", "ada"], f"run:{run.id}", None)
+    notification = Notification.objects.get(run_id=run.id)
+    assert (notification.topic, notification.to, notification.link, notification.planned_at) == (
+        "t",
+        ["ops", "ada"],
+        f"run:{run.id}",
+        None,
+    )
 
 
 def test_events_of_two_steps_have_different_names_for_any_keys(lab: Lab) -> None:

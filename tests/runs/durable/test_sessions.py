@@ -227,16 +227,16 @@ def test_a_run_that_goes_on_with_a_summary_of_untrusted_turns_is_tainted(lab: La
 
 def test_a_call_that_its_caller_gives_up_frees_the_session(lab: Lab, listener: Listener) -> None:
     async def body(run: AsyncAgentRun) -> Any:
-        asked, may_answer = asyncio.Event(), asyncio.Event()
+        is_asked, may_answer = asyncio.Event(), asyncio.Event()
 
         async def answers_late(messages: Any, info: Any) -> Any:
-            asked.set()
+            is_asked.set()
             await may_answer.wait()
             return listener._answer(messages, info)
 
         slow: Any = LlmAgent(FunctionModel(answers_late), name="slow")
         call = asyncio.ensure_future(run.llm(slow, "one", session="ops"))
-        await asked.wait()
+        await is_asked.wait()
         call.cancel()
         with suppress(asyncio.CancelledError):
             await call

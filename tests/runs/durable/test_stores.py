@@ -36,7 +36,7 @@ class Came:
     """The outcome of a body, and its journal after it."""
 
     end: str  # succeeded, failed, waiting or uncertain
-    said: Any  # its result, its error, what it waits for, or why it is parked
+    detail: Any  # its result, its error, what it waits for, or why it is parked
     entries: list[tuple[Any, ...]]
     emitted: list[tuple[str, Any, str]] = field(default_factory=list)
 
@@ -220,7 +220,7 @@ def test_a_failed_step_is_tried_as_often_as_its_retries_allow(lab: Lab) -> None:
     tries.clear()
 
     assert (memory(body), len(tries)) == (in_database, 3)
-    assert in_database.said == [3, "StepFailed: step 'never' failed: ZeroDivisionError: division by zero"]
+    assert in_database.detail == [3, "StepFailed: step 'never' failed: ZeroDivisionError: division by zero"]
     assert [entry[5] for entry in in_database.entries] == [3, 2]
 
 
@@ -253,7 +253,7 @@ def test_a_wait_is_recorded_in_the_same_way_by_each_store(lab: Lab) -> None:
     in_database = database(run)
 
     assert memory(waits_for_everything, waits=ANSWERS, run_id=run.pk) == in_database
-    assert in_database.said == [{"customer": 7, "sum": 12}, "approved", {"cents": 100}, [10, 20]]
+    assert in_database.detail == [{"customer": 7, "sum": 12}, "approved", {"cents": 100}, [10, 20]]
 
 
 # Code that has changed since
@@ -315,7 +315,7 @@ def test_a_step_that_was_begun_and_never_ended_is_parked(lab: Lab) -> None:
 
     in_database = database(lab.crash(run))
 
-    assert in_database.said == "step 'pay' has begun and not ended; it is unknown whether it happened"
+    assert in_database.detail == "step 'pay' has begun and not ended; it is unknown whether it happened"
     assert memory(parked, journal=journal) == in_database
 
 
@@ -334,7 +334,7 @@ def test_a_shadow_run_gets_the_recorded_entries(lab: Lab, body: Body) -> None:
     tried = shadow_event(event, trigger, by="test")
 
     assert (tried.outcome, tried.error, tried.not_asked) == (Outcome.SUCCEEDS, "", [])
-    assert tried.result == in_database.said
+    assert tried.result == in_database.detail
     results = "results of join#1"  # goes with its wait
     assert {entry.key for entry in tried.entries} == {entry[0] for entry in in_database.entries} - {results}
     done = {entry.key for entry in tried.entries if entry.how == "done"}
@@ -348,7 +348,7 @@ def test_a_shadow_run_ends_as_in_the_database(lab: Lab, body: Body) -> None:
 
     tried = shadow_event(event, trigger, by="test")
 
-    assert (tried.error or tried.result) == in_database.said
+    assert (tried.error or tried.result) == in_database.detail
 
 
 def happened(lab: Lab, body: Body) -> tuple[Event, Trigger, Run]:
@@ -377,7 +377,7 @@ def database(run: Run) -> Came:
     entries += [(wait.key, wait.position, wait.is_keyed, "wait") for wait in Wait.objects.filter(run=run)]
     return Came(
         end=run.status,
-        said=outcomes.get(run.status, run.error),
+        detail=outcomes.get(run.status, run.error),
         entries=sorted(entries, key=lambda entry: (entry[1], entry[0])),
         emitted=[
             (event.type, event.data, event.ce_id.partition(":")[2])
@@ -397,19 +397,21 @@ def memory(
 ) -> Came:
     journal = journal or Journal()
     agent = Agent(name="durable", body=body, durable=True)
-    end, said, emitted = "succeeded", None, []
+    end, detail, emitted = "succeeded", None, []
     with transaction.atomic():
         AgentState.objects.all().delete()
         Group.objects.all().delete()
         try:
             done = run_agent(agent, journal=journal, waits=waits, run_id=run_id)
-            said = done.result
+            detail = done.result
             emitted = [(event.type, event.data, event.key) for event in done.emitted]
         except Parked as error:
-            end, said = "uncertain", str(error)
+            end, detail = "uncertain", str(error)
         except Exception as error:
-            end, said = "failed", describe(error)
+            end, detail = "failed", describe(error)
         transaction.set_rollback(True)
     entries = [entry_of(step) for step in journal.steps.values()]
     entries += [(wait.key, wait.position, wait.is_keyed, "wait") for wait in journal.waits.values()]
-    return Came(end=end, said=said, entries=sorted(entries, key=lambda entry: (entry[1], entry[0])), emitted=emitted)
+    return Came(
+        end=end, detail=detail, entries=sorted(entries, key=lambda entry: (entry[1], entry[0])), emitted=emitted
+    )

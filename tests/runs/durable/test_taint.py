@@ -61,15 +61,15 @@ def test_the_commit_of_a_step_shows_it_before_the_run_ends(lab: Lab) -> None:
 def test_taint_survives_a_failure_a_requeue_and_a_fork(lab: Lab) -> None:
     def body(run: AgentRun) -> None:
         run.step("tainting", lambda: run.taint())
-        told.append(run.is_tainted)
+        taints.append(run.is_tainted)
         raise Permanent("stop")
 
-    told: list[bool] = []
+    taints: list[bool] = []
     failed = lab.run(body)
     again = lab.go_on(requeue(failed.pk, by="test"))
     forked = lab.go_on(fork(again.pk, by="test", step="tainting"))
 
-    assert (failed.status, told) == ("failed", [True, True, True])  # the step that tainted is not done again
+    assert (failed.status, taints) == ("failed", [True, True, True])  # the step that tainted is not done again
     assert (again.is_tainted, forked.is_tainted) == (True, True)
 
 

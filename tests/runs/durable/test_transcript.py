@@ -317,12 +317,12 @@ def test_an_agent_that_keeps_no_content_keeps_tokens_and_prices(lab: Lab) -> Non
     lab.go_on(run)
 
     assert run.status == "succeeded"
-    told: Transcript = transcript_of(run)
-    assert (told.is_kept, told.usage.requests, told.tool_calls) == (False, 2, 1)
+    transcript: Transcript = transcript_of(run)
+    assert (transcript.is_kept, transcript.usage.requests, transcript.tool_calls) == (False, 2, 1)
     kept = [str(list(rows.values())) for rows in (Step.objects.filter(run=run), Approval.objects, Wait.objects)]
     assert "Ann" not in "".join(kept)
     assert Step.objects.get(run=run, key="mail").output == "of mine"
-    assert [turn.tool_calls[0].tool for turn in told.calls[0].turns if turn.tool_calls] == ["pay call-0-0"]
+    assert [turn.tool_calls[0].tool for turn in transcript.calls[0].turns if turn.tool_calls] == ["pay call-0-0"]
 
 
 def test_a_failed_run_keeps_its_content_for_a_requeue(lab: Lab) -> None:

@@ -13,7 +13,7 @@ from runs.claim import Claim
 from runs.executor import execute
 from runs.incidents.items import LOOKED_AT
 from runs.models import Incident, OutboxMessage, Run
-from tests.support.incidents import told
+from tests.support.incidents import notification_texts
 
 pytestmark = pytest.mark.django_db
 
@@ -50,14 +50,14 @@ def test_the_item_that_always_fails_is_one_incident(look: Callable[..., None]) -
     assert incident.cause == "ConnectionError: no answer from #"
     assert not incident.covered.exists()  # its runs succeeded
     assert incident.last_run_id == item.last_run_id
-    assert told() == [
+    assert notification_texts() == [
         "“disk” of the checklist of greeter: 2 failed looks in a row. ConnectionError: no answer from 10.0.0.7"
     ]
 
     look()
     incident.refresh_from_db()
     assert incident.status == "closed"
-    assert len(told()) == 2
+    assert len(notification_texts()) == 2
 
 
 def test_looks_that_succeed_leave_no_message(look: Callable[..., None]) -> None:
@@ -76,7 +76,7 @@ def test_an_item_that_is_deleted_closes_its_incident(look: Callable[..., None]) 
 
     incident = Incident.objects.get()
     assert (incident.status, incident.closed_by) == ("closed", "ada")
-    assert told()[1].startswith("“disk” of the checklist of greeter: closed by ada, after ")
+    assert notification_texts()[1].startswith("“disk” of the checklist of greeter: closed by ada, after ")
 
 
 def test_a_run_that_is_rolled_back_notes_nothing(look: Callable[..., None]) -> None:

@@ -9,7 +9,7 @@ from runs.incidents import note as notes
 from runs.incidents.cause import OTHER
 from runs.incidents.note import MOST_CAUSES, Failed, Succeeded, note
 from runs.models import CoveredRun, Incident, Notification
-from tests.support.incidents import HOUR, NO, fail, pass_by, succeed, thing, told
+from tests.support.incidents import HOUR, NO, fail, notification_texts, pass_by, succeed, thing
 
 pytestmark = [pytest.mark.sampled, pytest.mark.django_db]
 
@@ -21,7 +21,7 @@ def the_incident() -> Incident:
 def test_one_failure_is_noticed_without_a_notification() -> None:
     fail()
 
-    assert (the_incident().status, told()) == ("noticed", [])
+    assert (the_incident().status, notification_texts()) == ("noticed", [])
 
 
 def test_the_second_opens_it_and_notifies_people_once() -> None:
@@ -30,7 +30,7 @@ def test_the_second_opens_it_and_notifies_people_once() -> None:
     incident = the_incident()
     assert (incident.status, incident.count, incident.in_a_row) == ("open", 20, 20)
     assert CoveredRun.objects.filter(incident=incident).count() == 20
-    assert told() == ["Trigger greeter: 2 failed runs in a row. ConnectionError: no answer"]
+    assert notification_texts() == ["Trigger greeter: 2 failed runs in a row. ConnectionError: no answer"]
     told_of = Notification.objects.get()
     assert (told_of.topic, told_of.link) == (f"incident:{incident.pk}", f"incident:{incident.pk}")
     assert (told_of.urgency, told_of.sender) == ("normal", "greeter")
@@ -44,8 +44,8 @@ def test_a_success_closes_it_with_one_all_clear() -> None:
 
     incident = the_incident()
     assert (incident.status, incident.count, incident.in_a_row) == ("closed", 3, 0)
-    assert len(told()) == 2
-    assert told()[1].startswith("Trigger greeter succeeds again, after ")
+    assert len(notification_texts()) == 2
+    assert notification_texts()[1].startswith("Trigger greeter succeeds again, after ")
     assert Notification.objects.latest("id").urgency == "low"
 
 
@@ -56,7 +56,7 @@ def test_a_success_between_ends_what_was_only_noticed() -> None:
 
     assert not Incident.objects.exists()
     assert not CoveredRun.objects.exists()
-    assert not told()
+    assert not notification_texts()
 
 
 def test_outcomes_of_one_batch_count_in_their_order() -> None:
@@ -95,7 +95,7 @@ def test_a_trigger_has_a_few_causes_and_the_rest_are_counted_together() -> None:
     assert Incident.objects.count() == MOST_CAUSES + 1
     rest = Incident.objects.get(cause=OTHER)
     assert (rest.status, rest.count) == ("open", 100 - MOST_CAUSES)
-    assert len(told()) == 1
+    assert len(notification_texts()) == 1
 
 
 @pytest.mark.parametrize(("after", "opens_at"), [(1, 1), (3, 3), (0, None)])
@@ -126,7 +126,7 @@ def test_failures_within_the_cooldown_reopen_the_same_incident() -> None:
 
     incident = the_incident()
     assert (incident.status, incident.reopened, incident.count) == ("closed", 10, 22)
-    assert len(told()) == 2  # it opened; it is over, and so it is now
+    assert len(notification_texts()) == 2  # it opened; it is over, and so it is now
 
 
 def test_people_learn_within_the_cooldown_that_it_fails_again() -> None:
@@ -135,18 +135,18 @@ def test_people_learn_within_the_cooldown_that_it_fails_again() -> None:
     fail(2)
     succeed()
     fail(2)
-    assert len(told()) == 2
+    assert len(notification_texts()) == 2
 
     pass_by(timedelta(minutes=59))
     assert not tell_due()
     pass_by(timedelta(minutes=1))
     assert tell_due()
 
-    assert told()[2].startswith("Trigger greeter fails again: 4 failed runs in all.")
+    assert notification_texts()[2].startswith("Trigger greeter fails again: 4 failed runs in all.")
     succeed()
     pass_by(HOUR)
     tell_due()
-    assert told()[3].startswith("Trigger greeter succeeds again")
+    assert notification_texts()[3].startswith("Trigger greeter succeeds again")
     assert not tell_due()
 
 
@@ -158,7 +158,7 @@ def test_a_failure_after_the_cooldown_is_a_new_incident() -> None:
     fail(2)
 
     assert [one.status for one in Incident.objects.order_by("id")] == ["closed", "open"]
-    assert len(told()) == 3
+    assert len(notification_texts()) == 3
 
 
 # Cost
@@ -179,7 +179,7 @@ def test_ten_thousand_failed_runs_are_one_incident(django_assert_max_num_queries
             note([Failed(thing=thing(), error=NO, run_id=uuid4(), is_covered=True) for _ in range(500)])
 
     assert (the_incident().count, the_incident().covered.count()) == (10_000, 10_000)
-    assert len(told()) == 1
+    assert len(notification_texts()) == 1
 
 
 def test_few_of_the_incidents_that_may_open_again_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +203,10 @@ def test_thousands_of_causes_are_few_messages_and_one_alarm(settings: Any, many:
     update_alarms()
 
     assert Incident.objects.count() == many
-    assert len([text for text in told() if "failed runs in a row" in text]) == settings.WAKEFUL_INCIDENT_MESSAGES
+    assert (
+        len([text for text in notification_texts() if "failed runs in a row" in text])
+        == settings.WAKEFUL_INCIDENT_MESSAGES
+    )
     alarm = Alarm.objects.get(name="many-incidents")
     assert alarm.text.startswith(f"{many - 20:,} more incidents have opened in the last hour")
 
@@ -211,4 +214,6 @@ def test_thousands_of_causes_are_few_messages_and_one_alarm(settings: Any, many:
     update_alarms()
     alarm.refresh_from_db()
     assert alarm.ended_at
-    assert len([text for text in told() if "succeeds again" in text]) == settings.WAKEFUL_INCIDENT_MESSAGES
+    assert (
+        len([text for text in notification_texts() if "succeeds again" in text]) == settings.WAKEFUL_INCIDENT_MESSAGES
+    )

@@ -8,7 +8,7 @@ from config.retention import prune
 from runs.models import CoveredRun, Incident, Notification
 from runs.retention.erasure import ERASED, erase_runs
 from tests.support.console import make_incident
-from tests.support.incidents import fail, pass_by, told
+from tests.support.incidents import fail, notification_texts, pass_by
 from tests.support.old_rows import old_event, old_run
 from tests.support.runs import make_run
 
@@ -61,8 +61,8 @@ def test_erasing_a_run_erases_the_texts_of_its_incident_and_notifications() -> N
 
     incident.refresh_from_db()
     assert (incident.error, incident.cause) == (ERASED, "Unknown")
-    assert ERASED in told()
-    assert "Ada" not in " ".join(told())
+    assert ERASED in notification_texts()
+    assert "Ada" not in " ".join(notification_texts())
     assert Incident.objects.get(subject="other").error == "KeyError: 'x'"
     fail(2, "Unknown: Ada Lovelace")  # the failures go on
     assert Incident.objects.filter(subject="greeter", closed_at=None).count() == 2

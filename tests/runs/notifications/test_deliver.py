@@ -265,13 +265,13 @@ def test_a_notification_that_reached_one_named_recipient_goes_to_no_other(hook: 
 
 def test_a_held_message_drops_decided_approvals_and_lists_open_ones_first(smtp: MailServer) -> None:
     make_recipient("ops", "mailto:ops@example.com", **quiet_now())
-    asked = [make_approval(make_run(status="waiting"), status="open", question=f"Renew {name}?") for name in "AB"]
+    approvals = [make_approval(make_run(status="waiting"), status="open", question=f"Renew {name}?") for name in "AB"]
     notify("Disk is full")
-    for approval in asked:
+    for approval in approvals:
         notify(approval.question, link=f"approval:{approval.pk}")
     plan()
     make_due()
-    Wait.objects.filter(approval=asked[0]).update(status="closed", ended_at=database_now())
+    Wait.objects.filter(approval=approvals[0]).update(status="closed", ended_at=database_now())
 
     delivered()
 
@@ -288,8 +288,8 @@ def test_news_behind_many_settled_requests_is_sent(smtp: MailServer, monkeypatch
         notify("Renew?", link=f"approval:{settled.pk}")
     for number in range(4):
         notify(f"Disk {number} is full")
-    asked = make_approval(make_run(status="waiting"), status="open")
-    notify("Pay?", link=f"approval:{asked.pk}")
+    approval = make_approval(make_run(status="waiting"), status="open")
+    notify("Pay?", link=f"approval:{approval.pk}")
     plan()
     make_due()
     Wait.objects.filter(approval=settled).update(status="closed", ended_at=database_now())
@@ -680,7 +680,7 @@ def test_a_message_of_many_and_long_texts_has_a_size_that_servers_take(
     delivered()
 
     data = json.loads(hook.posted[1].body)["data"]
-    assert [told["text"][:5] for told in data["notifications"]] == ["xxxxx", "short"]
+    assert [notification["text"][:5] for notification in data["notifications"]] == ["xxxxx", "short"]
     assert "… (shortened" in data["notifications"][0]["text"]
     assert data["more"] == 3
     assert data["subject"].startswith("5 notifications: xxx")

@@ -405,10 +405,10 @@ def test_the_last_text_about_a_topic_is_found_without_reading_its_history() -> N
     )
     execute("ANALYZE runs_notification")
     execute("ANALYZE runs_delivery")
-    asked = {"topics": ["disk"], "recipients": ids, "most": 10_000}
+    parameters = {"topics": ["disk"], "recipients": ids, "most": 10_000}
 
-    [(plan_of,)] = fetch(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {SAID}", asked)
+    [(plan_of,)] = fetch(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {SAID}", parameters)
 
     top = (plan_of if isinstance(plan_of, list) else json.loads(plan_of))[0]["Plan"]
     assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < 100
-    assert {row[2] for row in fetch(SAID, asked)} == {"text 3000"}
+    assert {row[2] for row in fetch(SAID, parameters)} == {"text 3000"}

@@ -54,7 +54,7 @@ def test_ten_thousand_for_fifty_add_up(hooks: list[HookServer], capsys: pytest.C
         ],
         batch_size=1000,
     )
-    wanted = sum(10 if told.to == ["office"] else 1 for told in Notification.objects.only("to"))
+    wanted = sum(10 if notification.to == ["office"] else 1 for notification in Notification.objects.only("to"))
 
     began = time.monotonic()
     while plan():
@@ -77,17 +77,17 @@ def test_ten_thousand_for_fifty_add_up(hooks: list[HookServer], capsys: pytest.C
         by_recipient[name][status] += 1
     for n, person in enumerate(people):
         counts = by_recipient[person.name]
-        asked = Notification.objects.filter(to=[person.name]).count()
-        asked += Notification.objects.filter(to=["office"]).count() if n < 10 else 0
-        assert counts.total() == asked, person.name
+        addressed = Notification.objects.filter(to=[person.name]).count()
+        addressed += Notification.objects.filter(to=["office"]).count() if n < 10 else 0
+        assert counts.total() == addressed, person.name
 
     ids = [one for server in hooks for one in server.ids]
     assert len(ids) == len(set(ids)) == Delivery.objects.filter(status="sent", channel="webhook").count()
     carried = [
-        (posted.path, told["id"])
+        (posted.path, notification["id"])
         for server in hooks
         for posted in server.posted
-        for told in json.loads(posted.body)["data"]["notifications"]
+        for notification in json.loads(posted.body)["data"]["notifications"]
     ]
     through_hooks = Delivery.objects.filter(channel="webhook", status__in=["sent", "merged"])
     assert len(carried) == len(set(carried)) == through_hooks.count()

@@ -15,11 +15,11 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def monitor() -> Iterator[tuple[str, list[str]]]:
     """An outside monitor: its URL, and the requested paths."""
-    heard: list[str] = []
+    pings: list[str] = []
 
     class Monitor(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            heard.append(self.path)
+            pings.append(self.path)
             self.send_response(200)
             self.end_headers()
 
@@ -27,7 +27,7 @@ def monitor() -> Iterator[tuple[str, list[str]]]:
 
     with HTTPServer(("127.0.0.1", 0), Monitor) as server:
         Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/ping", heard
+        yield f"http://127.0.0.1:{server.server_port}/ping", pings
         server.shutdown()
 
 
@@ -46,23 +46,23 @@ def test_beat_and_a_worker_must_both_be_alive(kinds: list[str], expected: bool) 
 
 
 def test_the_monitor_gets_one_ping_a_minute(monitor: tuple[str, list[str]], settings: Any) -> None:
-    settings.WAKEFUL_HEARTBEAT_URL, heard = monitor
+    settings.WAKEFUL_HEARTBEAT_URL, pings = monitor
     alive("beat", "worker")
     heartbeat = Heartbeat()
 
     heartbeat.beat()
     heartbeat.beat()
 
-    eventually(lambda: heard)
-    assert heard == ["/ping"]
+    eventually(lambda: pings)
+    assert pings == ["/ping"]
 
 
 def test_the_monitor_gets_no_ping_without_a_worker(monitor: tuple[str, list[str]], settings: Any) -> None:
-    settings.WAKEFUL_HEARTBEAT_URL, heard = monitor
+    settings.WAKEFUL_HEARTBEAT_URL, pings = monitor
     alive("beat")
     heartbeat = Heartbeat()
 
     heartbeat.beat()
 
     assert heartbeat.sent_at == float("-inf")
-    assert not heard
+    assert not pings

@@ -60,7 +60,7 @@ def watch(pool: list[Any], monkeypatch: pytest.MonkeyPatch) -> Watch:
     return Watch(SimpleNamespace(pool=SimpleNamespace(_pool=SimpleNamespace(_pool=pool))))
 
 
-def running(child: Child, **fields: Any) -> Run:
+def make_running(child: Child, **fields: Any) -> Run:
     run = make_run(ready_at=None)
     values = {"deadline_at": Now(), **fields}
     Run.objects.filter(pk=run.pk).update(
@@ -92,7 +92,7 @@ def test_a_run_of_a_child_started_since_the_last_look_is_not_lost(watch: Watch, 
     watch.track_children()
     child = Child()
     pool.append(child)
-    run = running(child, deadline_at="2100-01-01T00:00Z")
+    run = make_running(child, deadline_at="2100-01-01T00:00Z")
 
     watch.renew()
 
@@ -152,7 +152,7 @@ def test_a_run_that_is_overdue_because_the_database_was_away_may_still_record_it
 ) -> None:
     child = Child()
     pool.append(child)
-    run = running(child)
+    run = make_running(child)
     watch.track_children()
 
     watch.judge_at = time.monotonic() + 5
@@ -170,7 +170,7 @@ def test_a_run_that_is_overdue_because_the_database_was_away_may_still_record_it
 def test_a_run_of_a_stopped_agent_is_ended_and_waits(watch: Watch, pool: list[Any]) -> None:
     child = Child()
     pool.append(child)
-    run = running(child, deadline_at="2100-01-01T00:00Z")
+    run = make_running(child, deadline_at="2100-01-01T00:00Z")
     AgentStop.objects.create(agent=run.agent, stopped_by="ann")
 
     watch.renew()

@@ -30,21 +30,21 @@ class Absences(Ground):
                 self._send(stack, "thing.begun", key)
                 if place % 2 == 0:
                     self._send(stack, "thing.seen", key)
-            eventually(lambda: {key for key, word in self._told(stack)}.issuperset(keys[1::2]))  # noqa: B023  (called at once)
+            eventually(lambda: {key for key, word in self._recorded(stack)}.issuperset(keys[1::2]))  # noqa: B023  (called at once)
             for key in keys[1::2]:
                 self._send(stack, "thing.seen", key)
 
-    def is_told(self, stack: Stack) -> bool:
-        return len(self._told(stack)) >= 2 * len(stack.query(LATE))
+    def is_complete(self, stack: Stack) -> bool:
+        return len(self._recorded(stack)) >= 2 * len(stack.query(LATE))
 
     def check(self, stack: Stack) -> None:
         late = [row["key"] for row in stack.query(LATE)]
         assert len(late) >= ROUNDS * COUNT // 2
         expected = Counter((key, f"absence.{word}") for key in late for word in ("opened", "closed"))
-        assert Counter(self._told(stack)) == expected
+        assert Counter(self._recorded(stack)) == expected
         assert Counter((one["key"], one["type"]) for one in self.results(stack)) == expected
 
-    def _told(self, stack: Stack) -> list[tuple[str, str]]:
+    def _recorded(self, stack: Stack) -> list[tuple[str, str]]:
         events = stack.query("SELECT subject, type FROM triggers_event WHERE type LIKE 'absence.%%'")
         return [(row["subject"], row["type"]) for row in events]
 

@@ -35,14 +35,14 @@ class Episodes(Ground):
         for number in range(ROUNDS):
             for type, value in self.steps:
                 self.be(value)
-                eventually(lambda: self._told(stack).count((type, value)) > number)  # noqa: B023  (called at once)
+                eventually(lambda: self._recorded(stack).count((type, value)) > number)  # noqa: B023  (called at once)
 
-    def is_told(self, stack: Stack) -> bool:
-        return len(self._told(stack)) >= ROUNDS * len(self.steps)
+    def is_complete(self, stack: Stack) -> bool:
+        return len(self._recorded(stack)) >= ROUNDS * len(self.steps)
 
     def check(self, stack: Stack) -> None:
         expected = [*self.steps] * ROUNDS
-        assert self._told(stack) == expected
+        assert self._recorded(stack) == expected
         seen = [(one["type"], one["value"]) for one in self.results(stack) if one["source"] == self.slug]
         assert Counter(seen) == Counter(expected)
         episodes = stack.query(
@@ -66,7 +66,7 @@ class Episodes(Ground):
         ]
         assert found == [*self.steps] * ROUNDS
 
-    def _told(self, stack: Stack) -> list[Step]:
+    def _recorded(self, stack: Stack) -> list[Step]:
         rows = stack.query(
             """SELECT event.type, (event.data->>'value')::float8 AS value FROM triggers_event event
                JOIN triggers_source source ON source.id = event.source_id WHERE source.slug = %s ORDER BY event.seq""",

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from tests.support.grounds.ground import Ground
-from tests.support.moving_files import MovingFiles, told
+from tests.support.moving_files import MovingFiles, file_events
 from tests.support.stack import Stack, eventually
 
 
@@ -22,12 +22,12 @@ class Files(Ground):
 
     def move(self, stack: Stack) -> None:
         self.files.arrive()
-        eventually(lambda: self.is_told(stack))
+        eventually(lambda: self.is_complete(stack))
         self.files.move()
 
-    def is_told(self, stack: Stack) -> bool:
-        return not self.files.missing(told(stack.query))
+    def is_complete(self, stack: Stack) -> bool:
+        return not self.files.missing(file_events(stack.query))
 
     def check(self, stack: Stack) -> None:
-        assert told(stack.query) == self.files.expected
+        assert file_events(stack.query) == self.files.expected
         assert len(self.results(stack)) == sum(self.files.expected.values())

@@ -68,7 +68,7 @@ class ForeignRows(Ground):
         for number in range(ROUNDS):
             self._change(100 * number)
             if number % 2:
-                eventually(lambda: self.is_told(stack))
+                eventually(lambda: self.is_complete(stack))
 
     def _change(self, first: int) -> None:
         early, late, lost, ended = (Session(self.foreign.owner_url, self.committed) for _ in range(4))
@@ -91,15 +91,15 @@ class ForeignRows(Ground):
         for session in (early, late, lost, ended):
             session.connection.close()
 
-    def is_told(self, stack: Stack) -> bool:
-        return len(self._told(stack)) >= len(self.committed)
+    def is_complete(self, stack: Stack) -> bool:
+        return len(self._recorded(stack)) >= len(self.committed)
 
     def check(self, stack: Stack) -> None:
-        assert self._told(stack) == self.committed
+        assert self._recorded(stack) == self.committed
         assert Counter(map(change_of, self.results(stack))) == Counter(self.committed)
         assert not stack.query("SELECT reason FROM triggers_poisonmessage")
 
-    def _told(self, stack: Stack) -> list[Change]:
+    def _recorded(self, stack: Stack) -> list[Change]:
         rows = stack.query("SELECT type, data FROM triggers_event WHERE type LIKE 'db.public.items.%%' ORDER BY seq")
         return [change_of({"type": row["type"], **row["data"]}) for row in rows]
 

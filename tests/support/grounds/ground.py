@@ -28,7 +28,7 @@ class Ground(ExitStack, ABC):
         """Change, and wait where a change must be an event before the next one. In a thread of its own."""
 
     @abstractmethod
-    def is_told(self, stack: Stack) -> bool:
+    def is_complete(self, stack: Stack) -> bool:
         """Whether every change is an event."""
 
     @abstractmethod

@@ -24,7 +24,7 @@ class Rows(Ground):
                 other.commit()
             session.execute("UPDATE auth_group SET name = name || ' kept' WHERE name LIKE 'row %'")
 
-    def is_told(self, stack: Stack) -> bool:
+    def is_complete(self, stack: Stack) -> bool:
         return len(stack.query("SELECT 1 FROM triggers_event WHERE type LIKE 'db.auth.group.%%'")) >= 2 * self.count
 
     def check(self, stack: Stack) -> None:

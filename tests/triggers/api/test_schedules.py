@@ -72,7 +72,7 @@ def test_an_agent_gets_a_trigger_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "field", "told"),
+    ("change", "field", "message"),
     [
         ({"when": "every blue moon"}, "when", "every"),
         ({"name": "taken"}, "name", "there is a schedule"),
@@ -84,14 +84,14 @@ def test_an_agent_gets_a_trigger_of_its_own() -> None:
         ({"spraed": "5m"}, "spraed", "Unknown field"),
     ],
 )
-def test_invalid_input_is_400_with_its_field(change: dict[str, Any], field: str, told: str) -> None:
+def test_invalid_input_is_400_with_its_field(change: dict[str, Any], field: str, message: str) -> None:
     make_schedule(name="taken")
     body = {"name": "mornings", "trigger": "taken", "when": "0 9 * * *", "tz": "UTC", **change}
 
     answer = Api().post("schedules/", body)
 
     assert (answer.status, list(answer.body)) == (400, [field])
-    assert told in str(answer.body[field])
+    assert message in str(answer.body[field])
     assert Schedule.objects.count() == 1
 
 

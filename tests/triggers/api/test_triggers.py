@@ -39,7 +39,7 @@ def test_fire_answers_202_with_the_event() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "message"),
     [
         (b'{"dta": 1}', "dta"),
         (b'{"data": "\\u0000"}', "U+0000|u0000"),
@@ -53,14 +53,14 @@ def test_fire_answers_202_with_the_event() -> None:
         (b"\xff", "UTF-8"),
     ],
 )
-def test_a_body_that_makes_no_sense_is_400_and_gives_the_reason(body: bytes, told: str) -> None:
+def test_a_body_that_makes_no_sense_is_400_and_gives_the_reason(body: bytes, message: str) -> None:
     make_trigger()
     api = Api()
 
     answer = api.client.post("/api/v1/triggers/greeter/fire/", body, content_type="application/json")
 
     assert answer.status_code == 400
-    assert any(word in json.dumps(answer.json()) for word in told.split("|"))
+    assert any(word in json.dumps(answer.json()) for word in message.split("|"))
     assert not Event.objects.exists()
 
 
@@ -234,9 +234,9 @@ def test_an_invalid_since_is_refused_with_the_accepted_forms(since: object) -> N
 
     answer = Api().post("triggers/greeter/redispatch/", {"since": since})
 
-    [told] = answer.body["since"]
+    [message] = answer.body["since"]
     assert answer.status == 400
-    assert "2026-12-01T09:00+01:00" in told
+    assert "2026-12-01T09:00+01:00" in message
 
 
 @pytest.mark.parametrize("since", ["2026-12-01T09:00", "2026-12-01T10:00+01:00"])

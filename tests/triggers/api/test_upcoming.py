@@ -62,9 +62,9 @@ def test_invalid_input_is_400_and_named(query: dict[str, object]) -> None:
 def test_an_invalid_until_is_refused_with_the_accepted_forms(until: str) -> None:
     answer = Api().get("upcoming/", until=until)
 
-    [told] = answer.body["until"]
+    [message] = answer.body["until"]
     assert answer.status == 400
-    assert "2026-12-01T09:00+01:00" in told or "between the years" in told
+    assert "2026-12-01T09:00+01:00" in message or "between the years" in message
 
 
 def test_until_is_in_utc_unless_it_has_an_offset(heartbeat: Schedule) -> None:

@@ -39,11 +39,11 @@ def test_fields_that_are_read_from_large_data_hash_as_in_the_whole() -> None:
 
 def test_large_data_is_not_read_to_look_up_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     event = make_event(type="order.paid", data={"id": "o-1", "text": "x" * 3_000_000}, body=b" " * 100_000)
-    asked: list[Any] = []
+    lookups: list[Any] = []
     monkeypatch.setattr(waits, "shapes_of", lambda types: {"order.paid": [match_of({"id": "o-1"})[0]]})
 
     def hits_of(looked_up: list[Any], most: int) -> tuple[dict[int, Any], bool]:
-        asked.extend(looked_up)
+        lookups.extend(looked_up)
         return {}, True
 
     monkeypatch.setattr(waits, "hits_of", hits_of)
@@ -54,4 +54,4 @@ def test_large_data_is_not_read_to_look_up_waits(monkeypatch: pytest.MonkeyPatch
 
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert asked == [(event.pk, "order.paid", *match_of({"id": "o-1"}))] and peak < 1_000_000
+    assert lookups == [(event.pk, "order.paid", *match_of({"id": "o-1"}))] and peak < 1_000_000

@@ -145,9 +145,9 @@ def test_an_answer_to_an_expression_that_was_edited_is_requested_again(
     dispatch()
     Trigger.objects.update(filter='event.data.text.matches("b+")')
     dispatch()
-    asked = [jobs.get().cases[0].question.filter for _ in range(jobs.qsize())]
+    filters = [jobs.get().cases[0].question.filter for _ in range(jobs.qsize())]
 
-    assert asked[0] == REGEX
+    assert filters[0] == REGEX
 
 
 @pytest.mark.django_db(transaction=True)

@@ -35,8 +35,8 @@ def at(monkeypatch: pytest.MonkeyPatch, now: datetime) -> None:
 
 
 def spoken(text: str = "Ticket 8 waits", sender: str = "watch") -> None:
-    told = Notification.objects.create(sender=sender, text=text)
-    Notification.objects.filter(pk=told.pk).update(created_at=NIGHT)
+    notification = Notification.objects.create(sender=sender, text=text)
+    Notification.objects.filter(pk=notification.pk).update(created_at=NIGHT)
 
 
 def told() -> list[str]:

@@ -71,13 +71,13 @@ def test_runs_and_quiet_gates_are_what_woke() -> None:
 
 @pytest.mark.django_db
 def test_notifications_are_counted_with_what_became_of_them() -> None:
-    told = [Notification.objects.create(sender="watch", text=str(number)) for number in range(3)]
+    notifications = [Notification.objects.create(sender="watch", text=str(number)) for number in range(3)]
     ops = make_recipient()
     now = timezone.now()
     fields = {"recipient": ops, "name": "ops"}
-    Delivery.objects.create(notification=told[0], status="sent", sent_at=now, **fields)
-    Delivery.objects.create(notification=told[1], status="suppressed", reason="silenced", **fields)
-    Delivery.objects.create(notification=told[2], status="held", reason="quiet hours", due_at=now, **fields)
+    Delivery.objects.create(notification=notifications[0], status="sent", sent_at=now, **fields)
+    Delivery.objects.create(notification=notifications[1], status="suppressed", reason="silenced", **fields)
+    Delivery.objects.create(notification=notifications[2], status="held", reason="quiet hours", due_at=now, **fields)
     begin("trigger-paused:watch", severity="bad", text="It is paused.", sender="watch")
 
     found = counted()

@@ -209,13 +209,13 @@ def test_the_audit_entry_is_written_before_the_model_is_called(model: Scripted) 
 @pytest.mark.parametrize("which", ["triage", EVERY])
 def test_a_stopped_agent_is_not_tried_on_its_model(model: Scripted, which: str) -> None:
     agent = make_prompt_agent()
-    asked: list[int] = []
-    model.meanwhile = lambda: asked.append(1)
+    calls: list[int] = []
+    model.meanwhile = lambda: calls.append(1)
     AgentStop.objects.create(agent=agent.name if which == "triage" else which, stopped_by="test")
 
     tried = try_prompt_agent(agent, by="bob")
 
-    assert (tried.outcome, asked) == (Outcome.STOPS, [])
+    assert (tried.outcome, calls) == (Outcome.STOPS, [])
     assert tried.stop is not None
     assert "is stopped, so no request to a model begins" in tried.stop.said
 

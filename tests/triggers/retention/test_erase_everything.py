@@ -85,9 +85,9 @@ def a_story(*, days: float, subject: str = "", key: str = "", is_signalled: bool
         Notification.objects.create(sender="greeter", run_id=run.id, text=f"{MARK} was here")
     session = Session.objects.create(name=f"story-{came.pk}", summary=MARK, last_number=2, used_at=ago(days=days))
     whose: dict[str, Any] = {"session": session, "agent": "greeter", "at": ago(days=days)}
-    told = {"messages": [{"said": MARK}], "characters": 20}
+    turn = {"messages": [{"said": MARK}], "characters": 20}
     SessionTurn.objects.create(number=1, run_id=run.id, is_summarised=True, characters=0, **whose)
-    SessionTurn.objects.create(number=2, run_id=uuid4(), **told, **whose)  # of another run, which was given the first
+    SessionTurn.objects.create(number=2, run_id=uuid4(), **turn, **whose)  # of another run, which was given the first
     if key:
         MemoryNote.objects.create(agent="greeter", key=MARK, text=f"{MARK} was here", run_id=run.id)
     Decision.objects.create(

@@ -34,9 +34,9 @@ def stored(*tables: str) -> str:
 
 def run_that_took_it(status: str = RunStatus.SUCCEEDED, **fields: Any) -> Run:
     """A run of an event about another person, whose wait took one about Ada."""
-    taken = old_event(1, subject=ADA, data={"email": ADA})
+    event = old_event(1, subject=ADA, data={"email": ADA})
     run = old_run(old_event(2), status=status, result={"to": ADA}, **fields)
-    make_wait(run, "event", status="done", event_id=taken.id, match={"email": ADA}, match_hash="1f")
+    make_wait(run, "event", status="done", event_id=event.id, match={"email": ADA}, match_hash="1f")
     return run
 
 

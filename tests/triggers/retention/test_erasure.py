@@ -59,7 +59,7 @@ def a_story() -> tuple[Event, Run, Event, Run]:
         cause_run_id=first.id, depth=1,
     )  # fmt: skip
     second = old_run(greeted, result={"to": ADA}, status=RunStatus.FAILED)
-    told = Notification.objects.create(
+    notification = Notification.objects.create(
         sender="greeter", run_id=second.id, text=f"{ADA} was here", topic=ADA, link=f"https://example.com/{ADA}"
     )
     states: list[dict[str, Any]] = [
@@ -68,7 +68,7 @@ def a_story() -> tuple[Event, Run, Event, Run]:
     ]
     for number, fields in enumerate(states):
         recipient = make_recipient(str(number))
-        Delivery.objects.create(notification=told, recipient=recipient, name=recipient.name, **fields)
+        Delivery.objects.create(notification=notification, recipient=recipient, name=recipient.name, **fields)
     return came, first, greeted, second
 
 

@@ -304,18 +304,18 @@ def test_a_locked_row_is_skipped_without_waiting() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_prune_keeps_the_payload_of_an_event_whose_replay_is_uncommitted() -> None:
     event = old_event(31)
-    asked, go_on = threading.Event(), threading.Event()
+    is_replayed, go_on = threading.Event(), threading.Event()
 
     def ask() -> None:
         with transaction.atomic():
             replay(event, by="test")
-            asked.set()
+            is_replayed.set()
             go_on.wait(20)
         connection.close()
 
     asking = threading.Thread(target=ask)
     asking.start()
-    assert asked.wait(20)
+    assert is_replayed.wait(20)
     assert pruned() == {}  # it is not committed yet, so only its lock shows it
     go_on.set()
     asking.join(20)
@@ -328,14 +328,14 @@ def test_prune_keeps_the_payload_of_an_event_whose_replay_is_uncommitted() -> No
 @pytest.mark.django_db(transaction=True)
 def test_two_who_prune_at_once_take_each_row_once() -> None:
     events = [old_event(91 + number) for number in range(40)]
-    taken: list[int] = []
+    sizes: list[int] = []
 
     def prune_in_small_batches() -> None:
         step = next(step for step in retention.steps() if step.name == "events")
         try:
             while (removed := step.batch(3)).more:
-                taken.append(removed.rows)
-            taken.append(removed.rows)
+                sizes.append(removed.rows)
+            sizes.append(removed.rows)
         finally:
             connection.close()
 
@@ -346,7 +346,7 @@ def test_two_who_prune_at_once_take_each_row_once() -> None:
     for one in both:
         one.join(30)
 
-    assert sum(taken) == len(events)
+    assert sum(sizes) == len(events)
     assert not Event.objects.exists()
 
 

@@ -27,8 +27,8 @@ def make_session(name: str, *, used: float, turns: dict[int, float], **fields: A
 
 
 def make_turn(session: Session, number: int, run: UUID, **fields: Any) -> SessionTurn:
-    told: dict[str, Any] = {"messages": [{"said": "x"}], "characters": 12, **fields}
-    return SessionTurn.objects.create(session=session, number=number, run_id=run, agent="a", **told)
+    turn: dict[str, Any] = {"messages": [{"said": "x"}], "characters": 12, **fields}
+    return SessionTurn.objects.create(session=session, number=number, run_id=run, agent="a", **turn)
 
 
 def left() -> dict[str, list[int]]:

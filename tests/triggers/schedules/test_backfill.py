@@ -143,7 +143,7 @@ def test_times_that_its_policy_closes_are_no_part_of_the_range() -> None:
 
 
 @pytest.mark.parametrize(
-    ("terms", "field", "told"),
+    ("terms", "field", "message"),
     [
         ({"end": NINE}, "end", "ends before it begins"),
         ({"end": datetime(2100, 1, 1, tzinfo=UTC)}, "end", "must be past"),
@@ -156,10 +156,10 @@ def test_times_that_its_policy_closes_are_no_part_of_the_range() -> None:
         ({"priority": 10}, "priority", "9 least"),
     ],
 )
-def test_an_invalid_backfill_is_refused_with_its_field(terms: dict[str, Any], field: str, told: str) -> None:
+def test_an_invalid_backfill_is_refused_with_its_field(terms: dict[str, Any], field: str, message: str) -> None:
     schedule = make_schedule("*/2 * * * *", "Europe/Vienna")
 
-    with pytest.raises(RuleError, match=told) as refusal:
+    with pytest.raises(RuleError, match=message) as refusal:
         start_backfill(schedule, **{"start": NINE, "end": NINE + HOUR, "by": "cli:ada", **terms})
 
     assert refusal.value.field == field
@@ -340,10 +340,10 @@ def test_dispatch_of_other_events_has_no_query_for_backfills() -> None:
     make_event()
     make_event(source_id=builtin_source("schedule"), type="schedule.fired", target_id=schedule.trigger_id)
 
-    with CaptureQueriesContext(connection) as asked:
+    with CaptureQueriesContext(connection) as captured:
         dispatch(Rules())
 
-    assert not [query for query in asked.captured_queries if TERMS.split("WHERE")[0] in query["sql"]]
+    assert not [query for query in captured.captured_queries if TERMS.split("WHERE")[0] in query["sql"]]
     assert len(runs_in_order()) == 2
 
 
@@ -704,9 +704,9 @@ def test_a_page_of_backfills_costs_a_fixed_number_of_queries() -> None:
     api = Api()
 
     def queries() -> int:
-        with CaptureQueriesContext(connection) as asked:
+        with CaptureQueriesContext(connection) as captured:
             assert api.get("backfills/").status == 200
-        return len(asked)
+        return len(captured)
 
     ended_ago(begin(schedule, 1), 0)
     queries()  # the token's first use is written down
@@ -766,19 +766,20 @@ def test_the_command_starts_a_backfill_by_the_schedules_name() -> None:
         stdout=out,
     )  # fmt: skip
 
-    told = json.loads(out.getvalue())
+    printed = json.loads(out.getvalue())
     backfill = Backfill.objects.get()
-    assert (told["id"], told["progress"]["total"]) == (str(backfill.pk), 2)
+    assert (printed["id"], printed["progress"]["total"]) == (str(backfill.pk), 2)
     assert (backfill.at_once, backfill.again, backfill.start) == (2, True, NINE)
 
 
 @pytest.mark.parametrize(
-    ("schedule", "end", "told"), [("daily", "2025-03-08", "No such schedule"), ("hourly", "2025-03-06", "ends before")]
+    ("schedule", "end", "message"),
+    [("daily", "2025-03-08", "No such schedule"), ("hourly", "2025-03-06", "ends before")],
 )
-def test_the_command_shows_what_is_wrong(schedule: str, end: str, told: str) -> None:
+def test_the_command_shows_what_is_wrong(schedule: str, end: str, message: str) -> None:
     make_schedule()
 
-    with pytest.raises(CommandError, match=told):
+    with pytest.raises(CommandError, match=message):
         call_command("backfill", schedule, "--from", "2025-03-07", "--to", end)
 
 

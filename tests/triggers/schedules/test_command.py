@@ -85,7 +85,7 @@ def test_the_next_fires_are_in_its_own_zone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["why", "nobody", "--at", "2050-01-01T09:00"], "No such schedule: nobody"),
         (["why", "digest"], "--at"),
@@ -96,8 +96,8 @@ def test_the_next_fires_are_in_its_own_zone() -> None:
         (["dance"], "invalid choice"),
     ],
 )
-def test_invalid_arguments_are_refused_in_words(arguments: list[Any], told: str) -> None:
+def test_invalid_arguments_are_refused_in_words(arguments: list[Any], message: str) -> None:
     make_schedule()
 
-    with pytest.raises(CommandError, match=told):
+    with pytest.raises(CommandError, match=message):
         output_of(*arguments)

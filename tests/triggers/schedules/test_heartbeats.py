@@ -386,5 +386,5 @@ def test_beat_is_notified_only_of_an_earlier_time() -> None:
     with CaptureQueriesContext(connection) as sooner:
         paced(schedule, 5 * MINUTE, at=NINE + 2 * MINUTE)
 
-    told = [any("pg_notify" in query["sql"] for query in queries) for queries in (later, sooner)]
-    assert told == [False, True]
+    notified = [any("pg_notify" in query["sql"] for query in queries) for queries in (later, sooner)]
+    assert notified == [False, True]

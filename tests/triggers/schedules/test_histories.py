@@ -293,28 +293,28 @@ class Life:
         row = Schedule.objects.get(pk=history.schedule.pk)
         fired = fires_of(row)
         skips = list(Skip.objects.filter(schedule=row.pk).order_by("first"))
-        told = "\n".join(map(str, [*history.versions, f"outages {self.outages}", f"fired {fired}", *skips, vars(row)]))
+        story = "\n".join(map(str, [*history.versions, f"outages {self.outages}", f"fired {fired}", *skips, vars(row)]))
 
         owner = dict(named)
-        assert len(fired) == len(set(fired)), told
+        assert len(fired) == len(set(fired)), story
         for nominal in fired:
-            assert nominal in owner, f"{nominal} was never named\n{told}"
-            assert owner[nominal].enabled and not owner[nominal].expected.closed(nominal), f"{nominal}\n{told}"
+            assert nominal in owner, f"{nominal} was never named\n{story}"
+            assert owner[nominal].enabled and not owner[nominal].expected.closed(nominal), f"{nominal}\n{story}"
         reasons: dict[datetime, str] = {}
         for skip in skips:
             within = [nominal for nominal, _ in named if skip.first <= nominal <= skip.last]
-            assert {skip.first, skip.last} <= set(within), f"{skip}\n{told}"
-            assert skip.count == len(within), f"{skip}: {len(within)}\n{told}"
-            assert not set(within) & {*reasons, *fired}, f"{skip}\n{told}"
+            assert {skip.first, skip.last} <= set(within), f"{skip}\n{story}"
+            assert skip.count == len(within), f"{skip}: {len(within)}\n{story}"
+            assert not set(within) & {*reasons, *fired}, f"{skip}\n{story}"
             reasons.update(dict.fromkeys(within, skip.reason))
         for nominal, reason in reasons.items():
-            assert self.is_true(reason, nominal, owner[nominal]), f"{nominal} {reason}\n{told}"
+            assert self.is_true(reason, nominal, owner[nominal]), f"{nominal} {reason}\n{story}"
         for nominal, version in named:
             if nominal not in reasons and nominal not in fired:
-                assert row.accounted_until is None or nominal > row.accounted_until, f"{nominal} is lost\n{told}"
+                assert row.accounted_until is None or nominal > row.accounted_until, f"{nominal} is lost\n{story}"
                 is_to_come = nominal + version.offset > until or not history.now.enabled
-                assert is_to_come or version.expected.closed(nominal), f"{nominal} is owed\n{told}"
-        self.check_caught_up(history, fired, told)
+                assert is_to_come or version.expected.closed(nominal), f"{nominal} is owed\n{story}"
+        self.check_caught_up(history, fired, story)
         return len(named)
 
     def is_true(self, reason: str, nominal: datetime, version: Version) -> bool:
@@ -331,7 +331,7 @@ class Life:
             return was_away and version.most is not None
         return was_away and reason == "missed" and version.catch_up != "all"
 
-    def check_caught_up(self, history: History, fired: list[datetime], told: str) -> None:
+    def check_caught_up(self, history: History, fired: list[datetime], story: str) -> None:
         """Of what an outage took, the newest has fired, unless it was not to be."""
         ends = [later.since for later in history.versions[1:]] + [self.begin + LENGTH]
         for version, held_until in zip(history.versions, ends, strict=True):
@@ -339,7 +339,7 @@ class Life:
                 for begin, end in self.outages:
                     missed = version.expected.nominals(max(begin, version.since), min(end, held_until))
                     open_ones = [nominal for nominal in missed if not version.expected.closed(nominal)]
-                    assert not open_ones or open_ones[-1] in fired, f"{open_ones[-1]} was not caught up\n{told}"
+                    assert not open_ones or open_ones[-1] in fired, f"{open_ones[-1]} was not caught up\n{story}"
 
 
 def is_final(sample: Sample) -> bool:

@@ -92,7 +92,7 @@ def require_agreement(schedule: Schedule, now: datetime) -> None:
         "why": anchor(history_of(schedule)[-1].plan),
         "upcoming": anchor(clocks([schedule])[0].plan),
     }
-    told = upcoming(schedule, 2)
+    previewed = upcoming(schedule, 2)
     with transaction.atomic():
         was_stale = schedule.stale
         due_schedules.settle(now)
@@ -103,7 +103,7 @@ def require_agreement(schedule: Schedule, now: datetime) -> None:
         transaction.set_rollback(True)  # Beat has not seen them yet
     assert anchors == dict.fromkeys(anchors, beat.anchor_at)
     if was_stale and beat.next_fire_at:
-        assert told[0] == beat.next_fire_at
+        assert previewed[0] == beat.next_fire_at
 
 
 def anchor(plan: Any) -> datetime | None:
@@ -149,10 +149,10 @@ def test_why_counts_each_definition_that_beat_had_not_seen_from_its_edit() -> No
         edit(schedule, BEGIN + number * HOUR, interval=every(minutes))
     edit(schedule, BEGIN + 3 * HOUR, jitter=MINUTE)
 
-    told = [anchor(held.plan) for held in history_of(fresh(schedule))]
+    anchors = [anchor(held.plan) for held in history_of(fresh(schedule))]
 
     due_schedules.settle(BEGIN + 4 * HOUR)
-    assert told == [BEGIN, BEGIN + HOUR, BEGIN + 2 * HOUR, BEGIN + 2 * HOUR]
+    assert anchors == [BEGIN, BEGIN + HOUR, BEGIN + 2 * HOUR, BEGIN + 2 * HOUR]
     assert fresh(schedule).anchor_at == BEGIN + 2 * HOUR
 
 

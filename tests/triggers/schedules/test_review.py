@@ -272,7 +272,7 @@ def edit_at(schedule: Schedule, at: datetime, **columns: object) -> None:
 def test_pages_answer_for_times_at_the_ends_of_the_calendar(at: str, zone: str, admin_client: Any) -> None:
     schedule = make_schedule(Cron.parse("0 * * * *", zone))
 
-    asked = [
+    answers = [
         admin_client.get(page_of(schedule, "why"), {"at": at}),
         admin_client.get("/admin/triggers/schedule/why/", {"q": "digest", "at": at}),
         admin_client.post(
@@ -285,7 +285,7 @@ def test_pages_answer_for_times_at_the_ends_of_the_calendar(at: str, zone: str, 
         admin_client.get("/admin/coming/", {"day": at[:10], "month": at[:7], "view": "month"}),
     ]
 
-    assert [answer.status_code for answer in asked] == [200] * len(asked)
+    assert [answer.status_code for answer in answers] == [200] * len(answers)
 
 
 @pytest.mark.django_db

@@ -291,8 +291,8 @@ def test_a_time_that_a_heartbeats_agent_skipped_names_the_run() -> None:
     schedule = made(task, MONDAY)
     Schedule.objects.update(kind="heartbeat", pace_min=5 * MINUTE, pace_max=4 * HOUR)
     beat(schedule, NINE)
-    asked = {"trigger": str(schedule.trigger_id), "run": NIL, "after": 7200.0, "reason": "all quiet"}
-    set_pace([asked], now=NINE + MINUTE)
+    request = {"trigger": str(schedule.trigger_id), "run": NIL, "after": 7200.0, "reason": "all quiet"}
+    set_pace([request], now=NINE + MINUTE)
 
     left_out = [ask(schedule, NINE + minutes * MINUTE, now=NINE + HOUR) for minutes in (30, 60, 120)]
     next_one = ask(schedule, NINE + 121 * MINUTE, now=NINE + HOUR)

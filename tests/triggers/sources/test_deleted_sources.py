@@ -7,7 +7,7 @@ import pytest
 from django.db import connections
 
 from runs.db.sql import execute, fetch
-from tests.support.hooks import make_source, post, signed
+from tests.support.hooks import make_source, post, signed_headers
 from tests.support.late import INSERT, session
 from tests.support.old_rows import ago, id_of
 from tests.support.stack import eventually
@@ -33,7 +33,7 @@ def test_a_delivery_whose_source_is_deleted_meanwhile_is_answered_as_any_other_t
 
     monkeypatch.setattr(door, "receive", slow)
 
-    assert post(b"{}", signed(b"{}")).status_code == 404
+    assert post(b"{}", signed_headers(b"{}")).status_code == 404
     assert not Event.objects.exists()
 
 

@@ -33,7 +33,7 @@ def as_delivery(sample: Sample) -> Delivery:
     return replace(delivery(sample.body, sample.headers), method=sample.method, url=sample.url)
 
 
-def taken(scheme: Scheme[Any], sample: Sample, *values: str) -> Receipt:
+def receipt_of(scheme: Scheme[Any], sample: Sample, *values: str) -> Receipt:
     receipt = receive(scheme.name, SETTINGS.get(scheme.name, {}), secrets(*values), as_delivery(sample))
     assert isinstance(receipt, Receipt)
     return receipt
@@ -63,14 +63,14 @@ def test_a_sample_of_every_scheme_is_accepted_with_its_secret_alone(name: str) -
     secret, other = (scheme.clean_secret(scheme.new_secret()) for _ in range(2))
     sample = sent(scheme, secret)
 
-    receipt = taken(scheme, sample, other, secret)
+    receipt = receipt_of(scheme, sample, other, secret)
 
     assert receipt.secret is not None and receipt.secret.id == 2
     assert receipt.event.ce_id and receipt.event.type
     for refused in (sent(scheme, other), scheme.sample(scheme.clean_settings(SETTINGS.get(name, {})))):
         assert refused
         with pytest.raises(Rejected):
-            taken(scheme, replace(refused, url=ADDRESS), secret)
+            receipt_of(scheme, replace(refused, url=ADDRESS), secret)
 
 
 @pytest.mark.parametrize("name", SIGNED)
@@ -84,9 +84,9 @@ def test_a_sample_that_is_signed_too_early_or_late_is_refused_if_its_time_is_sig
         late = sent(scheme, secret, minutes=minutes)
         if proof.signed_at:
             with pytest.raises(Rejected):
-                taken(scheme, late, secret)
+                receipt_of(scheme, late, secret)
         else:
-            assert taken(scheme, late, secret)
+            assert receipt_of(scheme, late, secret)
 
 
 @pytest.mark.parametrize("name", schemes())
@@ -96,7 +96,7 @@ def test_two_samples_are_two_events(name: str) -> None:
     if scheme.sample(scheme.clean_settings(SETTINGS.get(name, {}))) is None:
         pytest.skip("only the sender can prove a delivery")
 
-    ids = {taken(scheme, sent(scheme, secret), secret).event.ce_id for _ in range(2)}
+    ids = {receipt_of(scheme, sent(scheme, secret), secret).event.ce_id for _ in range(2)}
 
     assert len(ids) == 2
 

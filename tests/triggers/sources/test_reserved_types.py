@@ -16,7 +16,7 @@ from agents import Agent, AgentRun
 from agents.kernel.reserved_types import RESERVED, SIGNAL
 from agents.testing import run_agent
 from tests.support.durable import Lab, lab
-from tests.support.hooks import SECRET, make_source, post, signed
+from tests.support.hooks import SECRET, make_source, post, signed_headers
 from tests.support.triggers import make_event
 from triggers.accept import Incoming, ReservedType, accept, builtin_source
 from triggers.api.tokens import create_token
@@ -35,7 +35,7 @@ TYPES = sorted(RESERVED)
 def send_hmac(type: str, data: Body) -> Any:
     body = json.dumps(data).encode()
     make_source("h", "hmac", settings={"type_header": "X-Type"})
-    return post(body, signed(body) | {"X-Type": type}, "h")
+    return post(body, signed_headers(body) | {"X-Type": type}, "h")
 
 
 def send_bearer(type: str, data: Body) -> Any:

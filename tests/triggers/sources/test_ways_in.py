@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.support.hooks import make_source, signed
+from tests.support.hooks import make_source, signed_headers
 from tests.support.stack import Stack, StackMaker
 
 
@@ -21,7 +21,7 @@ def web(make_shared_stack: StackMaker) -> Stack:
 
 def test_one_of_many_simultaneous_deliveries_is_recorded(web: Stack) -> None:
     def deliver(_: int) -> tuple[int, str]:
-        answer = web.request("POST", "/hooks/shop/", body=b"{}", headers=signed(b"{}", id_="many"))
+        answer = web.request("POST", "/hooks/shop/", body=b"{}", headers=signed_headers(b"{}", id_="many"))
         return answer.status, answer.json()["event"]
 
     with ThreadPoolExecutor(8) as senders:
@@ -35,7 +35,7 @@ def test_one_of_many_simultaneous_deliveries_is_recorded(web: Stack) -> None:
 
 
 def test_a_chunked_body_is_411_and_its_connection_stays_usable(web: Stack) -> None:
-    headers = signed(b"{}", id_="chunked")
+    headers = signed_headers(b"{}", id_="chunked")
     with closing(http.client.HTTPConnection("127.0.0.1", web.port, timeout=10)) as connection:
         # In one piece: a server may close the connection if the body arrives after its answer.
         connection.connect()

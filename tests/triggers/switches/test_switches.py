@@ -7,7 +7,7 @@ import pytest
 from django.db.models.functions import Now
 
 from runs.models import Run
-from tests.support.switches import data_of, later, make_switch, open_due, timer, told, work
+from tests.support.switches import data_of, episodes, later, make_switch, open_due, timer, work
 from tests.support.triggers import make_event, make_trigger
 from triggers.dispatch.batch import follow_clock
 from triggers.dispatch.rules import Rules
@@ -23,17 +23,17 @@ OF_ORDER: dict[str, Any] = {"types": "paid", "of_types": "placed", "key": "event
 def test_a_switch_opens_once_without_any_event_and_closes_at_the_first_one() -> None:
     make_switch()
     work()
-    assert told() == []
+    assert episodes() == []
 
     later(HOUR)
     work()
     work()
-    assert told() == [OPENED]
+    assert episodes() == [OPENED]
 
     make_event()
     work()
     work()
-    assert told() == [OPENED, CLOSED]
+    assert episodes() == [OPENED, CLOSED]
     assert timer().state == "waiting"
 
 
@@ -47,7 +47,7 @@ def test_each_matching_event_restarts_the_timer_and_the_opening_names_the_last_o
 
     later(HOUR * 0.9)
     work()
-    assert told() == []
+    assert episodes() == []
     later(HOUR * 0.2)
     work()
 
@@ -79,10 +79,10 @@ def test_nothing_opens_before_dispatch_has_passed_its_due_time() -> None:
     SwitchTimer.objects.update(due_at=Now(), look_at=Now())  # Now() is when this test began, and the event came
 
     assert open_due() == 1  # it is looked at, and put off
-    assert (timer().state, told()) == ("waiting", [])
+    assert (timer().state, episodes()) == ("waiting", [])
 
     work()
-    assert told() == [] and timer().seen_at is not None
+    assert episodes() == [] and timer().seen_at is not None
 
 
 def test_an_absence_event_is_no_sign_of_life() -> None:
@@ -93,8 +93,8 @@ def test_an_absence_event_is_no_sign_of_life() -> None:
         later(HOUR)
         work()
 
-    assert (told(), told("visits")) == ([OPENED], [OPENED])
-    assert told("second") == [OPENED]
+    assert (episodes(), episodes("visits")) == ([OPENED], [OPENED])
+    assert episodes("second") == [OPENED]
     assert timer("second").seen_at is not None  # its types name the event
 
 
@@ -105,7 +105,7 @@ def test_an_event_from_the_beginning_of_time_is_dispatched() -> None:
     work()
 
     event.refresh_from_db()
-    assert event.dispatched_at and told() == [("absence.opened", "7")]
+    assert event.dispatched_at and episodes() == [("absence.opened", "7")]
 
 
 def test_an_event_that_no_rule_of_it_matches_does_not_hold_it_up() -> None:
@@ -115,7 +115,7 @@ def test_an_event_that_no_rule_of_it_matches_does_not_hold_it_up() -> None:
 
     open_due()
 
-    assert told() == [OPENED]
+    assert episodes() == [OPENED]
 
 
 def test_while_many_events_wait_only_what_was_due_before_the_first_of_them_opens(
@@ -131,7 +131,7 @@ def test_while_many_events_wait_only_what_was_due_before_the_first_of_them_opens
 
     open_due()
 
-    assert (told("early"), told("late")) == ([OPENED], [])
+    assert (episodes("early"), episodes("late")) == ([OPENED], [])
 
 
 def test_a_payment_ends_the_time_of_its_order_alone() -> None:
@@ -144,10 +144,10 @@ def test_a_payment_ends_the_time_of_its_order_alone() -> None:
     later(HOUR)
     work()
 
-    assert told() == [("absence.opened", "b")]
+    assert episodes() == [("absence.opened", "b")]
     make_event(type="paid", data={"order": "b"})
     work()
-    assert told() == [("absence.opened", "b"), ("absence.closed", "b")]
+    assert episodes() == [("absence.opened", "b"), ("absence.closed", "b")]
 
 
 def test_keys_for_which_nothing_is_awaited_are_forgotten() -> None:
@@ -188,14 +188,14 @@ def test_a_disabled_switch_rests_and_begins_from_zero_when_it_is_enabled() -> No
     work()
     later(5 * HOUR)
     work()
-    assert (timer().state, told()) == ("idle", [])
+    assert (timer().state, episodes()) == ("idle", [])
 
     change_source(source, {"enabled": True}, by="test")
     work()
-    assert (timer().state, told()) == ("waiting", [])
+    assert (timer().state, episodes()) == ("waiting", [])
     later(HOUR)
     work()
-    assert told() == [OPENED]
+    assert episodes() == [OPENED]
 
 
 def test_a_switch_that_is_enabled_again_before_the_dispatcher_looks_begins_from_zero() -> None:
@@ -207,11 +207,11 @@ def test_a_switch_that_is_enabled_again_before_the_dispatcher_looks_begins_from_
 
     later(HOUR * 0.9)
     work()
-    assert told() == []
+    assert episodes() == []
 
     later(HOUR * 0.2)
     work()
-    assert told() == [OPENED]
+    assert episodes() == [OPENED]
 
 
 def test_a_switch_that_is_disabled_when_it_is_due_opens_nothing() -> None:
@@ -221,7 +221,7 @@ def test_a_switch_that_is_disabled_when_it_is_due_opens_nothing() -> None:
 
     open_due()
 
-    assert (timer().state, told()) == ("idle", [])
+    assert (timer().state, episodes()) == ("idle", [])
 
 
 def test_an_open_episode_survives_a_pause() -> None:
@@ -235,7 +235,7 @@ def test_an_open_episode_survives_a_pause() -> None:
     make_event()
     work()
 
-    assert told() == [OPENED, CLOSED]
+    assert episodes() == [OPENED, CLOSED]
 
 
 @pytest.mark.parametrize(("within", "opened"), [("10m", [OPENED]), ("3h", [])])
@@ -248,7 +248,7 @@ def test_another_time_moves_what_is_due(within: str, opened: list[tuple[str, str
     later(HOUR)
     work()
 
-    assert told() == opened
+    assert episodes() == opened
 
 
 def test_a_switch_that_watches_something_else_begins_from_zero() -> None:
@@ -271,7 +271,7 @@ def test_an_episode_is_recorded_once_also_after_a_commit_that_was_lost(monkeypat
     SwitchTimer.objects.update(**before)  # as a restore of the one table would leave it
     work()
 
-    assert told() == [OPENED]
+    assert episodes() == [OPENED]
     assert timer().episode == 1
 
 
@@ -285,7 +285,7 @@ def test_many_that_are_due_at_once_open_in_few_statements(django_assert_max_num_
     with django_assert_max_num_queries(16):
         open_due(rules)
 
-    assert [told(f"switch-{number}") for number in range(3)] == [[OPENED]] * 3
+    assert [episodes(f"switch-{number}") for number in range(3)] == [[OPENED]] * 3
 
 
 def test_a_settings_row_that_makes_no_sense_stops_no_other_switch() -> None:
@@ -295,7 +295,7 @@ def test_a_settings_row_that_makes_no_sense_stops_no_other_switch() -> None:
 
     work()
 
-    assert told() == [OPENED]
+    assert episodes() == [OPENED]
 
 
 def test_a_clock_that_was_set_back_restarts_timers_of_the_future() -> None:
@@ -311,7 +311,7 @@ def test_a_clock_that_was_set_back_restarts_timers_of_the_future() -> None:
     assert due_at and since and due_at - since == HOUR
     later(HOUR)
     work()
-    assert told() == [OPENED]
+    assert episodes() == [OPENED]
 
 
 def test_a_costly_filter_holds_up_no_other_switch_and_is_answered_beside() -> None:

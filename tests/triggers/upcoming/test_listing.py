@@ -232,8 +232,8 @@ def test_a_heartbeat_shows_the_pace_that_its_agent_requested() -> None:
     assert day()[0].why == "every 30 minutes"
 
     run = uuid4()
-    asked = {"trigger": str(heartbeat.trigger_id), "run": str(run), "after": 9 * 3600.0, "reason": "quiet night"}
-    set_pace([asked], now=NINE + MINUTE)
+    request = {"trigger": str(heartbeat.trigger_id), "run": str(run), "after": 9 * 3600.0, "reason": "quiet night"}
+    set_pace([request], now=NINE + MINUTE)
 
     [found] = day()
     assert found.at == NINE + 4 * HOUR + MINUTE

@@ -52,20 +52,20 @@ LOOPS = 4
 @agent("loop", durable=True, triggers=[on.event("scribe.loop")], pause_after=0)
 def loop(run: AgentRun) -> list[str]:
     """Asks and writes in turn."""
-    said = []
+    outputs = []
     for number in range(LOOPS):
-        said.append(run.llm(llm, prompt(run, "one", f"{run.id}-{number}"), deps=run).output)
+        outputs.append(run.llm(llm, prompt(run, "one", f"{run.id}-{number}"), deps=run).output)
         run.step(f"write-{number}", write, run.id, f"write-{number}")
-    return said
+    return outputs
 
 
 @agent("loop-async", durable=True, triggers=[on.event("scribe.loop_async")], pause_after=0)
 async def loop_async(run: AsyncAgentRun) -> list[str]:
-    said = []
+    outputs = []
     for number in range(LOOPS):
-        said.append((await run.llm(llm, prompt(run, "one", f"{run.id}-{number}"), deps=run)).output)
+        outputs.append((await run.llm(llm, prompt(run, "one", f"{run.id}-{number}"), deps=run)).output)
         await run.step(f"write-{number}", write, run.id, f"write-{number}")
-    return said
+    return outputs
 
 
 @agent("talk", durable=True, triggers=[on.event("scribe.talk")], pause_after=0)

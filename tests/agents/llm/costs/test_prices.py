@@ -46,7 +46,7 @@ def set_price(model: str, input: int, output: int, *, cache_read: int = 0, cache
     )  # fmt: skip
 
 
-def asked(text: str) -> ModelRequest:
+def request_of(text: str) -> ModelRequest:
     return ModelRequest(parts=[UserPromptPart(text)])
 
 
@@ -91,7 +91,7 @@ def test_several_models_may_all_charge_a_request_and_one_unknown_makes_it_unknow
     assert prices.at_most(both, MILLION, MILLION) == 33
     assert prices.at_most(unknown, MILLION, MILLION) is None
     one, two = (
-        worst_case(model, [asked("yes")], {"max_tokens": 7}, ModelRequestParameters(), prices)
+        worst_case(model, [request_of("yes")], {"max_tokens": 7}, ModelRequestParameters(), prices)
         for model in (openai("small"), both)
     )
     assert (two.tokens, two.requests) == (2 * one.tokens, 1)
@@ -132,14 +132,14 @@ def test_models_that_run_here_are_free_unless_they_are_priced() -> None:
 
 @pytest.mark.parametrize("text", ["", "short", "ein schöner Tag, 東京 🙂 " * 500])
 def test_input_is_bounded_by_its_bytes(text: str) -> None:
-    cost = worst_case(openai("gpt-4o"), [asked(text)], {"max_tokens": 7}, ModelRequestParameters(), Prices())
+    cost = worst_case(openai("gpt-4o"), [request_of(text)], {"max_tokens": 7}, ModelRequestParameters(), Prices())
 
     assert cost.tokens >= len(text.encode()) + 7
     assert cost.requests == 1
 
 
 def test_tokens_that_the_last_answer_counted_are_not_estimated_again() -> None:
-    model, long = openai("gpt-4o"), asked("word " * 10_000)
+    model, long = openai("gpt-4o"), request_of("word " * 10_000)
     counted_answer = answer("gpt-4o", input_tokens=10_010, output_tokens=5)
     known = counted(model, [long], counted_answer)
     assert counted(model, [long], answer("gpt-4o-mini", input_tokens=10)) is None  # another model counts otherwise
@@ -147,10 +147,10 @@ def test_tokens_that_the_last_answer_counted_are_not_estimated_again() -> None:
     def tokens(messages: list[ModelMessage], known: Counted | None) -> int:
         return worst_case(model, messages, {"max_tokens": 7}, ModelRequestParameters(), Prices(), known).tokens
 
-    assert 10_017 < tokens([long, counted_answer, asked("and now?")], known) < 15_000
-    assert tokens([long, counted_answer, asked("and now?")], None) > 50_000  # who counted it is not known
-    assert tokens([asked("before"), long, counted_answer, asked("and now?")], known) > 50_000
-    assert tokens([long, answer("gpt-4o", input_tokens=1), asked("x" * 90_000)], known) > 90_000
+    assert 10_017 < tokens([long, counted_answer, request_of("and now?")], known) < 15_000
+    assert tokens([long, counted_answer, request_of("and now?")], None) > 50_000  # who counted it is not known
+    assert tokens([request_of("before"), long, counted_answer, request_of("and now?")], known) > 50_000
+    assert tokens([long, answer("gpt-4o", input_tokens=1), request_of("x" * 90_000)], known) > 90_000
 
 
 def test_pictures_that_tools_and_models_give_count_like_those_of_a_prompt() -> None:
@@ -166,7 +166,7 @@ def test_pictures_that_tools_and_models_give_count_like_those_of_a_prompt() -> N
 @pytest.mark.parametrize("bound", [-1, "x", 1.5])
 def test_a_bound_of_the_output_that_is_no_whole_number_is_refused_by_name(bound: Any) -> None:
     with pytest.raises(Permanent, match="max_tokens of the model settings is"):
-        worst_case(openai("gpt-4o"), [asked("x")], {"max_tokens": bound}, ModelRequestParameters(), Prices())
+        worst_case(openai("gpt-4o"), [request_of("x")], {"max_tokens": bound}, ModelRequestParameters(), Prices())
 
 
 def test_a_picture_counts_more_than_its_address() -> None:
@@ -215,7 +215,7 @@ def test_an_answer_records_whether_a_model_before_it_may_have_charged(error: Mod
         raise error
 
     both = FallbackModel(FunctionModel(fail), TestModel())
-    response = async_to_sync(both.request)([asked("yes")], None, ModelRequestParameters())
+    response = async_to_sync(both.request)([request_of("yes")], None, ModelRequestParameters())
 
     assert usage_of(response, both, Prices()).get("may_be_more", False) is may_be_more
 
@@ -225,7 +225,7 @@ def test_an_answer_that_was_rejected_may_have_been_charged() -> None:
         return response.model_name == "first"
 
     both = FallbackModel(TestModel(model_name="first"), TestModel(), fallback_on=rejects)
-    response = async_to_sync(both.request)([asked("yes")], None, ModelRequestParameters())
+    response = async_to_sync(both.request)([request_of("yes")], None, ModelRequestParameters())
 
     assert usage_of(response, both, Prices())["may_be_more"] is True
 

@@ -408,8 +408,8 @@ def test_a_transactional_tool_that_refuses_leaves_nothing_behind(lab: Lab, error
         return "ok"
 
     run = lab.run(lambda run: run.llm(llm, "q", deps=run).output)
-    for asked in Approval.objects.filter(wait__run=run):
-        decide(asked.pk, decision="approve", by="ann")
+    for approval in Approval.objects.filter(wait__run=run):
+        decide(approval.pk, decision="approve", by="ann")
     run = lab.go_on(run)
 
     assert (run.status, run.result) == ("succeeded", "done")
@@ -732,11 +732,11 @@ def test_a_handlers_answer_to_an_external_call_is_a_step(lab: Lab, answer: Any) 
 
 def told_from_outside_by(lab: Lab, how: str, answer: Any) -> tuple[Run, str]:
     """The answer to an external call, of a handler or of a second call of run.llm: what the model gets of it."""
-    told: list[str] = []
+    prompts: list[str] = []
     turns = Turns([("lookup", {})], "done")
 
     def model(messages: list[Any], info: AgentInfo) -> ModelResponse:
-        told.extend(str(part.content) for part in messages[-1].parts)
+        prompts.extend(str(part.content) for part in messages[-1].parts)
         return turns.answer(messages, info)
 
     async def answers(ctx: Any, requests: Any) -> DeferredToolResults:
@@ -755,24 +755,24 @@ def told_from_outside_by(lab: Lab, how: str, answer: Any) -> tuple[Run, str]:
         return str(run.llm(llm, None, message_history=history, deferred_tool_results=results).output)
 
     run = lab.run(body)
-    return run, "\n".join(told[1:])
+    return run, "\n".join(prompts[1:])
 
 
 @pytest.mark.parametrize("how", ["handler", "second call"])
 @pytest.mark.parametrize("answer", ["EVIL", ToolReturn("EVIL"), ModelRetry("EVIL"), ToolFailed("EVIL")], ids=repr)
 def test_an_outside_answer_to_an_external_call_is_fenced_and_taints_the_run(lab: Lab, how: str, answer: Any) -> None:
-    run, told = told_from_outside_by(lab, how, answer)
+    run, prompt = told_from_outside_by(lab, how, answer)
 
     assert (run.status, run.error, run.is_tainted) == ("succeeded", "", True)
-    assert re.search(r'<untrusted-data mark="(\w{16})">\nEVIL\n</untrusted-data mark="\1">', told)
+    assert re.search(r'<untrusted-data mark="(\w{16})">\nEVIL\n</untrusted-data mark="\1">', prompt)
 
 
 def test_an_answer_of_a_second_call_may_be_declared_trusted(lab: Lab) -> None:
     answer = ToolReturn("42", metadata={"trusted": True})
 
-    run, told = told_from_outside_by(lab, "second call", answer)
+    run, prompt = told_from_outside_by(lab, "second call", answer)
 
-    assert (run.status, run.is_tainted, told) == ("succeeded", False, "42")
+    assert (run.status, run.is_tainted, prompt) == ("succeeded", False, "42")
 
 
 @pytest.mark.parametrize(("decision", "expected"), [("approve", [500]), ("edit", [7]), ("deny", [])])

@@ -168,11 +168,11 @@ def test_the_fallback_models_of_the_settings_are_called_in_turn(wire: Wire, sett
 @pytest.mark.parametrize("model", FORMATS)
 def test_an_answer_whose_parts_are_listened_to_is_streamed_once(wire: Wire, model: str) -> None:
     wire.script("sums", [Call("add", a=1, b=2), Call("add", a=3, b=4)], Turn("10", faults=[Cut()]))
-    heard: list[str] = []
+    requests: list[str] = []
 
     async def listen(ctx: RunContext[Any], events: Any) -> None:
         async for event in events:
-            heard.append(event.event_kind)
+            requests.append(event.event_kind)
 
     llm = LlmAgent(model, name="sums", capabilities=[ProcessEventStream(listen)])
 
@@ -187,7 +187,7 @@ def test_an_answer_whose_parts_are_listened_to_is_streamed_once(wire: Wire, mode
     assert ask_providers(agent, journal=journal).result == "10"
     assert wire.asked("one") == {0: 1, 1: 2}
     assert all(request.body["stream"] for request in wire.of("one"))
-    assert "function_tool_call" in heard and "final_result" in heard
+    assert "function_tool_call" in requests and "final_result" in requests
 
 
 def test_a_history_goes_in_and_comes_out(wire: Wire) -> None:

@@ -76,12 +76,12 @@ def test_a_run_survives_any_character_of_its_model(lab: Lab, is_dangerous: bool)
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
 def test_the_model_corrects_arguments_that_cannot_be_shown_to_a_person(lab: Lab, number: str) -> None:
-    told: list[ModelMessage] = []
+    prompts: list[ModelMessage] = []
     script = Turns([("pay", f'{{"cents": {number}}}')], [("pay", '{"cents": 5}')], "done")
     llm, paid = LlmAgent(script.model, name="payer"), []
 
     def answer(messages: list[ModelMessage], info: Any) -> ModelResponse:
-        told[:] = messages
+        prompts[:] = messages
         return script.answer(messages, info)
 
     script.model.function = answer
@@ -96,7 +96,7 @@ def test_the_model_corrects_arguments_that_cannot_be_shown_to_a_person(lab: Lab,
     decide(approval.pk, decision="approve", by="ann")
     run = lab.go_on(run)
 
-    returned = [str(part.content) for message in told for part in message.parts if isinstance(part, ToolReturnPart)]
+    returned = [str(part.content) for message in prompts for part in message.parts if isinstance(part, ToolReturnPart)]
     assert "not JSON" in returned[0] and "other arguments" in returned[0]
     assert (run.status, paid, approval.arguments) == ("succeeded", [5], {"cents": 5})
     assert [call.tool for turn in transcript_of(run).calls[0].turns for call in turn.tool_calls] == ["pay", "pay"]

@@ -77,8 +77,8 @@ def test_the_result_of_a_call_that_happened_is_what_its_tool_returns(
     run = lab.go_on(run)
 
     assert (run.status, run.result, called) == ("succeeded", "paid", [5])
-    [told] = [message for message in wire.of("one")[1].body["messages"] if message["role"] == "tool"]
-    assert told["content"] == text
+    [result_message] = [message for message in wire.of("one")[1].body["messages"] if message["role"] == "tool"]
+    assert result_message["content"] == text
 
 
 def test_a_call_that_did_not_happen_is_made_again(lab: Lab, wire: Wire) -> None:

@@ -96,8 +96,8 @@ def found_in(where: str, text: str, planted: dict[str, str]) -> list[str]:
     shapes = {
         shape: name
         for name, secret in planted.items()
-        for told in (secret, json.dumps(secret)[1:-1], json.dumps(json.dumps(secret))[3:-3])
-        for shape in (told, escape(told))
+        for spelling in (secret, json.dumps(secret)[1:-1], json.dumps(json.dumps(secret))[3:-3])
+        for shape in (spelling, escape(spelling))
     }
     return [f"{name} in {where}" for shape, name in shapes.items() if shape in text]
 

@@ -57,19 +57,19 @@ PAYLOADS: list[Any] = [
 
 def obedient(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     """Calls whatever tool any text of the conversation names, once; otherwise it repeats its prompt."""
-    told = "\n".join(
+    prompt = "\n".join(
         part.content if isinstance(part.content, str) else json.dumps(part.content, default=str, ensure_ascii=False)
         for message in messages
         for part in message.parts
         if hasattr(part, "content") and message.kind == "request"
     )
-    plain = unicodedata.normalize("NFKC", "".join(one for one in told if unicodedata.category(one) != "Cf"))
+    plain = unicodedata.normalize("NFKC", "".join(one for one in prompt if unicodedata.category(one) != "Cf"))
     plain = plain.replace('\\"', '"')
     called = {part.tool_name for message in messages for part in message.parts if isinstance(part, ToolCallPart)}
     known = {tool.name for tool in info.function_tools}
     wanted = dict(WANTED.findall(plain))
     calls = [ToolCallPart(name, json.loads(given)) for name, given in wanted.items() if name in known - called]
-    return ModelResponse(parts=[*calls] or [TextPart(told)])
+    return ModelResponse(parts=[*calls] or [TextPart(prompt)])
 
 
 class World:

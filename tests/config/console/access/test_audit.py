@@ -126,14 +126,14 @@ def backfill() -> Any:
     return make_one_of_each(1)["triggers_backfill"]
 
 
-def heard() -> Any:
+def matched_event() -> Any:
     """An event that a trigger listens to."""
     make_trigger()
     return make_event()
 
 
 def bulk_replay() -> Any:
-    heard()
+    matched_event()
     return start_replay(Search(), everything=True, by="test")
 
 
@@ -345,7 +345,7 @@ ADMIN: dict[str, Door] = {
     "triggers.event replay_event": button("triggers_event", "replay_event"),
     "triggers.event replay_chosen": action("triggers_event", "replay_chosen"),
     "triggers.replay add": lambda client: (
-        heard(),
+        matched_event(),
         form("/admin/triggers/replay/add/", rate="1", priority="9", all="on")(client),
     ),
     "triggers.replay pause": button("triggers_replay", "pause"),
@@ -439,7 +439,7 @@ API: dict[str, Door] = {
     "events replay": call("events/{}/replay/", make=make_event),
     "events export": lambda client: Api().get("events/export/"),
     "events import_events": call("events/import/", {"specversion": "0"}),
-    "replays create": call("replays/", {"rate": 1, "all": True}, make=heard),
+    "replays create": call("replays/", {"rate": 1, "all": True}, make=matched_event),
     "replays pause": call("replays/{}/pause/", make=bulk_replay),
     "replays resume": call("replays/{}/resume/", make=paused_replay),
     "replays cancel": call("replays/{}/cancel/", make=bulk_replay),

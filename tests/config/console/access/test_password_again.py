@@ -76,9 +76,9 @@ def test_the_list_of_accounts_is_read_without_the_password(admin: Client) -> Non
 
 
 def test_the_right_password_leads_on_to_the_page_and_counts_for_a_while(admin: Client) -> None:
-    asked = admin.get(TOKENS)
-    assert asked.headers["Location"] == f"{ASKS}?next={TOKENS}"
-    assert "password" in admin.get(asked.headers["Location"]).content.decode()
+    answer = admin.get(TOKENS)
+    assert answer.headers["Location"] == f"{ASKS}?next={TOKENS}"
+    assert "password" in admin.get(answer.headers["Location"]).content.decode()
 
     assert give(admin, "x").headers["Location"] == TOKENS
     assert admin.get(TOKENS).status_code == 200

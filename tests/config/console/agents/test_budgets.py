@@ -22,7 +22,7 @@ def make_budget(period: str = "day") -> Budget:
 def parked(spent: str = "1") -> Run:
     budget = Budget.objects.get()
     run = make_run(status="waiting")
-    asked = {
+    requested = {
         "budget": "all runs: $1.00 a day",
         "reason": REASON,
         "usd": "0.02",
@@ -30,7 +30,7 @@ def parked(spent: str = "1") -> Run:
         "requests": 1,
         "tool_calls": 0,
     }
-    Wait.objects.create(run=run, key="budget:1 x", position=0, kind="budget", asked=asked)
+    Wait.objects.create(run=run, key="budget:1 x", position=0, kind="budget", asked=requested)
     cap = cap_of_budget(budget.pk, run.pk)
     assert cap
     make([cap])

@@ -26,7 +26,7 @@ def far_away(settings: Any) -> None:
     settings.WAKEFUL_ZONE = KATHMANDU
 
 
-def shown(client: Client, **query: str) -> Any:
+def context_of(client: Client, **query: str) -> Any:
     answer = client.get(PATH, query)
     assert answer.status_code == 200
     return answer.context
@@ -41,14 +41,14 @@ def around_now() -> dict[str, str]:
 def test_the_time_span_begins_yesterday_evening_by_the_clock_of_the_site(admin: Client) -> None:
     yesterday = datetime.now(KATHMANDU) - DAY
 
-    assert shown(admin)["start"] == f"{yesterday:%Y-%m-%d}T18:00"
+    assert context_of(admin)["start"] == f"{yesterday:%Y-%m-%d}T18:00"
 
 
 def test_the_timeline_shows_the_most_important_of_each_slot(admin: Client) -> None:
     make_run(status="failed", agent="<clerk>", started_at=timezone.now())
     Notification.objects.create(sender="<clerk>", text="Hello")
 
-    context = shown(admin, **around_now())
+    context = context_of(admin, **around_now())
 
     [lane] = context["lanes"]
     [mark] = lane.marks
@@ -61,10 +61,10 @@ def test_the_timeline_shows_the_most_important_of_each_slot(admin: Client) -> No
 def test_midnight_is_named_after_its_day(admin: Client, settings: Any) -> None:
     settings.WAKEFUL_ZONE = ZoneInfo("Europe/Vienna")
 
-    hours = shown(admin, **{"from": "2026-11-22T18:00", "to": "2026-11-23T06:00"})["hours"]
+    hours = context_of(admin, **{"from": "2026-11-22T18:00", "to": "2026-11-23T06:00"})["hours"]
 
     assert [words for _, words in hours][5:8] == ["23:00", "Mon 23", "01:00"]
-    week = shown(admin, **{"from": "2026-11-16T00:00", "to": "2026-11-23T00:00"})["hours"]
+    week = context_of(admin, **{"from": "2026-11-16T00:00", "to": "2026-11-23T00:00"})["hours"]
     assert [words for _, words in week][:2] == ["Mon 16", "Tue 17"]
 
 
@@ -72,7 +72,7 @@ def test_figures_are_in_the_table_and_summed_above_it(admin: Client) -> None:
     for agent in ("clerk", "clerk", "watch"):
         make_run(status="succeeded", agent=agent, started_at=timezone.now())
 
-    context = shown(admin, **around_now())
+    context = context_of(admin, **around_now())
 
     assert [row[1] for row in context["table"].rows] == ["2", "1"]
     assert {gauge.label: gauge.value for gauge in context["gauges"]}["Woken"] == "3"
@@ -88,7 +88,7 @@ def test_held_merged_and_unsent_deliveries_are_not_counted_as_suppressed(admin: 
     plan()
     Delivery.objects.filter(name="gone").update(status="failed", due_at=None, ended_at=timezone.now())
 
-    gauges = {gauge.label: (gauge.value, gauge.note) for gauge in shown(admin, **around_now())["gauges"]}
+    gauges = {gauge.label: (gauge.value, gauge.note) for gauge in context_of(admin, **around_now())["gauges"]}
 
     assert gauges["Suppressed"] == ("1", "1 held, 3 merged into others")
     assert gauges["Spoke"] == ("6", "0 messages sent, 1 not sent")
@@ -102,7 +102,7 @@ def test_held_merged_and_unsent_deliveries_are_not_counted_as_suppressed(admin: 
     ],
 )
 def test_an_invalid_time_span_shows_its_error(admin: Client, query: dict[str, str], words: str) -> None:
-    [notice] = shown(admin, **query)["notices"]
+    [notice] = context_of(admin, **query)["notices"]
 
     assert words in notice.text
 
@@ -114,8 +114,8 @@ def test_many_agents_are_cut_and_cost_the_same(admin: Client, monkeypatch: pytes
     for number in range(3):
         make_run(status="succeeded", agent=f"agent-{number}", started_at=timezone.now())
 
-    assert len(shown(admin, **around_now())["lanes"]) == 1
-    assert len(shown(admin, **around_now())["table"].rows) == 3
+    assert len(context_of(admin, **around_now())["lanes"]) == 1
+    assert len(context_of(admin, **around_now())["table"].rows) == 3
     assert queries_of(admin, PATH) == for_none
 
 

@@ -12,7 +12,7 @@ from tests.support.triggers import make_event
 LIST = "triggers_event"
 
 
-def shown(admin: Client, query: str) -> tuple[list[Any], str]:
+def found_by(admin: Client, query: str) -> tuple[list[Any], str]:
     page = admin.get(list_of(LIST) + query)
     assert page.status_code == 200
     return [event.pk for event in page.context["cl"].result_list], page.content.decode()
@@ -25,14 +25,14 @@ def test_events_are_found_by_the_fields_of_the_search(admin: Client, query: str)
     wanted = make_event(type="order.placed", subject="c-1", data={"customer": {"id": 42}})
     make_event(data={"customer": {"id": 43}})
 
-    assert shown(admin, f"?{query}")[0] == [wanted.pk]
+    assert found_by(admin, f"?{query}")[0] == [wanted.pk]
 
 
 @pytest.mark.parametrize(("query", "message"), [("field=x", "use path=value"), ("start=yesterday", "a duration ago")])
 def test_a_wrong_condition_is_shown_beside_its_field_and_finds_nothing(admin: Client, query: str, message: str) -> None:
     make_event()
 
-    found, content = shown(admin, f"?{query}")
+    found, content = found_by(admin, f"?{query}")
 
     assert (found, message in content) == ([], True)
 
@@ -52,7 +52,7 @@ def test_pages_lead_to_older_events_and_back_to_the_newest(admin: Client, monkey
 def test_the_search_keeps_the_other_filters(admin: Client) -> None:
     event = make_event(type="order.placed")
 
-    content = shown(admin, f"?state=undispatched&type=order.*&source__id__exact={event.source_id}")[1]
+    content = found_by(admin, f"?state=undispatched&type=order.*&source__id__exact={event.source_id}")[1]
 
     assert '<input type="hidden" name="state" value="undispatched">' in content
     assert f'<input type="hidden" name="source__id__exact" value="{event.source_id}">' in content

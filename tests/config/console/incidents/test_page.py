@@ -6,7 +6,7 @@ from django.test import Client
 from runs.models import Incident, Run
 from tests.config.console.test_actions import press
 from tests.support.console import list_of, make_failed_run, make_incident, page_of
-from tests.support.incidents import fail, told
+from tests.support.incidents import fail, notification_texts
 from tests.support.triggers import make_trigger
 
 pytestmark = pytest.mark.django_db
@@ -20,7 +20,7 @@ def test_the_page_shows_the_failures_the_error_and_the_notifications(admin: Clie
 
     assert "Trigger greeter: 3 failed runs since the last success." in shown
     assert "KeyError: &#x27;x7&#x27;" in shown
-    assert told()[0].split(".")[0] in shown
+    assert notification_texts()[0].split(".")[0] in shown
 
 
 def test_the_list_and_the_overview_show_what_is_open(admin: Client) -> None:

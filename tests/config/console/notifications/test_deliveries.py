@@ -59,12 +59,12 @@ def test_the_arrived_button_resolves_an_unknown_delivery_once(admin: Client) -> 
 def test_failed_ones_are_sent_again_together_and_unknown_ones_are_not(admin: Client) -> None:
     failed, unknown = delivery("failed"), delivery("unknown")
 
-    told = choose(admin, "runs_delivery", "send_chosen_again", failed, unknown)
+    messages = choose(admin, "runs_delivery", "send_chosen_again", failed, unknown)
     delivered()
 
     failed.refresh_from_db()
     unknown.refresh_from_db()
-    assert told == ["1 sent again.", "1 refused: only failed ones are sent again together"]
+    assert messages == ["1 sent again.", "1 refused: only failed ones are sent again together"]
     assert (failed.status, unknown.status) == ("sent", "unknown")
 
 

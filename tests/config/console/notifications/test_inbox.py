@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 INBOX = "/admin/inbox/"
 
 
-def shown(client: Client, **query: Any) -> str:
+def page_text(client: Client, **query: Any) -> str:
     return client.get(INBOX, query).content.decode()
 
 
@@ -35,13 +35,13 @@ def test_a_message_is_read_and_acknowledged(admin: Client) -> None:
     notify("For Bob", to=["bob"])
     delivered()
 
-    page = shown(admin)
+    page = page_text(admin)
     assert "Disk &lt;full&gt;" in page and str(run.pk) in page and "For Bob" not in page
     assert badge(admin) == "1"
     admin.post(INBOX, {"message": str(Delivery.objects.get(name="ada").pk)})
 
-    assert "Disk" not in shown(admin)
-    assert "Acknowledged by admin:ada" in shown(admin, show="all")
+    assert "Disk" not in page_text(admin)
+    assert "Acknowledged by admin:ada" in page_text(admin, show="all")
     assert badge(admin) == ""
     assert AuditEntry.objects.filter(action="acknowledge", by="admin:ada").count() == 1
 
@@ -51,7 +51,7 @@ def test_acknowledge_covers_all_shown_messages_and_no_later_one(admin: Client) -
     notify("a")
     notify("b")
     delivered()
-    until = re.search(r'name="until" value="([^"]+)"', shown(admin))
+    until = re.search(r'name="until" value="([^"]+)"', page_text(admin))
     assert until
     notify("later")
     delivered()
@@ -82,7 +82,7 @@ def test_notifications_that_are_sent_together_are_one_message(admin: Client) -> 
     make_due()
     delivered()
 
-    page = shown(admin)
+    page = page_text(admin)
 
     assert page.count("inbox-message") == 2
     assert page.index("second") < page.index("third") < page.index("first")
@@ -94,14 +94,14 @@ def test_the_link_of_an_approval_leads_to_its_page_and_not_past_the_login(admin:
     notify("May I?", link=f"approval:{approval.pk}")
     delivered()
 
-    page = shown(admin)
+    page = page_text(admin)
 
     assert f"/admin/runs/approval/{approval.pk}/change/" in page
     assert "/approvals/" not in page
 
 
 def test_without_an_inbox_the_page_shows_how_to_begin_and_one_click_does(admin: Client) -> None:
-    page = shown(admin)
+    page = page_text(admin)
     assert "No recipient is your inbox yet." in page
     assert "WAKEFUL_NOTIFY_TO=mailto:ops@example.com" in page
 
@@ -110,14 +110,14 @@ def test_without_an_inbox_the_page_shows_how_to_begin_and_one_click_does(admin: 
     delivered()
 
     assert Recipient.objects.get().address == "inbox:ada"
-    assert "news" in shown(admin)
-    assert "WAKEFUL_NOTIFY_TO=" not in shown(admin)
+    assert "news" in page_text(admin)
+    assert "WAKEFUL_NOTIFY_TO=" not in page_text(admin)
 
 
 def test_who_may_not_see_notifications_opens_no_inbox(log_in: LogIn) -> None:
     client = log_in("runs.view_run")
 
-    assert "Open my inbox" not in shown(client)
+    assert "Open my inbox" not in page_text(client)
     assert client.post(INBOX, {"begin": "1"}).status_code == 403
     assert not Recipient.objects.exists()
 
@@ -136,7 +136,7 @@ def test_the_inbox_is_read_page_by_page(admin: Client, monkeypatch: pytest.Monke
             sent_at=now - timedelta(minutes=number),
         )
 
-    first = shown(admin)
+    first = page_text(admin)
     older = re.search(r"before=([^\"]+)\">Older", first)
     assert older
     second = admin.get(f"{INBOX}?show=unread&before={older[1]}").content.decode()
@@ -151,7 +151,7 @@ def test_messages_of_incidents_and_digests_lead_to_their_pages(admin: Client) ->
     notify("The night", link="overnight:2026-11-23T06:00:00+00:00")
     delivered()
 
-    page = shown(admin)
+    page = page_text(admin)
 
     assert "/admin/runs/incident/7/change/" in page
     assert "/admin/overnight/?to=2026-11-23T06%3A00%3A00%2B00%3A00" in page

@@ -17,7 +17,7 @@ PAGE = "/admin/runs/queue/processes/"
 RESTORED = "/admin/runs/queue/restored/"
 
 
-def shown(client: Client, path: str = PAGE) -> str:
+def page_text(client: Client, path: str = PAGE) -> str:
     """The page's words, without its markup."""
     answer = client.get(path)
     assert answer.status_code == 200
@@ -28,31 +28,31 @@ def test_the_processes_page_reports_a_complete_installation_as_healthy(admin: Cl
     for kind in ("dispatcher", "beat", "worker"):
         make_worker(kind)
 
-    assert "All required processes are alive, and nothing is late." in shown(admin)
+    assert "All required processes are alive, and nothing is late." in page_text(admin)
 
 
 def test_two_versions_are_shown_side_by_side(admin: Client) -> None:
     make_worker("worker")
     Worker.objects.create(kind="worker", host="there", pid=2, version="2", concurrency=2)
 
-    assert "2 versions run side by side: 1 (1 process), 2 (1 process)." in shown(admin)
+    assert "2 versions run side by side: 1 (1 process), 2 (1 process)." in page_text(admin)
 
 
 def test_a_stopped_process_is_shown_with_the_reason(admin: Client) -> None:
     now = "2999-01-01T00:00Z"
     make_worker("worker", stopped_at=now, stopped_reason="lease lost")
 
-    assert "lease lost" in shown(admin)
+    assert "lease lost" in page_text(admin)
 
 
 def test_the_page_costs_the_same_for_one_process_and_for_many(admin: Client) -> None:
     def queries() -> int:
         with CaptureQueriesContext(connection) as captured:
-            shown(admin)
+            page_text(admin)
         return len(captured)
 
     make_worker()
-    shown(admin)
+    page_text(admin)
     for_one = queries()
     for _ in range(5):
         make_worker()
@@ -94,13 +94,13 @@ def test_a_queue_that_is_not_there_is_404(admin: Client, path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/admin/", PAGE, "/admin/runs/run/", "/admin/triggers/trigger/add/"])
 def test_every_page_shows_a_banner_while_a_queue_is_paused(admin: Client, path: str) -> None:
-    assert "the printer" not in shown(admin, path)
+    assert "the printer" not in page_text(admin, path)
 
     pause(EVERY, reason="the printer <burns>", by="admin:bob")
 
-    told = shown(admin, path)
-    assert "All queues" in told
-    assert "by admin:bob: the printer &lt;burns&gt;. Events are accepted" in told
+    page = page_text(admin, path)
+    assert "All queues" in page
+    assert "by admin:bob: the printer &lt;burns&gt;. Events are accepted" in page
 
 
 def test_the_login_page_shows_no_pause_reason(client: Client, db: Any) -> None:
@@ -114,12 +114,12 @@ def test_after_a_restore_the_page_shows_waiting_runs_and_the_checks_to_make(admi
     make_run(trigger="invoices")
     pause(EVERY, reason="started with --paused", by="cli:root")
 
-    told = shown(admin, RESTORED)
+    page = page_text(admin, RESTORED)
 
-    assert "All queues are paused: events are accepted and become runs, but no run starts." in told
-    assert "last process seen before this start: 2026-01-01 00:00:00 UTC" in told
-    assert "invoices 1 list" in told
-    assert "sequences are ahead of the newest rows" in told
+    assert "All queues are paused: events are accepted and become runs, but no run starts." in page
+    assert "last process seen before this start: 2026-01-01 00:00:00 UTC" in page
+    assert "invoices 1 list" in page
+    assert "sequences are ahead of the newest rows" in page
 
 
 def test_a_sequence_behind_its_rows_is_found(admin: Client) -> None:
@@ -127,4 +127,4 @@ def test_a_sequence_behind_its_rows_is_found(admin: Client) -> None:
     with connection.cursor() as cursor:
         cursor.execute("UPDATE runs_run SET seq = seq + 1000")
 
-    assert "a sequence is behind its rows" in shown(admin, RESTORED)
+    assert "a sequence is behind its rows" in page_text(admin, RESTORED)

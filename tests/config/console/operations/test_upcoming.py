@@ -20,7 +20,7 @@ NINE = datetime(2050, 3, 7, 9, 0, tzinfo=UTC)  # a Monday
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
-def shown(client: Client, zone: str = "UTC", **query: Any) -> Any:
+def context_of(client: Client, zone: str = "UTC", **query: Any) -> Any:
     client.cookies["zone"] = zone
     answer = client.get(PATH, query)
     assert answer.status_code == 200
@@ -56,7 +56,7 @@ def busy() -> None:
 
 
 def test_the_list_shows_time_kind_reason_and_count_of_each_wake(admin: Client, busy: None) -> None:
-    listed = rows(shown(admin, days=1))
+    listed = rows(context_of(admin, days=1))
 
     reasons = [(row[1].split(">")[-2].split("<")[0], row[2]) for row in listed]
     assert reasons == [
@@ -71,23 +71,23 @@ def test_the_list_shows_time_kind_reason_and_count_of_each_wake(admin: Client, b
 
 
 def test_the_list_is_filtered_by_kind_and_agent(admin: Client, busy: None) -> None:
-    assert len(rows(shown(admin, kind="wake"))) == 1
-    assert len(rows(shown(admin, agent="reporter"))) == 2
-    assert len(rows(shown(admin, kind="nonsense", agent="", days="x"))) == 5
+    assert len(rows(context_of(admin, kind="wake"))) == 1
+    assert len(rows(context_of(admin, agent="reporter"))) == 2
+    assert len(rows(context_of(admin, kind="nonsense", agent="", days="x"))) == 5
 
 
 def test_a_late_wake_is_marked_as_late(admin: Client) -> None:
     put_wake(make_trigger("digest"), soon(-1))
 
-    assert "late" in rows(shown(admin))[0][0]
+    assert "late" in rows(context_of(admin))[0][0]
 
 
 def test_a_day_is_a_day_of_the_operators_zone(admin: Client) -> None:
     waking("early", datetime(2050, 3, 7, 23, 30, tzinfo=UTC))
 
-    assert len(rows(shown(admin, day="2050-03-07"))) == 1
-    assert rows(shown(admin, zone="Europe/Vienna", day="2050-03-07")) == []
-    assert len(rows(shown(admin, zone="Europe/Vienna", day="2050-03-08"))) == 1
+    assert len(rows(context_of(admin, day="2050-03-07"))) == 1
+    assert rows(context_of(admin, zone="Europe/Vienna", day="2050-03-07")) == []
+    assert len(rows(context_of(admin, zone="Europe/Vienna", day="2050-03-08"))) == 1
 
 
 def test_a_long_list_is_cut_with_a_note_and_a_link_to_more(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,19 +95,19 @@ def test_a_long_list_is_cut_with_a_note_and_a_link_to_more(admin: Client, monkey
     for number in range(3):
         put_wake(make_trigger(f"digest {number}"), soon(number))
 
-    context = shown(admin)
+    context = context_of(admin)
 
     assert len(rows(context)) == 2
     assert context["table"].note == "The first 2, with each schedule listed once; there may be more."
     assert "limit=500" in context["more"]
-    assert len(rows(shown(admin, limit=500))) == 3
+    assert len(rows(context_of(admin, limit=500))) == 3
 
 
 def test_an_edit_that_beat_has_not_seen_is_named(admin: Client) -> None:
     waking("nightly", "3")
     Schedule.objects.update(stale=True)
 
-    assert shown(admin)["edited"] == 1
+    assert context_of(admin)["edited"] == 1
     assert "1 schedule edited just now" in admin.get(PATH).content.decode()
 
 
@@ -119,7 +119,7 @@ def test_the_line_has_a_lane_for_each_and_a_mark_for_each_time(admin: Client) ->
     waking("all the time", 1, since=timezone.now())
     due_schedules.settle()
 
-    often, beat = shown(admin, view="line")["lanes"]
+    often, beat = context_of(admin, view="line")["lanes"]
 
     [band] = often.marks
     assert (band.title, band.width > 90) == ("more than 100 times all the time", True)
@@ -130,7 +130,7 @@ def test_the_line_has_a_lane_for_each_and_a_mark_for_each_time(admin: Client) ->
 
 def test_hours_of_the_line_view_are_those_of_the_operators_zone(admin: Client) -> None:
     for zone in ("UTC", "Asia/Kathmandu"):
-        hours = shown(admin, zone=zone, view="line")["hours"]
+        hours = context_of(admin, zone=zone, view="line")["hours"]
         assert all(words.endswith(":00") and int(words[:2]) % 3 == 0 for _, words in hours)
         assert 7 <= len(hours) <= 8
 
@@ -142,7 +142,7 @@ def test_the_month_counts_what_comes_on_each_day(admin: Client) -> None:
     waking("often", 60, since=NINE - HOUR)
     waking("once", NINE + 20 * DAY)
 
-    context = shown(admin, view="month", month="2050-03")
+    context = context_of(admin, view="month", month="2050-03")
 
     days = cells(context)
     assert context["month"] == "March 2050"
@@ -157,8 +157,8 @@ def test_days_of_the_month_view_are_those_of_the_operators_zone(admin: Client) -
     waking("late", datetime(2050, 3, 7, 23, 30, tzinfo=UTC))
     put_wake(make_trigger("digest"), datetime(2050, 3, 9, 23, 30, tzinfo=UTC))
 
-    assert list(cells(shown(admin, view="month", month="2050-03"))) == ["2050-03-07", "2050-03-09"]
-    vienna = shown(admin, zone="Europe/Vienna", view="month", month="2050-03")
+    assert list(cells(context_of(admin, view="month", month="2050-03"))) == ["2050-03-07", "2050-03-09"]
+    vienna = context_of(admin, zone="Europe/Vienna", view="month", month="2050-03")
     assert list(cells(vienna)) == ["2050-03-08", "2050-03-10"]
 
 
@@ -166,7 +166,7 @@ def test_a_busy_day_names_the_first_wakes_and_counts_the_others(admin: Client) -
     for number in range(6):
         waking(f"daily {number}", NINE)
 
-    day = cells(shown(admin, view="month", month="2050-03"))["2050-03-07"]
+    day = cells(context_of(admin, view="month", month="2050-03"))["2050-03-07"]
 
     assert (day.count, len(day.names), day.others) == ("6", 4, 2)
 
@@ -177,7 +177,7 @@ def test_a_day_that_is_not_counted_to_its_end_is_marked(admin: Client, monkeypat
     waking("all the time", 1, since=NINE)
     waking("another", NINE + HOUR)
 
-    context = shown(admin, view="month", month="2050-03")
+    context = context_of(admin, view="month", month="2050-03")
 
     assert cells(context)["2050-03-08"].names == [("schedule", "all the time ×5+")]
     assert cells(context)["2050-03-08"].count == "5+"
@@ -186,12 +186,12 @@ def test_a_day_that_is_not_counted_to_its_end_is_marked(admin: Client, monkeypat
 
 @pytest.mark.parametrize("month", ["0001-01", "9999-12", "soon", ""])
 def test_an_invalid_month_shows_the_current_one(admin: Client, month: str) -> None:
-    assert shown(admin, view="month", month=month)["month"] == f"{datetime.now(UTC):%B %Y}"
+    assert context_of(admin, view="month", month=month)["month"] == f"{datetime.now(UTC):%B %Y}"
 
 
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "../etc", ""])
 def test_a_zone_that_there_is_not_is_utc(admin: Client, zone: str) -> None:
-    assert str(shown(admin, zone=zone)["asked"].zone) == "UTC"
+    assert str(context_of(admin, zone=zone)["asked"].zone) == "UTC"
 
 
 # Who sees what, and at what price

@@ -50,10 +50,10 @@ def test_a_sentence_makes_an_agent_with_its_schedule(admin: Client) -> None:
 
 def test_the_schedule_is_shown_before_anything_is_made(admin: Client) -> None:
     shown = admin.post("/admin/agents/promptagent/preview/", GIVEN).content.decode()
-    asked = admin.post(NEW, {**GIVEN, "_preview": "1"}).content.decode()
+    page = admin.post(NEW, {**GIVEN, "_preview": "1"}).content.decode()
 
     assert "At 08:00, Monday through Friday" in shown
-    assert "At 08:00, Monday through Friday" in asked
+    assert "At 08:00, Monday through Friday" in page
     assert not PromptAgent.objects.exists()
 
 

@@ -19,7 +19,7 @@ from tests.support.triggers import make_event
 NOUN = "runs_approval"
 
 
-def asked(**fields: object) -> Approval:
+def make_open_approval(**fields: object) -> Approval:
     return make_approval(make_run(status=RunStatus.WAITING, agent="refunds"), status="open", **fields)
 
 
@@ -39,8 +39,8 @@ def approver(db: None) -> Client:
 def test_pending_ones_come_first_and_the_longest_waiting_on_top(admin: Client) -> None:
     make_approval(make_run(status="succeeded"), question="decided")
     make_approval(make_run(status="succeeded"), question="expired", status="expired")
-    asked(question="first")
-    asked(question="second")
+    make_open_approval(question="first")
+    make_open_approval(question="second")
 
     assert questions(admin) == ["first", "second"]
     assert questions(admin, status="decided") == ["decided"]
@@ -66,7 +66,7 @@ def test_the_page_shows_what_tainted_the_run(admin: Client) -> None:
         assert str(cause) in shown.partition("By: ")[2]
     for other in (str(clean.pk), "llm summary#1", "state own#1"):
         assert other not in shown
-    assert "It has seen untrusted data" not in admin.get(page_of(NOUN, asked())).content.decode()
+    assert "It has seen untrusted data" not in admin.get(page_of(NOUN, make_open_approval())).content.decode()
 
 
 def test_a_taint_that_is_not_recorded_is_named_by_its_possible_causes(admin: Client) -> None:
@@ -76,7 +76,7 @@ def test_a_taint_that_is_not_recorded_is_named_by_its_possible_causes(admin: Cli
 
 
 def test_approver_reads_and_decides_from_the_inbox(approver: Client) -> None:
-    approval = asked(question="Refund 2026-118?", arguments={"cents": 12900})
+    approval = make_open_approval(question="Refund 2026-118?", arguments={"cents": 12900})
 
     assert "Refund 2026-118?" in approver.get(list_of(NOUN)).content.decode()
     assert "&quot;cents&quot;: 12900" in approver.get(page_of(NOUN, approval)).content.decode()
@@ -95,7 +95,7 @@ def test_approver_reads_and_decides_from_the_inbox(approver: Client) -> None:
 def test_wrong_json_keeps_the_dialog_open_with_the_error_and_what_was_typed(
     admin: Client, typed: str, message: str
 ) -> None:
-    approval = asked(arguments={"cents": 12900})
+    approval = make_open_approval(arguments={"cents": 12900})
 
     answer = press(admin, NOUN, approval, "edit", arguments=typed)
 
@@ -106,7 +106,7 @@ def test_wrong_json_keeps_the_dialog_open_with_the_error_and_what_was_typed(
 
 @pytest.mark.parametrize("typed", ["[1]", "5", '"x"', '{"cents": "a\\u0000"}', '{"cents": "\\ud800"}'])
 def test_arguments_of_another_shape_keep_the_dialog_open(admin: Client, typed: str) -> None:
-    approval = asked(arguments={"cents": 12900})
+    approval = make_open_approval(arguments={"cents": 12900})
 
     answer = press(admin, NOUN, approval, "edit", arguments=typed)
 
@@ -116,7 +116,7 @@ def test_arguments_of_another_shape_keep_the_dialog_open(admin: Client, typed: s
 
 @pytest.mark.parametrize("choice", ["approve", "deny"])
 def test_a_reason_that_cannot_be_stored_keeps_the_dialog_open(admin: Client, choice: str) -> None:
-    approval = asked()
+    approval = make_open_approval()
 
     answer = press(admin, NOUN, approval, choice, reason="a\x00b")
 
@@ -125,7 +125,7 @@ def test_a_reason_that_cannot_be_stored_keeps_the_dialog_open(admin: Client, cho
 
 
 def test_decision_for_something_else_than_was_shown_is_refused(admin: Client) -> None:
-    approval = asked(digest="today's")
+    approval = make_open_approval(digest="today's")
 
     answer = press(admin, NOUN, approval, "approve", digest="yesterday's")
 
@@ -134,7 +134,7 @@ def test_decision_for_something_else_than_was_shown_is_refused(admin: Client) ->
 
 
 def test_dialog_is_bound_to_what_it_shows(admin: Client) -> None:
-    approval = asked(digest="d1ge57")
+    approval = make_open_approval(digest="d1ge57")
 
     dialog = admin.get(page_of(NOUN, approval).replace("change", "approve")).content.decode()
 
@@ -143,8 +143,8 @@ def test_dialog_is_bound_to_what_it_shows(admin: Client) -> None:
 
 def test_only_a_pending_approval_has_buttons_and_edit_only_with_arguments(admin: Client) -> None:
     pages = {
-        "bare": asked(),
-        "with arguments": asked(arguments={"n": 1}),
+        "bare": make_open_approval(),
+        "with arguments": make_open_approval(arguments={"n": 1}),
         "decided": make_approval(make_run(status="succeeded"), arguments={"n": 1}),
     }
 
@@ -161,7 +161,7 @@ def test_only_a_pending_approval_has_buttons_and_edit_only_with_arguments(admin:
 
 
 def test_page_shows_until_when_and_what_comes_after(admin: Client) -> None:
-    approval = asked(question="Call her?", on_expiry="fail")
+    approval = make_open_approval(question="Call her?", on_expiry="fail")
     approval.wait.due_at = timezone.now() + timedelta(hours=2, minutes=1)
     approval.wait.save()
 
@@ -177,7 +177,7 @@ def test_the_form_of_an_approval_that_is_gone_is_not_found(admin_client: Client,
 
 
 def test_a_question_of_a_model_has_a_button_for_the_answer(approver: Client) -> None:
-    plain, question = asked(arguments={"cents": 5}), make_question()
+    plain, question = make_open_approval(arguments={"cents": 5}), make_question()
 
     assert ["Answer" in buttons_of(approver, one) for one in (plain, question)] == [False, True]
     assert ["Edit and approve" in buttons_of(approver, one) for one in (plain, question)] == [True, False]

@@ -29,7 +29,7 @@ def statuses() -> list[str]:
     return list(Run.objects.order_by("seq").values_list("status", flat=True))
 
 
-def told(answer: Any) -> tuple[str, list[Any]]:
+def notice_and_rows(answer: Any) -> tuple[str, list[Any]]:
     notice, table = answer.context["sections"]
     return notice.text, list(table.rows)
 
@@ -40,7 +40,7 @@ def test_preview_shows_how_many_by_status_and_agent_and_for_how_many_it_is_possi
         make_failed_run(trigger)
     make_run(status="succeeded", agent="mailer")
 
-    text, rows = told(ask(admin, "requeue_chosen"))
+    text, rows = notice_and_rows(ask(admin, "requeue_chosen"))
 
     assert text == "4 runs match the filter. Requeue is possible for 3 of them."
     assert rows == [("failed", "greeter", "3", "3"), ("succeeded", "mailer", "1", "0")]
@@ -51,7 +51,7 @@ def test_preview_keeps_to_the_filter(admin: Client) -> None:
     make_failed_run(make_trigger())
     make_run(status="queued")
 
-    text, _ = told(ask(admin, "cancel_chosen", "?status__exact=queued"))
+    text, _ = notice_and_rows(ask(admin, "cancel_chosen", "?status__exact=queued"))
 
     assert text == "1 runs match the filter. Cancel is possible for 1 of them."
 
@@ -110,6 +110,6 @@ def test_runs_that_are_gone_by_then_are_counted_as_refused(admin: Client, monkey
     take_the_others(monkeypatch)
     go_on(admin, "cancel_chosen", answer)
 
-    told = [str(message) for message in admin.get(list_of("runs_run")).context["messages"]]
-    assert told[0].startswith("1 cancelled")
-    assert told[1] == "2 refused: see the page of each run."
+    notice_and_rows = [str(message) for message in admin.get(list_of("runs_run")).context["messages"]]
+    assert notice_and_rows[0].startswith("1 cancelled")
+    assert notice_and_rows[1] == "2 refused: see the page of each run."

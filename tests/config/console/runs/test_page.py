@@ -23,7 +23,7 @@ from tests.support.triggers import make_event
 WAITING = RunStatus.WAITING
 
 
-def shown(client: Client, run: Run, **query: Any) -> str:
+def page_text(client: Client, run: Run, **query: Any) -> str:
     return client.get(page_of("runs_run", run), query).content.decode()
 
 
@@ -59,7 +59,7 @@ def test_wait_for_an_event_is_reported_in_words(admin: Client) -> None:
     until = timezone.now() + timedelta(days=2, hours=3, minutes=1)
     make_wait(run, "event", event_type="invoice.paid", match={"customer": 7}, due_at=until)
 
-    page = shown(admin, run)
+    page = page_text(admin, run)
 
     assert "Waits for <code>invoice.paid</code> with customer = 7, until <time" in page
     assert f"{until:%A %H:%M} UTC</time> (in 2 d 3 h)." in page
@@ -69,15 +69,15 @@ def test_wait_for_a_signal_names_the_signal(admin: Client) -> None:
     run = make_run(status=WAITING)
     make_wait(run, "event", event_type=SIGNAL, match={"run": str(run.pk), "name": "go on"})
 
-    assert "Waits for signal <code>go on</code>." in shown(admin, run)
+    assert "Waits for signal <code>go on</code>." in page_text(admin, run)
 
 
 def test_sleep_shows_until_when(admin: Client) -> None:
     run = make_run(status=WAITING)
     make_wait(run, "time", due_at=timezone.now() + timedelta(days=30, minutes=1))
 
-    assert "Sleeps until <time" in shown(admin, run)
-    assert "(in 30 d)." in shown(admin, run)
+    assert "Sleeps until <time" in page_text(admin, run)
+    assert "(in 30 d)." in page_text(admin, run)
 
 
 def test_wait_for_children_counts_those_that_still_run(admin: Client) -> None:
@@ -85,7 +85,7 @@ def test_wait_for_children_counts_those_that_still_run(admin: Client) -> None:
     children = [make_child(run), make_child(run, status="queued"), make_child(run, status="failed")]
     make_wait(run, "children", children=[child.pk for child in children])
 
-    assert "Waits for its children: 1 of 3 still runs." in shown(admin, run)
+    assert "Waits for its children: 1 of 3 still runs." in page_text(admin, run)
 
 
 def test_a_child_that_failed_is_seen_on_the_page_of_its_parent(admin: Client) -> None:
@@ -98,7 +98,7 @@ def test_a_child_that_failed_is_seen_on_the_page_of_its_parent(admin: Client) ->
     make_step(run, "spawn of the author's own", output="no id")
     wait = make_wait(run, "children", status="done", children=[child.pk for child in [*good, bad]])
 
-    page = shown(admin, run)
+    page = page_text(admin, run)
 
     assert f"1 of its {len(good) + 1} children failed." in page
     assert "OutOfStock: bad-1" in page
@@ -114,7 +114,7 @@ def test_wait_for_a_decision_links_to_the_approval(admin: Client) -> None:
     run = make_run(status=WAITING)
     approval = make_approval(run, status="open", question="Call <b>Ada</b>?")
 
-    page = shown(admin, run)
+    page = page_text(admin, run)
 
     assert "Waits for a decision: “Call &lt;b&gt;Ada&lt;/b&gt;?”." in page
     assert reverse("admin:runs_approval_change", args=[approval.pk]) in page
@@ -199,7 +199,7 @@ def test_entry_that_is_opened_shows_all_it_holds_and_only_then_is_it_read(admin:
     run = make_run(status="failed")
     make_step(run, "read: all", output={"text": "x" * 5000 + "the end"}, arguments=[7])
 
-    assert "the end" not in shown(admin, run)
+    assert "the end" not in page_text(admin, run)
     assert "the end" in opened(admin, run, "read: all")
     page = admin.get(entry_of(run), {"key": "read: all"}).content.decode()
     assert "the end" in page
@@ -220,7 +220,7 @@ def test_outputs_are_shown_without_trusting_them(admin: Client) -> None:
     run = make_run(status="failed")
     make_step(run, "<script>alert(1)</script>", output="<script>alert(2)</script>")
 
-    assert "<script>alert(" not in shown(admin, run) + opened(admin, run, "<script>alert(1)</script>")
+    assert "<script>alert(" not in page_text(admin, run) + opened(admin, run, "<script>alert(1)</script>")
 
 
 # What is not known
@@ -230,7 +230,7 @@ def test_uncertain_run_shows_what_was_about_to_be_sent(admin: Client) -> None:
     run = make_run(status="uncertain", status_reason="its worker died")
     make_step(run, "pay", status="started", arguments=[{"cents": 12900}])
 
-    page = shown(admin, run)
+    page = page_text(admin, run)
 
     assert "step <code>pay</code> may or may not have happened" in page
     assert f"<code>{run.pk}:pay</code>" in page
@@ -240,7 +240,7 @@ def test_uncertain_run_shows_what_was_about_to_be_sent(admin: Client) -> None:
 def test_journal_that_does_not_fit_is_reported_in_words(admin: Client) -> None:
     run = make_run(status="uncertain", status_reason="expected 'mail', found 'post'")
 
-    assert "its journal does not fit today&#x27;s code. expected &#x27;mail&#x27;, found &#x27;post&#x27;" in shown(
+    assert "its journal does not fit today&#x27;s code. expected &#x27;mail&#x27;, found &#x27;post&#x27;" in page_text(
         admin, run
     )
 
@@ -319,4 +319,4 @@ def test_run_that_woke_itself_in_a_circle_has_an_end() -> None:
 def test_tree_names_an_event_that_is_gone(admin: Client) -> None:
     run = make_run(event_id=UUID("01900000-0000-7000-8000-000000000000"), status="succeeded")
 
-    assert "(deleted)" in shown(admin, run)
+    assert "(deleted)" in page_text(admin, run)

@@ -22,7 +22,7 @@ __all__ = ["lab"]
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def shown(client: Client, run: Run, **query: Any) -> str:
+def page_text(client: Client, run: Run, **query: Any) -> str:
     return client.get(page_of("runs_run", run), query).content.decode()
 
 
@@ -42,7 +42,7 @@ def test_the_page_of_a_run_shows_its_conversation(lab: Lab, admin: Client) -> No
         request.usage = {**(request.usage or {}), "cost": None}
         request.save(update_fields=["usage"])
 
-    page = shown(admin, run)
+    page = page_text(admin, run)
 
     assert "2 requests to models · 1 call of tools · " in page and "price unknown" in page
     assert "<pre>Where is Ann?</pre>" in page
@@ -54,7 +54,7 @@ def test_the_page_of_a_run_shows_its_conversation(lab: Lab, admin: Client) -> No
 def test_thinking_and_long_texts_are_folded(lab: Lab, admin: Client) -> None:
     run = talk(lab, ("I see", "found"), prompt="long " * 400)
 
-    page = shown(admin, run)
+    page = page_text(admin, run)
 
     assert '<summary><span class="transcript-label">Thinking</span> I see</summary>' in page
     assert '<summary><span class="transcript-label">Prompt</span> long long' in page
@@ -64,7 +64,7 @@ def test_thinking_and_long_texts_are_folded(lab: Lab, admin: Client) -> None:
 def test_untrusted_data_is_marked_as_such(lab: Lab, admin: Client) -> None:
     run = talk(lab, "found", untrusted="<script>alert(1)</script>")
 
-    page = shown(admin, run)
+    page = page_text(admin, run)
 
     assert "Prompt, untrusted</span><pre>&lt;script&gt;alert(1)&lt;/script&gt;</pre>" in page
     assert "given untrusted data" in page
@@ -83,7 +83,7 @@ def test_the_result_of_an_untrusted_tool_is_marked(lab: Lab, admin: Client) -> N
 
     run = lab.run(lambda run: run.llm(llm, "read").output)
 
-    page = shown(admin, run)
+    page = page_text(admin, run)
     assert "Result, untrusted</span><pre>a page</pre>" in page
     assert "Result</span><pre>of mine</pre>" in page
     calls = transcript_of(run).calls[0].turns[0].tool_calls
@@ -93,7 +93,7 @@ def test_the_result_of_an_untrusted_tool_is_marked(lab: Lab, admin: Client) -> N
 def test_a_tool_call_that_needs_approval_links_to_it(lab: Lab, admin: Client) -> None:
     run = talk(lab, [("find", {"name": "Ann"})], "found", untrusted="hello")
 
-    page = shown(admin, run)
+    page = page_text(admin, run)
 
     assert "waits for approval" in page
     approval = Approval.objects.get(wait__run=run)
@@ -101,14 +101,14 @@ def test_a_tool_call_that_needs_approval_links_to_it(lab: Lab, admin: Client) ->
 
 
 def test_a_run_without_a_conversation_has_no_such_section(admin: Client) -> None:
-    assert 'id="conversation"' not in shown(admin, make_run())
+    assert 'id="conversation"' not in page_text(admin, make_run())
 
 
 @pytest.mark.parametrize("page", ["", "1", "99999999999999999999", "x", "-1"])
 def test_any_page_may_be_requested(lab: Lab, admin: Client, page: str) -> None:
     run = talk(lab, "found")
 
-    assert "<pre>found</pre>" in shown(admin, run, turns=page)
+    assert "<pre>found</pre>" in page_text(admin, run, turns=page)
 
 
 def test_pruned_content_is_reported_to_be_gone(lab: Lab, admin: Client) -> None:
@@ -116,7 +116,7 @@ def test_pruned_content_is_reported_to_be_gone(lab: Lab, admin: Client) -> None:
     with transaction.atomic():
         remove_payloads([run.pk])
 
-    page = shown(admin, run)
+    page = page_text(admin, run)
 
     assert ERASED in page and "found Ann" not in page and "1 request to models" in page
 
@@ -126,7 +126,7 @@ def test_the_built_in_model_is_named_wherever_its_run_is_shown(lab: Lab, admin: 
     request = Step.objects.get(run=run, kind="model")
     entry = reverse("admin:runs_run_entry", args=[run.pk])
 
-    assert BUILTIN in shown(admin, run)
+    assert BUILTIN in page_text(admin, run)
     assert BUILTIN in admin.get(list_of("runs_run")).content.decode()
     assert BUILTIN in admin.get(entry, {"key": request.key}).content.decode()
 

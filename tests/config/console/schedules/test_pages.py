@@ -74,7 +74,7 @@ def test_preview_leaves_out_excluded_times(admin: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "field", "told"),
+    ("changes", "field", "message"),
     [
         ({"when": "0 9 * *"}, "when", "mon-fri"),
         ({"when": "whenever you like"}, "when", "every weekday at 09:00"),
@@ -89,12 +89,12 @@ def test_preview_leaves_out_excluded_times(admin: Client) -> None:
     ],
 )
 def test_an_invalid_value_is_refused_at_its_field(
-    admin: Client, agent: str, changes: dict[str, str], field: str, told: str
+    admin: Client, agent: str, changes: dict[str, str], field: str, message: str
 ) -> None:
     answer = admin.post(ADD, {**SAID, "name": "digest", "agent": agent, **changes})
 
-    assert told in str(errors_of(answer)[field])
-    assert told in preview_of(admin, **changes).replace("&quot;", '"')
+    assert message in str(errors_of(answer)[field])
+    assert message in preview_of(admin, **changes).replace("&quot;", '"')
     assert not Schedule.objects.exists()
 
 

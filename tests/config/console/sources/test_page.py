@@ -14,7 +14,7 @@ from config.console.sources.reading import BODY_CHARACTERS
 from runs.db.sql import execute
 from tests.config.console.test_actions import press
 from tests.support.console import page_of
-from tests.support.hooks import make_source, post, signed
+from tests.support.hooks import make_source, post, signed_headers
 from triggers.models import Event, PoisonMessage, Reading, RefusedDelivery, Source, WatchedTable
 from triggers.sources.databases.tables.keep import keep_tables
 from triggers.sources.databases.tables.sweep import sweep_tables
@@ -102,8 +102,8 @@ def test_a_test_event_leads_to_its_event_or_to_the_reason(admin: Client) -> None
 def test_the_health_line_shows_the_last_event_the_rate_what_waits_and_the_last_refusal(admin: Client) -> None:
     source = make_source()
     for id_ in ("a", "b", "c"):
-        post(b"{}", signed(b"{}", id_=id_))
-    post(b"{}", signed(b"{}", secret="stranger"))
+        post(b"{}", signed_headers(b"{}", id_=id_))
+    post(b"{}", signed_headers(b"{}", secret="stranger"))
     for event in Event.objects.exclude(ce_id="c"):
         execute(
             "UPDATE triggers_event SET dispatched_at = received_at + %s::interval WHERE id = %s::uuid",

@@ -25,8 +25,8 @@ def test_a_service_gets_the_message() -> None:
         outcome = CHANNEL.send(address_of(server), message("Disk full", urgency="high"))
 
     assert outcome == Sent()
-    told = json.loads(server.posted[0].body)
-    assert told["title"] == "Disk full"
+    body = json.loads(server.posted[0].body)
+    assert body["title"] == "Disk full"
 
 
 @pytest.mark.parametrize(
@@ -123,5 +123,5 @@ def test_html_of_strangers_is_text_where_a_service_shows_html() -> None:
     with taking_hooks() as server:
         CHANNEL.send(f"{address_of(server)}&format=html", message("<a href='https://evil.example'>Approve</a>"))
 
-    told = json.loads(server.posted[0].body)["message"]
-    assert "<a" not in told and "&lt;a" in told
+    text = json.loads(server.posted[0].body)["message"]
+    assert "<a" not in text and "&lt;a" in text

@@ -21,11 +21,11 @@ def test_a_receiver_can_verify_what_it_gets() -> None:
         outcome = CHANNEL.send(f"{server.url}#{secret}", message("Hello ☂", "again"))
 
     [posted] = server.posted
-    told = Webhook(secret).verify(posted.body, posted.headers)
+    content = Webhook(secret).verify(posted.body, posted.headers)
     assert outcome == Sent()
-    assert told["type"] == "wakeful.notification"
-    assert [one["text"] for one in told["data"]["notifications"]] == ["Hello ☂", "again"]
-    assert posted.headers["webhook-id"] == f"msg_{told['data']['delivery']}"
+    assert content["type"] == "wakeful.notification"
+    assert [one["text"] for one in content["data"]["notifications"]] == ["Hello ☂", "again"]
+    assert posted.headers["webhook-id"] == f"msg_{content['data']['delivery']}"
     assert posted.path == "/hook"  # the secret stays here
 
 

@@ -27,7 +27,7 @@ def evaluator() -> Iterator[Evaluator]:
         yield evaluator
 
 
-def asked(*filters: str) -> list[Question]:
+def questions(*filters: str) -> list[Question]:
     return [Question(filter=filter) for filter in filters]
 
 
@@ -46,27 +46,27 @@ def test_the_helper_process_reads_fields_of_the_data(evaluator: Evaluator) -> No
     paths = [("data", "a", "b"), ("data", "a", "c"), ("data", "a", "d"), ("data", "long")]
 
     assert evaluator.fields(subject, paths) == [1.5, None, MISSING, None]
-    assert evaluator.answers(subject, asked("event.data.a.b > 1.0"))[0].passes
+    assert evaluator.answers(subject, questions("event.data.a.b > 1.0"))[0].passes
 
 
 def test_an_expression_that_would_take_hours_is_an_error_and_the_others_are_answered(evaluator: Evaluator) -> None:
-    found = evaluator.answers(Subject(envelope=ENVELOPE), asked("true", HOURS, "event.type == 't'", "false"), SHORT)
+    found = evaluator.answers(Subject(envelope=ENVELOPE), questions("true", HOURS, "event.type == 't'", "false"), SHORT)
 
     assert [answer.passes and not answer.error for answer in found] == [True, False, True, False]
     assert "longer than 0.3 s" in found[1].error and "WAKEFUL_MATCH_TIME" in found[1].error
 
 
 def test_all_expressions_of_an_event_share_a_time_limit(evaluator: Evaluator) -> None:
-    found = evaluator.answers(Subject(envelope=ENVELOPE), asked(*[HOURS] * 30, "true"), Limits(each=0.3, total=0.6))
+    found = evaluator.answers(Subject(envelope=ENVELOPE), questions(*[HOURS] * 30, "true"), Limits(each=0.3, total=0.6))
 
     assert all("WAKEFUL_MATCH_TOTAL" in answer.error for answer in found[2:])
 
 
 def test_a_trigger_that_overran_again_and_again_gets_a_tenth_of_the_time(evaluator: Evaluator) -> None:
     for _ in range(3):
-        evaluator.answers(Subject(envelope=ENVELOPE), asked(HOURS), SHORT)
+        evaluator.answers(Subject(envelope=ENVELOPE), questions(HOURS), SHORT)
 
-    [slow, other] = evaluator.answers(Subject(envelope=ENVELOPE), asked(HOURS, "true"), SHORT)
+    [slow, other] = evaluator.answers(Subject(envelope=ENVELOPE), questions(HOURS, "true"), SHORT)
 
     assert "longer than 0.03 s" in slow.error
     assert other.passes and not other.error
@@ -74,9 +74,9 @@ def test_a_trigger_that_overran_again_and_again_gets_a_tenth_of_the_time(evaluat
 
 def test_a_trigger_that_goes_on_overrunning_is_not_evaluated_on_events_of_that_size(evaluator: Evaluator) -> None:
     short = Limits(each=0.02, total=3.0)
-    found = [evaluator.answers(Subject(envelope=ENVELOPE), asked(HOURS), short)[0] for _ in range(11)]
-    [refused, other] = evaluator.answers(Subject(envelope=ENVELOPE), asked(HOURS, "true"), short)
-    [larger] = evaluator.answers(Subject(envelope=ENVELOPE, data=f'"{"a" * 9000}"'), asked(HOURS), short)
+    found = [evaluator.answers(Subject(envelope=ENVELOPE), questions(HOURS), short)[0] for _ in range(11)]
+    [refused, other] = evaluator.answers(Subject(envelope=ENVELOPE), questions(HOURS, "true"), short)
+    [larger] = evaluator.answers(Subject(envelope=ENVELOPE, data=f'"{"a" * 9000}"'), questions(HOURS), short)
 
     assert "not evaluated" not in found[9].error and "not evaluated" in found[10].error
     assert "not evaluated" in refused.error and other.passes and not other.error
@@ -86,8 +86,8 @@ def test_a_trigger_that_goes_on_overrunning_is_not_evaluated_on_events_of_that_s
 def test_a_long_list_is_an_error_of_its_event_alone(evaluator: Evaluator) -> None:
     long, short = (f'{{"items": [{", ".join("1" * count)}]}}' for count in (20_000, 5))
 
-    [slow] = evaluator.answers(Subject(envelope=ENVELOPE, data=long), asked(QUADRATIC), SHORT)
-    [quick] = evaluator.answers(Subject(envelope=ENVELOPE, data=short), asked(QUADRATIC), SHORT)
+    [slow] = evaluator.answers(Subject(envelope=ENVELOPE, data=long), questions(QUADRATIC), SHORT)
+    [quick] = evaluator.answers(Subject(envelope=ENVELOPE, data=short), questions(QUADRATIC), SHORT)
 
     assert slow.is_unaffordable and quick.passes and not quick.error
 
@@ -95,7 +95,7 @@ def test_a_long_list_is_an_error_of_its_event_alone(evaluator: Evaluator) -> Non
 def test_data_nested_too_deeply_is_an_error(evaluator: Evaluator) -> None:
     subject = Subject(envelope=ENVELOPE, data="[" * 600 + "]" * 600)
 
-    [reading, other] = evaluator.answers(subject, asked("event.data == event.data", "event.type == 't'"))
+    [reading, other] = evaluator.answers(subject, questions("event.data == event.data", "event.type == 't'"))
 
     assert "deeper than 100 levels" in reading.error
     assert other.passes and not other.error
@@ -103,18 +103,18 @@ def test_data_nested_too_deeply_is_an_error(evaluator: Evaluator) -> None:
 
 def test_an_expression_over_the_memory_limit_fails_alone(evaluator: Evaluator) -> None:
     doubling = "[1,1,1,1,1,1,1,1]" + ".map(x, [x,x,x,x,x,x,x,x,x,x,x,x,x,x,x,x])" * 7
-    [large, other] = evaluator.answers(Subject(envelope=ENVELOPE), asked(f"{doubling}.size() == 1", "true"), SHORT)
+    [large, other] = evaluator.answers(Subject(envelope=ENVELOPE), questions(f"{doubling}.size() == 1", "true"), SHORT)
 
     assert large.error or not large.passes
     assert other.passes and not other.error
 
 
 def test_a_killed_helper_process_is_replaced_and_answers(evaluator: Evaluator) -> None:
-    evaluator.answers(Subject(envelope=ENVELOPE), asked("true"))
+    evaluator.answers(Subject(envelope=ENVELOPE), questions("true"))
     assert evaluator.process
     evaluator.process.kill()
 
-    [answer] = evaluator.answers(Subject(envelope=ENVELOPE), asked("event.type == 't'"))
+    [answer] = evaluator.answers(Subject(envelope=ENVELOPE), questions("event.type == 't'"))
 
     assert answer.passes and not answer.error
 
@@ -128,7 +128,7 @@ def test_an_event_that_ends_the_helper_each_time_is_an_error(
     )
     monkeypatch.setattr(isolation, "START", isolation.START.replace("begin(*", f"{start}begin(*"))
 
-    found = evaluator.answers(Subject(envelope=ENVELOPE), asked("true", "false", "event.type == 't'"))
+    found = evaluator.answers(Subject(envelope=ENVELOPE), questions("true", "false", "event.type == 't'"))
 
     assert [bool(answer.error) for answer in found] == [False, True, False]
     assert "SIGABRT" in found[1].error
@@ -138,7 +138,7 @@ def test_a_helper_that_cannot_start_is_no_events_fault(evaluator: Evaluator, mon
     monkeypatch.setattr(isolation, "START", "raise SystemExit(3)")
 
     with pytest.raises(EvaluatorUnavailable):
-        evaluator.answers(Subject(envelope=ENVELOPE), asked("true"))
+        evaluator.answers(Subject(envelope=ENVELOPE), questions("true"))
 
 
 PARENT = """
@@ -169,7 +169,7 @@ def test_a_helper_ends_with_its_parent_however_that_ends() -> None:
 
 def test_the_helper_knows_no_setting_and_no_secret(evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_KEY", "sesame")
-    evaluator.answers(Subject(envelope=ENVELOPE), asked("true"))
+    evaluator.answers(Subject(envelope=ENVELOPE), questions("true"))
     assert evaluator.process
 
     assert b"sesame" not in Path(f"/proc/{evaluator.process.pid}/environ").read_bytes()
@@ -179,7 +179,7 @@ def test_several_threads_share_one_helper_process(evaluator: Evaluator) -> None:
     found: list[bool] = []
 
     def ask() -> None:
-        [answer] = evaluator.answers(Subject(envelope=ENVELOPE), asked("event.type == 't'"))
+        [answer] = evaluator.answers(Subject(envelope=ENVELOPE), questions("event.type == 't'"))
         found.append(answer.passes and not answer.error)
 
     threads = [threading.Thread(target=ask) for _ in range(8)]

@@ -63,8 +63,8 @@ def test_an_update_shows_what_changed_and_which_large_values_it_does_not_have() 
     whole = change({**CHANGE, "op": "u", "before": {"id": 7, "total": "42.50", "note": "long"}, "after": after})
 
     assert isinstance(alone, Received) and isinstance(whole, Received)
-    told = alone.payload.data
-    assert (told["new"], told["changed"], told["unchanged"]) == ({"id": 7, "total": "43.00"}, None, ["note"])
+    data = alone.payload.data
+    assert (data["new"], data["changed"], data["unchanged"]) == ({"id": 7, "total": "43.00"}, None, ["note"])
     assert (whole.payload.data["new"]["note"], whole.payload.data["changed"]) == ("long", ["total"])
 
 

@@ -102,10 +102,10 @@ def test_entries_that_another_consumer_left_are_taken_over(stream: Stream, monke
     reader, left = stream.reader(), stream.add(body="1")
     stream.broker.client.xreadgroup("wakeful", "gone", {stream.broker.stream: ">"})
 
-    taken = reader.read(0.1)
-    reader.confirm(taken)
+    batch = reader.read(0.1)
+    reader.confirm(batch)
 
-    assert ids(taken) == [left]
+    assert ids(batch) == [left]
     assert stream.broker.unconfirmed() == 0
 
 
@@ -131,10 +131,10 @@ def test_an_entry_that_another_consumer_left_and_that_was_trimmed_is_reported_to
     stream.broker.client.xreadgroup("wakeful", "gone", {stream.broker.stream: ">"})
     stream.broker.client.xtrim(stream.broker.stream, maxlen=0, approximate=False)
 
-    taken = reader.read(0.1)
-    reader.confirm(taken)
+    batch = reader.read(0.1)
+    reader.confirm(batch)
 
-    [message] = taken.messages
+    [message] = batch.messages
     assert isinstance(message, Poison) and message.id == left and "deleted from the stream" in message.reason
 
 

@@ -338,10 +338,10 @@ def test_a_statement_is_one_event_with_the_number_of_its_rows_and_their_keys(
         f"db.public.ticket.{operation}.statement" for operation in ("insert", "update", "delete")
     ]
     assert (made.subject, made.headers) == ("public.ticket", FIRST)
-    told = {"table": "public.ticket", "operation": "insert", "rows": 3, "pks": [2, 3], "cut": 1}
-    assert made.data == told
-    assert changed.data == {**told, "operation": "update", "rows": 1, "pks": [2], "cut": 0}
-    assert gone.data == {**told, "operation": "delete", "pks": [3, 4]}
+    summary = {"table": "public.ticket", "operation": "insert", "rows": 3, "pks": [2, 3], "cut": 1}
+    assert made.data == summary
+    assert changed.data == {**summary, "operation": "update", "rows": 1, "pks": [2], "cut": 0}
+    assert gone.data == {**summary, "operation": "delete", "pks": [3, 4]}
     assert not PoisonMessage.objects.exists()
     assert sweep(source, now=True) is None  # its rows have no events to compare
 
@@ -797,8 +797,8 @@ def test_a_column_that_is_computed_when_it_is_read_stops_no_write(settings: dict
     )
     execute("DELETE FROM ticket")
 
-    told = [(type.rpartition(".")[2], (data["new"] or data["old"])["note"]) for type, data in changes_of_tickets()]
-    assert told == [
+    notes = [(type.rpartition(".")[2], (data["new"] or data["old"])["note"]) for type, data in changes_of_tickets()]
+    assert notes == [
         ("insert", "a"),
         ("update", "b"),
         ("update", "c"),

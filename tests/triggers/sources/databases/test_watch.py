@@ -52,10 +52,10 @@ def found(*, unread: int = 0, enabled: bool = True, **changed: Any) -> Finding:
     ],
 )
 def test_the_worst_that_is_wrong_is_reported(changed: dict[str, Any], message: str, is_bad: bool) -> None:
-    told = found(**changed)
+    problem = found(**changed)
 
-    assert (message in told.problem, bool(told.problem), told.is_bad) == (True, bool(message), is_bad)
-    assert bool(told.remedy) == bool(message)
+    assert (message in problem.problem, bool(problem.problem), problem.is_bad) == (True, bool(message), is_bad)
+    assert bool(problem.remedy) == bool(message)
 
 
 def of_the_slot() -> Problem | None:

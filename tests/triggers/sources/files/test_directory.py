@@ -156,18 +156,18 @@ def test_a_marker_file_makes_its_file_complete(place: Path) -> None:
 def test_no_event_is_lost_or_repeated_when_the_process_dies_at_any_read(watching: Watching, place: Path) -> None:
     for number in range(20):
         write(place / f"{number % 4}" / f"{number}.csv", str(number))
-    told: list[Any] = []
+    seen: list[Any] = []
     for _ in range(30):
         watching.connect(settle="0s")
         watching.reader.read(0)  # killed before it is recorded
         watching.connect()
         watching.read()
-        told += watching.read()  # killed after it
+        seen += watching.read()  # killed after it
 
     assert sorted(watching.seen(message) for message in watching.messages) == sorted(
         ("created", f"{number % 4}/{number}.csv") for number in range(20)
     )
-    assert told
+    assert seen
 
 
 def made_at(watching: Watching, time: str) -> None:

@@ -8,7 +8,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from tests.support.hooks import add_secret, make_source
-from tests.support.switches import data_of, later, make_switch, timer, told, work
+from tests.support.switches import data_of, episodes, later, make_switch, timer, work
 from tests.support.triggers import make_event
 from triggers.models import Event, RefusedDelivery, Source
 from triggers.sources import backlog
@@ -201,7 +201,7 @@ def test_a_failed_job_opens_the_switch_at_once_and_the_next_success_closes_it() 
     ping()
     work()
 
-    assert [type for type, _ in told("backup")] == [
+    assert [type for type, _ in episodes("backup")] == [
         "ping.start", "ping.fail", "absence.opened", "ping.success", "absence.closed",
     ]  # fmt: skip
     opened = Event.objects.get(type="absence.opened")

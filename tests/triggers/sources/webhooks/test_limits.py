@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
-from tests.support.hooks import add_secret, make_source, post, signed
+from tests.support.hooks import add_secret, make_source, post, signed_headers
 from triggers.exceptions import Invalid
 from triggers.models import DeliveryRate, Event, Redelivery, RefusedDelivery, Source
 from triggers.sources.edit import change_source, create_source
@@ -40,7 +40,7 @@ def reasons() -> dict[str, int]:
 def test_only_allowed_addresses_may_send(address: str, networks: str, status: int) -> None:
     make_source(limits={"networks": networks})
 
-    answer = post(b"{}", signed(b"{}"), REMOTE_ADDR=address)
+    answer = post(b"{}", signed_headers(b"{}"), REMOTE_ADDR=address)
 
     assert answer.status_code == status
     assert reasons() == ({} if status == 202 else {"the sender's address is not one of the allowed ones": 1})
@@ -51,8 +51,8 @@ def test_behind_a_trusted_proxy_the_address_is_the_forwarded_one(settings: Setti
     make_source(limits={"networks": "192.0.2.7"})
     claim = {"X-Forwarded-For": "192.0.2.7"}
 
-    by_proxy = post(b"{}", signed(b"{}") | claim, REMOTE_ADDR="10.1.2.3")
-    forged = post(b"{}", signed(b"{}", id_="d-2") | claim, REMOTE_ADDR="203.0.113.9")
+    by_proxy = post(b"{}", signed_headers(b"{}") | claim, REMOTE_ADDR="10.1.2.3")
+    forged = post(b"{}", signed_headers(b"{}", id_="d-2") | claim, REMOTE_ADDR="203.0.113.9")
 
     assert (by_proxy.status_code, forged.status_code) == (202, 403)
 
@@ -67,7 +67,7 @@ def test_behind_a_proxy_that_is_not_named_allowed_addresses_are_refused_and_noth
         change_source(source, {"limits": {"networks": "192.0.2.7"}}, by="test")
 
     Source.objects.filter(pk=source.pk).update(limits={"networks": "192.0.2.7"})
-    assert post(b"{}", signed(b"{}"), REMOTE_ADDR="192.0.2.7").status_code == 503
+    assert post(b"{}", signed_headers(b"{}"), REMOTE_ADDR="192.0.2.7").status_code == 503
 
 
 # --- How much and how often ---
@@ -76,7 +76,7 @@ def test_behind_a_proxy_that_is_not_named_allowed_addresses_are_refused_and_noth
 def test_a_body_larger_than_the_sources_limit_is_413() -> None:
     make_source(limits={"max_body": 4})
 
-    answers = [post(body, signed(body, id_=str(len(body)))) for body in (b"1234", b"12345")]
+    answers = [post(body, signed_headers(body, id_=str(len(body)))) for body in (b"1234", b"12345")]
 
     assert [answer.status_code for answer in answers] == [202, 413]
 
@@ -94,9 +94,9 @@ def test_an_unverified_source_takes_a_megabyte_unless_its_limit_is_higher() -> N
 
 def test_more_deliveries_than_the_limit_wait_for_the_next_minute() -> None:
     source = make_source(limits={"per_minute": 2})
-    forged = post(b"{}", signed(b"{}", secret="stranger"))
+    forged = post(b"{}", signed_headers(b"{}", secret="stranger"))
 
-    answers = [post(b"{}", signed(b"{}", id_=f"d-{number}")) for number in range(4)]
+    answers = [post(b"{}", signed_headers(b"{}", id_=f"d-{number}")) for number in range(4)]
 
     # A forged delivery takes no turn.
     assert forged.status_code == 401
@@ -105,7 +105,7 @@ def test_more_deliveries_than_the_limit_wait_for_the_next_minute() -> None:
     assert reasons()["more deliveries in a minute than the source takes"] == 2
 
     DeliveryRate.objects.filter(source=source).update(since="2020-01-01T00:00:00Z")
-    assert post(b"{}", signed(b"{}", id_="d-9")).status_code == 202
+    assert post(b"{}", signed_headers(b"{}", id_="d-9")).status_code == 202
 
 
 def test_an_unverified_source_has_a_limit_by_default_which_comes_before_its_deliveries_are_read(
@@ -128,14 +128,14 @@ def test_a_minute_that_began_in_the_future_is_over() -> None:
     source = make_source(limits={"per_minute": 1})
     DeliveryRate.objects.create(source=source, since="2100-01-01T00:00:00Z", count=1)
 
-    assert post(b"{}", signed(b"{}")).status_code == 202
+    assert post(b"{}", signed_headers(b"{}")).status_code == 202
 
 
 def test_the_sender_gets_the_status_on_which_it_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
     make_source(limits={"per_minute": 1})
     monkeypatch.setattr(type(schemes()["hmac"]), "overloaded", 429)
 
-    assert [post(b"{}", signed(b"{}", id_=str(number))).status_code for number in range(2)] == [202, 429]
+    assert [post(b"{}", signed_headers(b"{}", id_=str(number))).status_code for number in range(2)] == [202, 429]
 
 
 # --- Replays ---
@@ -145,7 +145,7 @@ def test_a_leaked_body_with_another_id_can_be_a_duplicate() -> None:
     make_source(limits={"equal_bodies": "duplicate"})
 
     first, again, other = (
-        post(body, signed(body, id_=id_)) for body, id_ in ((b"{}", "a"), (b"{}", "b"), (b"[]", "b"))
+        post(body, signed_headers(body, id_=id_)) for body, id_ in ((b"{}", "a"), (b"{}", "b"), (b"[]", "b"))
     )
 
     assert (again.status_code, again.json()) == (200, {"event": first.json()["event"], "duplicate": True})
@@ -157,7 +157,7 @@ def test_a_signed_id_stays_the_id_of_the_event() -> None:
     source = make_source(settings=settings, limits={"equal_bodies": "duplicate"})
 
     for id_ in ("a", "b"):
-        headers = signed(f"{id_}.{{}}".encode(), id_=id_)
+        headers = signed_headers(f"{id_}.{{}}".encode(), id_=id_)
         assert post(b"{}", headers).status_code == 202
 
     assert {event.ce_id for event in Event.objects.filter(source=source)} == {"a", "b"}
@@ -204,10 +204,10 @@ class Heard:
 def test_the_scheme_answers_the_senders_own_questions(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
     settings.WAKEFUL_URL = "https://wakeful.example.com"
     make_source(limits={"per_minute": 120})
-    heard: list[Heard] = []
+    requests: list[Heard] = []
 
     def handshake(scheme: object, delivery: Delivery, *_: object) -> Reply:
-        heard.append(Heard(method=delivery.method, url=delivery.url, per_minute=delivery.per_minute))
+        requests.append(Heard(method=delivery.method, url=delivery.url, per_minute=delivery.per_minute))
         origin = delivery.headers["webhook-request-origin"].decode()
         return Reply(headers={"WebHook-Allowed-Origin": origin, "WebHook-Allowed-Rate": str(delivery.per_minute)})
 
@@ -218,7 +218,7 @@ def test_the_scheme_answers_the_senders_own_questions(monkeypatch: pytest.Monkey
     assert answer.status_code == 200
     assert answer.headers["WebHook-Allowed-Origin"] == "sender.example.com"
     assert answer.headers["WebHook-Allowed-Rate"] == "120"
-    assert heard == [Heard(method="OPTIONS", url="https://wakeful.example.com/hooks/shop/?q=1", per_minute=120)]
+    assert requests == [Heard(method="OPTIONS", url="https://wakeful.example.com/hooks/shop/?q=1", per_minute=120)]
 
 
 def test_a_scheme_may_take_put(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +226,9 @@ def test_a_scheme_may_take_put(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(schemes()["hmac"]), "methods", ("POST", "PUT"))
 
     answers = [
-        Client().generic(method, "/hooks/shop/", b"{}", "application/json", headers=signed(b"{}"), CONTENT_LENGTH="2")
+        Client().generic(
+            method, "/hooks/shop/", b"{}", "application/json", headers=signed_headers(b"{}"), CONTENT_LENGTH="2"
+        )
         for method in ("PUT", "POST", "GET")
     ]
 
@@ -241,9 +243,9 @@ def test_a_greeting_is_answered_as_the_sender_expects_and_is_no_event(monkeypatc
         type(schemes()["hmac"]), "greet", lambda scheme, delivery, *_: Reply(body=delivery.body, content_type="text/x")
     )
 
-    answer = post(b"challenge", signed(b"challenge"))
+    answer = post(b"challenge", signed_headers(b"challenge"))
 
     assert (answer.status_code, answer.content, answer.headers["Content-Type"]) == (200, b"challenge", "text/x")
-    assert post(b"challenge", signed(b"forged")).status_code == 401
+    assert post(b"challenge", signed_headers(b"forged")).status_code == 401
     assert not Event.objects.exists()
     assert source.secrets.filter(last_matched_at__isnull=False).count() == 1

@@ -9,7 +9,7 @@ from django.utils import timezone
 from config.health.problems import problems
 from config.health.situation import look
 from tests.config.health.test_metrics import scrape
-from tests.support.hooks import make_source, post, signed
+from tests.support.hooks import make_source, post, signed_headers
 from triggers.models import RefusedDelivery, Source
 from triggers.sources.webhooks import refusals
 
@@ -30,7 +30,7 @@ def test_refused_deliveries_are_counted_by_reason() -> None:
     source = make_source()
 
     for _ in range(3):
-        assert post(b"{}", {**signed(b"{}"), "X-Signature": "sha256=" + "0" * 64}).status_code == 401
+        assert post(b"{}", {**signed_headers(b"{}"), "X-Signature": "sha256=" + "0" * 64}).status_code == 401
     assert post(b"{}", {}).status_code == 401
 
     rows = RefusedDelivery.objects.order_by("-count").values_list("source", "status", "reason", "count")
@@ -46,9 +46,9 @@ def test_every_other_refusal_of_a_source_is_counted_too() -> None:
     make_source("store", enabled=False)
     make_source("sly")
 
-    assert post(b"{}", signed(b"{}"), "shop").status_code == 503
-    assert post(b"{}", signed(b"{}"), "store").status_code == 404
-    assert post(b"{}", {**signed(b"{}"), "X-Type": "run.signal"}, "sly").status_code == 400
+    assert post(b"{}", signed_headers(b"{}"), "shop").status_code == 503
+    assert post(b"{}", signed_headers(b"{}"), "store").status_code == 404
+    assert post(b"{}", {**signed_headers(b"{}"), "X-Type": "run.signal"}, "sly").status_code == 400
 
     assert set(RefusedDelivery.objects.values_list("source__slug", "status")) == {
         ("shop", 503),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pytest_django import DjangoAssertNumQueries, Settings
 
 from tests.support.examples import some_of
-from tests.support.hooks import SECRET, add_secret, make_source, post, signed
+from tests.support.hooks import SECRET, add_secret, make_source, post, signed_headers
 from triggers.models import Event, Redelivery, Secret, Source
 from triggers.sources import backlog
 from triggers.sources.webhooks import door, endpoint
@@ -27,7 +27,7 @@ def test_a_signed_delivery_is_recorded_and_answered_with_its_id() -> None:
     source = make_source()
     body = b'{"total": 12.5}'
 
-    answer = post(body, signed(body))
+    answer = post(body, signed_headers(body))
 
     assert answer.status_code == 202
     event = Event.objects.get()
@@ -58,9 +58,9 @@ def test_a_sender_that_reads_the_answer_to_an_event_gets_the_one_it_expects(sett
 
 def test_the_same_delivery_again_is_a_duplicate_of_the_first() -> None:
     make_source()
-    first = post(b"{}", signed(b"{}"))
+    first = post(b"{}", signed_headers(b"{}"))
 
-    again = post(b"{}", signed(b"{}"))
+    again = post(b"{}", signed_headers(b"{}"))
 
     assert (again.status_code, again.json()) == (200, {"event": first.json()["event"], "duplicate": True})
     assert Event.objects.count() == 1
@@ -69,9 +69,9 @@ def test_the_same_delivery_again_is_a_duplicate_of_the_first() -> None:
 
 def test_the_same_id_with_another_body_is_flagged() -> None:
     make_source()
-    first = post(b"{}", signed(b"{}"))
+    first = post(b"{}", signed_headers(b"{}"))
 
-    again = post(b"[]", signed(b"[]"))
+    again = post(b"[]", signed_headers(b"[]"))
 
     assert (again.status_code, again.json()) == (200, {"event": first.json()["event"], "duplicate": True})
     assert Redelivery.objects.get().differs is True
@@ -82,7 +82,7 @@ def test_the_same_id_at_another_source_is_another_event() -> None:
     make_source("shop")
     make_source("store")
 
-    answers = [post(b"{}", signed(b"{}"), slug) for slug in ("shop", "store")]
+    answers = [post(b"{}", signed_headers(b"{}"), slug) for slug in ("shop", "store")]
 
     assert [answer.status_code for answer in answers] == [202, 202]
 
@@ -91,7 +91,7 @@ def test_the_same_id_at_another_source_is_another_event() -> None:
 def test_a_signed_body_that_cannot_be_kept_as_json_is_kept_raw(body: bytes) -> None:
     make_source()
 
-    answer = post(body, signed(body))
+    answer = post(body, signed_headers(body))
 
     event = Event.objects.get()
     assert answer.status_code == 202
@@ -123,7 +123,7 @@ def test_the_longest_names_fit_the_index() -> None:
     make_source()
     longest = "".join(chr(0x20000 + number * 37) for number in range(255))
 
-    answer = post(b"{}", signed(b"{}") | {"X-Id": longest.encode().decode("latin-1")})
+    answer = post(b"{}", signed_headers(b"{}") | {"X-Id": longest.encode().decode("latin-1")})
 
     assert answer.status_code == 202
     assert Event.objects.get().ce_id == longest
@@ -136,7 +136,7 @@ def test_the_longest_names_fit_the_index() -> None:
 def test_a_bad_signature_is_401_without_detail(change: dict[str, str]) -> None:
     make_source()
 
-    answer = post(b"{}", signed(b"{}") | change)
+    answer = post(b"{}", signed_headers(b"{}") | change)
 
     assert (answer.status_code, answer.json()) == (401, {})
     assert "WWW-Authenticate" in answer.headers
@@ -148,7 +148,7 @@ def test_an_unknown_a_disabled_and_another_kind_of_source_are_404() -> None:
     make_source("tok", kind="api", secret=None)
 
     for slug in ("nowhere", "off", "tok", "schedule", "manual"):
-        answer = post(b"{}", signed(b"{}"), slug)
+        answer = post(b"{}", signed_headers(b"{}"), slug)
         assert (slug, answer.status_code, answer.json()) == (slug, 404, {"detail": "Not found."})
 
 
@@ -173,7 +173,7 @@ def test_only_post_is_allowed(method: str) -> None:
 def test_a_body_of_unknown_length_is_411(extra: dict[str, str]) -> None:
     make_source()
 
-    assert post(b"{}", signed(b"{}"), **extra).status_code == 411
+    assert post(b"{}", signed_headers(b"{}"), **extra).status_code == 411
 
 
 @pytest.mark.parametrize("length", ["11", "9" * 5000])
@@ -181,7 +181,7 @@ def test_a_body_too_large_is_413_before_it_is_read(length: str, settings: Settin
     settings.WAKEFUL_MAX_BODY = 10
     make_source()
 
-    assert post(b"{}", signed(b"{}"), CONTENT_LENGTH=length).status_code == 413
+    assert post(b"{}", signed_headers(b"{}"), CONTENT_LENGTH=length).status_code == 413
 
 
 def test_one_sources_backlog_closes_that_source_alone(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,10 +191,10 @@ def test_one_sources_backlog_closes_that_source_alone(settings: Settings, monkey
     make_source("open", "none", secret=None, settings={"unverified": True})
     for slug, count in (("shop", 21), ("open", 3)):
         for number in range(count):
-            assert post(b"{}", signed(b"{}", id_=f"d-{number}"), slug).status_code == 202
+            assert post(b"{}", signed_headers(b"{}", id_=f"d-{number}"), slug).status_code == 202
     monkeypatch.setattr(backlog, "_backlog", backlog.NEVER)
 
-    answers = {slug: post(b"{}", signed(b"{}", id_="d-99"), slug) for slug in ("shop", "open", "store")}
+    answers = {slug: post(b"{}", signed_headers(b"{}", id_="d-99"), slug) for slug in ("shop", "open", "store")}
 
     assert {slug: answer.status_code for slug, answer in answers.items()} == {"shop": 503, "open": 503, "store": 202}
     assert answers["shop"].headers["Retry-After"] == "5"
@@ -209,7 +209,7 @@ def test_a_database_that_is_down_is_503(step: str, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(door, step, down)
 
-    answer = post(b"{}", signed(b"{}"))
+    answer = post(b"{}", signed_headers(b"{}"))
 
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
 
@@ -217,17 +217,17 @@ def test_a_database_that_is_down_is_503(step: str, monkeypatch: pytest.MonkeyPat
 def test_a_source_that_is_set_up_wrong_is_503_so_that_nothing_is_lost() -> None:
     make_source(settings={"algorithm": "md5"})
 
-    assert post(b"{}", signed(b"{}")).status_code == 503
+    assert post(b"{}", signed_headers(b"{}")).status_code == 503
 
 
 def test_secrets_that_no_key_opens_are_503_so_that_nothing_is_lost() -> None:
     source = make_source(secret=None)
     Secret.objects.create(source=source, ciphertext=b"of an installation long gone")
 
-    assert post(b"{}", signed(b"{}")).status_code == 503
+    assert post(b"{}", signed_headers(b"{}")).status_code == 503
 
     add_secret(source, SECRET)
-    assert post(b"{}", signed(b"{}")).status_code == 202
+    assert post(b"{}", signed_headers(b"{}")).status_code == 202
 
 
 # --- How senders may come ---
@@ -237,7 +237,7 @@ def test_secrets_that_no_key_opens_are_503_so_that_nothing_is_lost() -> None:
 def test_no_accept_header_costs_an_event(accept: str) -> None:
     make_source()
 
-    answer = post(b"{}", signed(b"{}") | {"Accept": accept})
+    answer = post(b"{}", signed_headers(b"{}") | {"Accept": accept})
 
     assert (answer.status_code, answer.headers["Content-Type"]) == (202, "application/json")
 
@@ -245,7 +245,7 @@ def test_no_accept_header_costs_an_event(accept: str) -> None:
 def test_the_final_slash_may_be_missing() -> None:
     make_source()
 
-    answer = Client().generic("POST", "/hooks/shop", b"{}", "application/json", headers=signed(b"{}"))
+    answer = Client().generic("POST", "/hooks/shop", b"{}", "application/json", headers=signed_headers(b"{}"))
 
     assert answer.status_code == 202
 
@@ -254,7 +254,9 @@ def test_no_csrf_token_is_needed() -> None:
     make_source()
     client = Client(enforce_csrf_checks=True)
 
-    answer = client.generic("POST", "/hooks/shop/", b"{}", "application/x-www-form-urlencoded", headers=signed(b"{}"))
+    answer = client.generic(
+        "POST", "/hooks/shop/", b"{}", "application/x-www-form-urlencoded", headers=signed_headers(b"{}")
+    )
 
     assert answer.status_code == 202
 
@@ -277,7 +279,7 @@ def test_only_live_secrets_verify_a_delivery() -> None:
     add_secret(source, "new")
 
     statuses = {
-        secret: post(b"{}", signed(b"{}", secret, id_=secret)).status_code
+        secret: post(b"{}", signed_headers(b"{}", secret, id_=secret)).status_code
         for secret in ("expired", "not yet", "old", "new")
     }
 
@@ -287,17 +289,17 @@ def test_only_live_secrets_verify_a_delivery() -> None:
 def test_the_secret_that_matched_is_noted_once_a_minute() -> None:
     source = make_source()
     other = add_secret(source, "another")
-    post(b"{}", signed(b"{}"))
+    post(b"{}", signed_headers(b"{}"))
     secret = source.secrets.exclude(pk=other.pk).get()
     first = secret.last_matched_at
     assert first is not None
 
-    post(b"{}", signed(b"{}", id_="d-2"))
+    post(b"{}", signed_headers(b"{}", id_="d-2"))
     secret.refresh_from_db()
     assert secret.last_matched_at == first
 
     Secret.objects.filter(pk=secret.pk).update(last_matched_at=first - timedelta(minutes=2))
-    post(b"{}", signed(b"{}", id_="d-3"))
+    post(b"{}", signed_headers(b"{}", id_="d-3"))
     secret.refresh_from_db()
     other.refresh_from_db()
     assert secret.last_matched_at is not None and secret.last_matched_at >= first

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.support.hooks import make_source, post, signed
+from tests.support.hooks import make_source, post, signed_headers
 from tests.support.stack import Stack
 from triggers.models import Event, Secret
 
@@ -25,14 +25,14 @@ def test_a_connection_that_died_costs_no_delivery(committed: Stack) -> None:
         " WHERE datname = current_database() AND pid <> pg_backend_pid()"
     )
 
-    assert post(b"{}", signed(b"{}")).status_code == 202
+    assert post(b"{}", signed_headers(b"{}")).status_code == 202
 
 
 def test_a_locked_secret_delays_no_answer(committed: Stack) -> None:
     with psycopg.connect(committed.database_url) as holder:
         holder.execute("SELECT 1 FROM triggers_secret FOR UPDATE")
 
-        assert post(b"{}", signed(b"{}")).status_code == 202
+        assert post(b"{}", signed_headers(b"{}")).status_code == 202
 
     assert Event.objects.count() == 1
     assert Secret.objects.get().last_matched_at is None

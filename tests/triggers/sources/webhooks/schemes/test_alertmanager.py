@@ -39,12 +39,12 @@ def notification(*alerts: dict[str, Any], **fields: Any) -> bytes:
     return json.dumps(data).encode()
 
 
-def taken(body: bytes) -> Incoming:
+def event_of(body: bytes) -> Incoming:
     return take("alertmanager", body, PROVEN, TOKEN).event
 
 
 def test_a_notification_is_an_event_named_by_its_status_and_group() -> None:
-    event = taken(notification(DISK))
+    event = event_of(notification(DISK))
 
     assert (event.type, event.subject) == ("alert.firing", "DiskAlmostFull")
     assert event.data["alerts"][0]["labels"]["instance"] == "db-1:9100"
@@ -52,10 +52,10 @@ def test_a_notification_is_an_event_named_by_its_status_and_group() -> None:
 
 
 def test_a_retry_has_the_id_of_the_first_try_in_whatever_order_the_alerts_come() -> None:
-    first = taken(notification(DISK, INODES))
+    first = event_of(notification(DISK, INODES))
 
-    assert taken(notification(DISK, INODES)).ce_id == first.ce_id
-    assert taken(notification(INODES, DISK, receiver="wakeful-2")).ce_id == first.ce_id
+    assert event_of(notification(DISK, INODES)).ce_id == first.ce_id
+    assert event_of(notification(INODES, DISK, receiver="wakeful-2")).ce_id == first.ce_id
 
 
 def test_another_state_of_the_group_is_another_event() -> None:
@@ -68,7 +68,7 @@ def test_another_state_of_the_group_is_another_event() -> None:
         notification(DISK, groupKey="{}:{}"),
     ]
 
-    events = [taken(body) for body in bodies]
+    events = [event_of(body) for body in bodies]
 
     assert len({event.ce_id for event in events}) == len(bodies)
     assert events[2].type == "alert.resolved"
@@ -78,8 +78,8 @@ def test_alerts_of_old_versions_are_distinguished_by_their_labels() -> None:
     old = {name: value for name, value in DISK.items() if name != "fingerprint"}
     other = {**old, "labels": {**DISK["labels"], "instance": "db-2:9100"}}
 
-    assert taken(notification(old)).ce_id == taken(notification(old)).ce_id
-    assert taken(notification(old)).ce_id != taken(notification(other)).ce_id
+    assert event_of(notification(old)).ce_id == event_of(notification(old)).ce_id
+    assert event_of(notification(old)).ce_id != event_of(notification(other)).ce_id
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,9 @@ def test_alerts_of_old_versions_are_distinguished_by_their_labels() -> None:
      b'{"groupKey": "g", "status": {"a": 1}, "alerts": [{}]}', b'{"text": "of a template"}'],
 )  # fmt: skip
 def test_a_body_of_another_form_is_kept_and_named_by_its_bytes(body: bytes) -> None:
-    event = taken(body)
+    event = event_of(body)
 
-    assert event.ce_id == taken(body).ce_id != taken(body + b" ").ce_id or b"groupKey" in body
+    assert event.ce_id == event_of(body).ce_id != event_of(body + b" ").ce_id or b"groupKey" in body
     assert (event.type, event.body) == ("alert.received", body)
 
 

@@ -10,7 +10,7 @@ from triggers.sources.webhooks.proof import Rejected
 SECRET = "It's a Secret to Everybody"
 
 
-def signed(data: Any, event: str, **headers: str) -> tuple[bytes, dict[str, str]]:
+def signed_request(data: Any, event: str, **headers: str) -> tuple[bytes, dict[str, str]]:
     body = json.dumps(data).encode()
     signature = hmac.new(SECRET.encode(), body, "sha256").hexdigest()
     return body, {"X-Event-Key": event, "X-Hub-Signature": f"sha256={signature}", **headers}
@@ -39,14 +39,14 @@ def test_the_example_of_bitbuckets_documentation_is_accepted() -> None:
     ],
 )
 def test_events_are_named_by_their_key(event: str, data: Any, subject: str) -> None:
-    found = take("bitbucket", *signed(data, event), SECRET).event
+    found = take("bitbucket", *signed_request(data, event), SECRET).event
 
     assert (found.type, found.subject) == (event, subject)
 
 
 def test_the_id_is_that_of_the_request_in_cloud_and_in_data_center() -> None:
     ids = [
-        take("bitbucket", *signed({}, "repo:push", **{name: "2b0e7c1a"}), SECRET).event.ce_id
+        take("bitbucket", *signed_request({}, "repo:push", **{name: "2b0e7c1a"}), SECRET).event.ce_id
         for name in ("X-Request-UUID", "X-Request-Id")
     ]
 
@@ -54,7 +54,7 @@ def test_the_id_is_that_of_the_request_in_cloud_and_in_data_center() -> None:
 
 
 def test_a_delivery_without_its_event_key_is_refused() -> None:
-    body, headers = signed({}, "")
+    body, headers = signed_request({}, "")
 
     with pytest.raises(Rejected, match="x-event-key is missing"):
         take("bitbucket", body, headers, SECRET)

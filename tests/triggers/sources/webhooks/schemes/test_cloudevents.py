@@ -17,7 +17,7 @@ STRUCTURED = {"Content-Type": "application/cloudevents+json", "Authorization": f
 BATCH = STRUCTURED | {"Content-Type": "application/cloudevents-batch+json"}
 
 
-def asked(origin: str, *, origins: str = "", per_minute: int = 0, method: str = "OPTIONS") -> Reply | None:
+def handshake(origin: str, *, origins: str = "", per_minute: int = 0, method: str = "OPTIONS") -> Reply | None:
     request = replace(
         delivery(b"", {"WebHook-Request-Origin": origin, "WebHook-Request-Rate": "1000"}),
         method=method,
@@ -28,7 +28,7 @@ def asked(origin: str, *, origins: str = "", per_minute: int = 0, method: str = 
 
 @pytest.mark.parametrize(("origins", "rate"), [("", "*"), ("other.example Events.example.com", "*")])
 def test_an_allowed_origin_gets_its_permission(origins: str, rate: str) -> None:
-    reply = asked("events.example.com", origins=origins)
+    reply = handshake("events.example.com", origins=origins)
 
     assert reply and reply.status == 200
     assert reply.headers["WebHook-Allowed-Origin"] == "events.example.com"
@@ -36,7 +36,7 @@ def test_an_allowed_origin_gets_its_permission(origins: str, rate: str) -> None:
 
 
 def test_the_rate_is_the_limit_of_the_source() -> None:
-    reply = asked("events.example.com", per_minute=120)
+    reply = handshake("events.example.com", per_minute=120)
 
     assert reply and reply.headers["WebHook-Allowed-Rate"] == "120"
 
@@ -44,12 +44,12 @@ def test_the_rate_is_the_limit_of_the_source() -> None:
 @pytest.mark.parametrize("origin", ["stranger.example", "a b", "x\r\nSet-Cookie: a", "ÿ", "*", "h" * 300])
 def test_another_origin_gets_none(origin: str) -> None:
     with pytest.raises(Rejected):
-        asked(origin, origins="events.example.com")
+        handshake(origin, origins="events.example.com")
 
 
 def test_a_request_without_an_origin_is_no_handshake() -> None:
-    assert asked("") is None
-    assert asked("events.example.com", method="GET") is None
+    assert handshake("") is None
+    assert handshake("events.example.com", method="GET") is None
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,12 @@ def filled(**values: str) -> bytes:
     return json.dumps({**TEMPLATE, "id": "7700912", "transition": "Triggered", "cycle": "41", **values}).encode()
 
 
-def taken(body: bytes) -> Incoming:
+def event_of(body: bytes) -> Incoming:
     return take("datadog", body, PROVEN, TOKEN).event
 
 
 def test_an_alert_is_an_event_named_by_its_transition() -> None:
-    event = taken(filled(title="[Triggered] Disk of db-1"))
+    event = event_of(filled(title="[Triggered] Disk of db-1"))
 
     assert (event.ce_id, event.type, event.subject) == ("7700912:Triggered", "monitor.triggered", "41")
     assert event.data["title"] == "[Triggered] Disk of db-1"
@@ -38,21 +38,21 @@ def test_an_alert_is_an_event_named_by_its_transition() -> None:
     ],
 )
 def test_each_transition_is_a_type(transition: str, type_: str) -> None:
-    assert taken(filled(transition=transition)).type == type_
+    assert event_of(filled(transition=transition)).type == type_
 
 
 def test_a_retry_is_the_same_event_and_a_recovery_another() -> None:
-    first = taken(filled())
+    first = event_of(filled())
 
-    assert taken(filled(text="the same, written again")).ce_id == first.ce_id
-    assert taken(filled(transition="Recovered")).ce_id != first.ce_id
+    assert event_of(filled(text="the same, written again")).ce_id == first.ce_id
+    assert event_of(filled(transition="Recovered")).ce_id != first.ce_id
 
 
 @pytest.mark.parametrize("body", [b'{"body": "of another template"}', filled(id="$ID"), b"id=form&encoded", b"", b"[]"])
 def test_a_payload_without_an_id_is_named_by_its_bytes(body: bytes) -> None:
-    event = taken(body)
+    event = event_of(body)
 
-    assert event.ce_id == taken(body).ce_id != taken(body + b" ").ce_id
+    assert event.ce_id == event_of(body).ce_id != event_of(body + b" ").ce_id
     assert event.ce_id.startswith("sha256:")
 
 

@@ -12,7 +12,7 @@ from triggers.sources.webhooks.scheme import schemes
 SECRET = "It's a Secret to Everybody"
 
 
-def signed(name: str, secret: str = SECRET) -> tuple[bytes, dict[str, str]]:
+def signed_request(name: str, secret: str = SECRET) -> tuple[bytes, dict[str, str]]:
     body, headers = recorded(f"github/{name}")
     return body, headers | signature(body, secret)
 
@@ -37,7 +37,7 @@ def test_githubs_own_example_is_accepted() -> None:
 
 
 def test_an_opened_issue_is_an_event_of_its_own_type() -> None:
-    body, headers = signed("issues.opened.json")
+    body, headers = signed_request("issues.opened.json")
 
     event = take("github", body, headers, SECRET).event
 
@@ -49,7 +49,7 @@ def test_an_opened_issue_is_an_event_of_its_own_type() -> None:
 
 
 def test_a_form_encoded_delivery_carries_the_same_data() -> None:
-    body, headers = signed("issues.opened.form")
+    body, headers = signed_request("issues.opened.form")
     as_json, _ = recorded("github/issues.opened.json")
 
     event = take("github", body, headers, SECRET).event
@@ -59,13 +59,13 @@ def test_a_form_encoded_delivery_carries_the_same_data() -> None:
 
 
 def test_a_ping_is_an_event_like_any_other() -> None:
-    event = take("github", *signed("ping.json"), SECRET).event
+    event = take("github", *signed_request("ping.json"), SECRET).event
 
     assert (event.type, event.subject) == ("ping", "lantern-works/tidewatch")
 
 
 def test_a_changed_body_is_rejected() -> None:
-    body, headers = signed("issues.opened.json")
+    body, headers = signed_request("issues.opened.json")
 
     with pytest.raises(Rejected, match="no live secret matches"):
         take("github", body.replace(b"418", b"419"), headers, SECRET)
@@ -84,7 +84,7 @@ def test_a_changed_body_is_rejected() -> None:
     ],
 )
 def test_a_missing_or_malformed_header_is_rejected(header: str, value: str) -> None:
-    body, headers = signed("issues.opened.json")
+    body, headers = signed_request("issues.opened.json")
 
     with pytest.raises(Rejected):
         take("github", body, headers | {header: value}, SECRET)

@@ -31,14 +31,14 @@ def by_signature(headers: dict[str, str], *known: str) -> Receipt:
     return take("gitlab", json.dumps(OPENED).encode(), headers, *known, settings={"proof": "signing token"})
 
 
-def signed() -> dict[str, str]:
+def signed_headers() -> dict[str, str]:
     """Headers as the SDK of Standard Webhooks makes them, whose format GitLab uses."""
     signature = Webhook(SIGNING_TOKEN).sign(msg_id=ID, timestamp=NOW, data=json.dumps(OPENED))
     return HEADERS | {"webhook-id": ID, "webhook-timestamp": str(int(NOW.timestamp())), "webhook-signature": signature}
 
 
 def test_a_delivery_signed_by_the_sdk_of_standard_webhooks_is_accepted_and_described() -> None:
-    event = by_signature(signed(), SIGNING_TOKEN).event
+    event = by_signature(signed_headers(), SIGNING_TOKEN).event
 
     assert (event.ce_id, event.type, event.subject) == (ID, "merge_request.open", "gitlabhq/gitlab-test!16")
     assert (event.time, event.data) == (NOW, OPENED)

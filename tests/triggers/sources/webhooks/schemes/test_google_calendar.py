@@ -21,13 +21,13 @@ CHANGED = {
 }
 
 
-def taken(**changes: str) -> Incoming:
+def event_with(**changes: str) -> Incoming:
     headers = CHANGED | {f"X-Goog-{name.replace('_', '-')}": value for name, value in changes.items()}
     return take("google_calendar", b"", headers, TOKEN).event
 
 
 def test_a_notification_is_an_event_whose_data_are_the_headers() -> None:
-    event = taken()
+    event = event_with()
 
     assert (event.type, event.subject) == ("calendar.exists", "my_calendar@gmail.com")
     assert event.ce_id == "4ba78bf0-6a47-11e2-bcfd-0800200c9a66:10"
@@ -43,26 +43,26 @@ def test_a_notification_is_an_event_whose_data_are_the_headers() -> None:
 
 
 def test_a_retry_is_the_same_event_and_the_next_message_another() -> None:
-    assert taken().ce_id == taken(Resource_State="exists").ce_id
-    assert len({taken().ce_id, taken(Message_Number="12").ce_id, taken(Channel_ID="another").ce_id}) == 3
+    assert event_with().ce_id == event_with(Resource_State="exists").ce_id
+    assert len({event_with().ce_id, event_with(Message_Number="12").ce_id, event_with(Channel_ID="another").ce_id}) == 3
 
 
 def test_the_first_message_of_a_channel_shows_when_it_ends() -> None:
-    event = taken(Resource_State="sync", Message_Number="1")
+    event = event_with(Resource_State="sync", Message_Number="1")
 
     assert (event.type, event.data["expires"]) == ("calendar.sync", "2026-11-27T01:13:52+00:00")
 
 
 @pytest.mark.parametrize("expiration", ["", "soon", "Fri, 99 Nov 2026 01:13:52 GMT", "ÿ"])
 def test_a_channel_with_an_unreadable_expiration_has_none(expiration: str) -> None:
-    assert taken(Channel_Expiration=expiration).data["expires"] is None
+    assert event_with(Channel_Expiration=expiration).data["expires"] is None
 
 
 @pytest.mark.parametrize(
     "uri", ["", "https://www.googleapis.com/calendar/v3/users/me/calendarList", "%ff/calendars/%00/x"]
 )
 def test_a_channel_may_watch_something_else_than_a_calendar(uri: str) -> None:
-    assert taken(Resource_URI=uri).subject == ""
+    assert event_with(Resource_URI=uri).subject == ""
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_channel_may_watch_something_else_than_a_calendar(uri: str) -> None:
 )  # fmt: skip
 def test_a_wrong_token_or_a_message_without_its_number_is_refused(changes: dict[str, str]) -> None:
     with pytest.raises(Rejected):
-        taken(**changes)
+        event_with(**changes)
 
 
 def test_a_token_that_google_does_not_take_is_refused() -> None:

@@ -9,7 +9,7 @@ from tests.support.deliveries import NOW, take
 SECRET = "It's a Secret to Everybody"
 
 
-def signed(data: Any, **headers: str) -> tuple[bytes, dict[str, str]]:
+def signed_request(data: Any, **headers: str) -> tuple[bytes, dict[str, str]]:
     body = json.dumps(data).encode()
     signature = hmac.new(SECRET.encode(), body, "sha256").hexdigest()
     return body, {"X-Hub-Signature": f"sha256={signature}", **headers}
@@ -38,13 +38,13 @@ def test_the_example_of_jiras_documentation_is_accepted() -> None:
     ],
 )
 def test_events_are_named_as_jira_names_them(data: dict[str, Any], subject: str) -> None:
-    event = take("jira", *signed(data | {"timestamp": int(NOW.timestamp()) * 1000}), SECRET).event
+    event = take("jira", *signed_request(data | {"timestamp": int(NOW.timestamp()) * 1000}), SECRET).event
 
     assert (event.type, event.subject, event.time) == (data["webhookEvent"], subject, NOW)
 
 
 def test_a_retry_is_the_same_event() -> None:
-    body, headers = signed({"webhookEvent": "jira:issue_deleted"}, **{"X-Atlassian-Webhook-Identifier": "d-2"})
+    body, headers = signed_request({"webhookEvent": "jira:issue_deleted"}, **{"X-Atlassian-Webhook-Identifier": "d-2"})
 
     first = take("jira", body, headers, SECRET).event
     retried = take("jira", body, headers | {"X-Atlassian-Webhook-Retry": "2"}, SECRET).event
@@ -54,6 +54,6 @@ def test_a_retry_is_the_same_event() -> None:
 
 def test_without_an_identifier_equal_bodies_are_one_event() -> None:
     """Older Data Centers send none; their body has a timestamp in milliseconds."""
-    ids = [take("jira", *signed({"timestamp": at}), SECRET).event.ce_id for at in (1, 1, 2)]
+    ids = [take("jira", *signed_request({"timestamp": at}), SECRET).event.ce_id for at in (1, 1, 2)]
 
     assert ids[0] == ids[1] != ids[2]

@@ -28,7 +28,7 @@ HEADERS = {
 }
 
 
-def signed(data: Any) -> tuple[bytes, dict[str, str]]:
+def signed_request(data: Any) -> tuple[bytes, dict[str, str]]:
     body = json.dumps(data).encode()
     return body, HEADERS | {"Linear-Signature": hmac.new(SECRET.encode(), body, "sha256").hexdigest()}
 
@@ -45,7 +45,7 @@ def test_a_delivery_that_linears_sdk_accepts_is_accepted_and_described() -> None
 def test_an_issue_is_named_by_its_identifier() -> None:
     data = {"type": "Issue", "action": "update", "data": {"id": "x", "identifier": "ENG-12"}}
 
-    event = take("linear", *signed(data | {"webhookTimestamp": int(NOW.timestamp() * 1000)}), SECRET).event
+    event = take("linear", *signed_request(data | {"webhookTimestamp": int(NOW.timestamp() * 1000)}), SECRET).event
 
     assert (event.type, event.subject) == ("Issue.update", "ENG-12")
 
@@ -59,7 +59,7 @@ def test_the_time_in_the_body_counts(minutes: int) -> None:
 @pytest.mark.parametrize("time", [None, "", "soon", 1.5, [], -1, 0, 10**20, True])
 def test_a_body_without_a_usable_time_is_refused(time: object) -> None:
     with pytest.raises(Rejected):
-        take("linear", *signed({"webhookTimestamp": time}), SECRET)
+        take("linear", *signed_request({"webhookTimestamp": time}), SECRET)
 
 
 def test_linear_is_answered_with_200_as_it_repeats_after_a_202() -> None:

@@ -84,12 +84,12 @@ def form(signed: dict[str, str] | None = None, changed: dict[str, str] | None = 
     return urlencode({**MAIL, **(changed or {}), **(signature() if signed is None else signed)}).encode()
 
 
-def taken(body: bytes, headers: dict[str, str] = JSON, at: datetime = NOW) -> Incoming:
+def event_of(body: bytes, headers: dict[str, str] = JSON, at: datetime = NOW) -> Incoming:
     return take("mailgun", body, headers, KEY, at=at).event
 
 
 def test_an_event_of_a_mail_is_named_by_the_signed_token() -> None:
-    event = taken(webhook())
+    event = event_of(webhook())
 
     assert (event.ce_id, event.type, event.subject) == (TOKEN, "mail.failed", "bob@example.com")
     assert event.time == datetime(2026, 11, 20, 11, 59, 59, 250_000, tzinfo=UTC)
@@ -98,11 +98,11 @@ def test_an_event_of_a_mail_is_named_by_the_signed_token() -> None:
 
 @pytest.mark.parametrize("timestamp", [None, "yesterday", 10**18, [1]])
 def test_an_event_may_have_no_time(timestamp: Any) -> None:
-    assert taken(webhook(timestamp=timestamp)).time is None
+    assert event_of(webhook(timestamp=timestamp)).time is None
 
 
 def test_received_mail_is_read_like_mail_from_anywhere_else() -> None:
-    event = taken(form(), FORM)
+    event = event_of(form(), FORM)
 
     assert (event.ce_id, event.type, event.subject) == (TOKEN, "mail.received", "ada@example.com")
     assert event.time == datetime(2026, 11, 20, 11, 58, tzinfo=UTC)
@@ -116,18 +116,18 @@ def test_received_mail_is_read_like_mail_from_anywhere_else() -> None:
 def test_mail_with_attachments_comes_as_another_form() -> None:
     body, headers = multipart({**MAIL, **signature()}, ("offer.pdf", "application/pdf", b"%PDF"))
 
-    event = taken(body, headers)
+    event = event_of(body, headers)
 
     assert event.data["attachments"][0] | {"sha256": ""} == {
         "name": "offer.pdf", "type": "application/pdf", "size": 4, "sha256": "", "is_inline": False, "content": "JVBERg==",
     }  # fmt: skip
-    assert event.data["text"] == taken(form(), FORM).data["text"]
+    assert event.data["text"] == event_of(form(), FORM).data["text"]
 
 
 def test_a_raw_message_is_read_as_it_is() -> None:
     raw = "From: Ada <ada@example.com>\r\nMessage-Id: <2@example.com>\r\nSubject: Hi\r\n\r\nHello"
 
-    event = taken(form(changed={"body-mime": raw}), FORM)
+    event = event_of(form(changed={"body-mime": raw}), FORM)
 
     assert (event.data["subject"], event.data["text"]) == ("Hi", "Hello")
 
@@ -147,7 +147,7 @@ def test_a_raw_message_is_read_as_it_is() -> None:
     ],
 )
 def test_headers_of_strangers_do_no_harm(headers: str) -> None:
-    event = taken(form(changed={"message-headers": headers}), FORM)
+    event = event_of(form(changed={"message-headers": headers}), FORM)
 
     assert event.data["text"].startswith("Danke")
     assert event.data["cc"] == []
@@ -160,27 +160,27 @@ def test_headers_that_mailgun_has_decoded_are_read() -> None:
         ["Subject", "Grüße aus 東京"],
     ]
 
-    data = taken(form(changed={"message-headers": json.dumps(headers)}), FORM).data
+    data = event_of(form(changed={"message-headers": json.dumps(headers)}), FORM).data
 
     assert (data["from"], data["subject"]) == ({"name": "Jürgen Müller", "address": "j@example.com"}, "Grüße aus 東京")
     assert data["to"][0] | {"name": ""} == {"name": "", "address": "y@example.com"}
 
 
 def test_a_retry_hours_later_is_the_same_event() -> None:
-    first = taken(webhook())
+    first = event_of(webhook())
 
-    assert taken(webhook(), at=NOW + timedelta(hours=8)).ce_id == first.ce_id
-    assert taken(webhook(signature(token="another"))).ce_id != first.ce_id
+    assert event_of(webhook(), at=NOW + timedelta(hours=8)).ce_id == first.ce_id
+    assert event_of(webhook(signature(token="another"))).ce_id != first.ce_id
 
 
 def test_a_captured_signature_makes_no_second_event() -> None:
-    assert taken(webhook(event="delivered", id="forged")).ce_id == taken(form(), FORM).ce_id == TOKEN
+    assert event_of(webhook(event="delivered", id="forged")).ce_id == event_of(form(), FORM).ce_id == TOKEN
 
 
 def test_a_signature_of_the_parent_account_is_accepted() -> None:
     of_parent = {**signature(key="of the subaccount"), "parent-signature": signature()["signature"]}
 
-    assert taken(webhook(of_parent)).type == "mail.failed"
+    assert event_of(webhook(of_parent)).type == "mail.failed"
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_a_signature_of_the_parent_account_is_accepted() -> None:
 def test_a_wrong_signature_or_time_is_refused(signed: dict[str, str]) -> None:
     for body, headers in ((webhook(signed), JSON), (form(signed), FORM), multipart({**MAIL, **signed})):
         with pytest.raises(Rejected):
-            taken(body, headers)
+            event_of(body, headers)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_wrong_signature_or_time_is_refused(signed: dict[str, str]) -> None:
 )  # fmt: skip
 def test_a_body_without_a_signature_is_refused(body: bytes, headers: dict[str, str]) -> None:
     with pytest.raises(Rejected):
-        taken(body, headers)
+        event_of(body, headers)
 
 
 def test_a_key_is_kept_without_the_space_around_it() -> None:

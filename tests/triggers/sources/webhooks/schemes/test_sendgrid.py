@@ -53,7 +53,7 @@ def body_of(*events: dict[str, Any]) -> bytes:
     return json.dumps(events).encode() + b"\r\n"
 
 
-def taken(body: bytes, headers: dict[str, str] | None = None, at: datetime = NOW) -> Incoming:
+def event_of(body: bytes, headers: dict[str, str] | None = None, at: datetime = NOW) -> Incoming:
     seconds = str(int(at.timestamp()))
     return take("sendgrid", body, (headers or {}) | proven(body, seconds), public(KEY), at=at).event
 
@@ -135,26 +135,26 @@ def test_another_key_is_refused_with_the_remedy(secret: str) -> None:
 
 
 def test_the_events_of_one_delivery_are_one_event() -> None:
-    one, more = taken(body_of(BOUNCE)), taken(body_of(BOUNCE, OPENED))
+    one, more = event_of(body_of(BOUNCE)), event_of(body_of(BOUNCE, OPENED))
 
     assert (one.type, one.subject, one.ce_id) == ("mail.bounce", "ada@example.com", "Ym91bmNlLTEwOTk0OTE5")
     assert (more.type, more.subject, len(more.data)) == ("mail.events", "", 2)
 
 
 def test_a_retry_is_the_same_event_although_it_is_signed_again() -> None:
-    first = taken(body_of(BOUNCE, OPENED))
+    first = event_of(body_of(BOUNCE, OPENED))
 
-    assert taken(body_of(OPENED, BOUNCE), at=NOW + timedelta(hours=20)).ce_id == first.ce_id
-    assert taken(body_of(OPENED)).ce_id != first.ce_id
+    assert event_of(body_of(OPENED, BOUNCE), at=NOW + timedelta(hours=20)).ce_id == first.ce_id
+    assert event_of(body_of(OPENED)).ce_id != first.ce_id
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"{}", b"[3]", b'[{"event": ["x"]}]', b'[{"sg_event_id": "a"}, {}]', b"{"]
 )
 def test_a_body_without_ids_is_named_by_its_bytes(body: bytes) -> None:
-    event = taken(body)
+    event = event_of(body)
 
-    assert event.ce_id == taken(body).ce_id and event.ce_id.startswith("sha256:")
+    assert event.ce_id == event_of(body).ce_id and event.ce_id.startswith("sha256:")
     assert event.type == "mail.events"
 
 
@@ -169,7 +169,7 @@ def inbound(**fields: str | bytes) -> tuple[bytes, dict[str, str]]:
 def test_raw_mail_is_read_like_mail_from_anywhere_else() -> None:
     body, headers = inbound(email=MAIL)
 
-    event = taken(body, headers)
+    event = event_of(body, headers)
 
     assert (event.type, event.subject) == ("mail.received", "ada@example.com")
     assert (event.data["subject"], event.data["text"], event.data["message_id"]) == (
@@ -184,14 +184,14 @@ def test_raw_mail_is_read_like_mail_from_anywhere_else() -> None:
 
 def test_parsed_mail_has_the_same_fields() -> None:
     head, _, text = MAIL.decode().partition("\r\n\r\n")
-    raw = taken(*inbound(email=MAIL))
+    raw = event_of(*inbound(email=MAIL))
     fields: dict[str, str | bytes] = {
         "headers": head + "\r\nContent-Type: multipart/mixed; boundary=b",
         "text": text,
         "charsets": '{"text": "utf-8"}',
     }
 
-    parsed = taken(*inbound(**fields))
+    parsed = event_of(*inbound(**fields))
 
     assert parsed.data == raw.data
     assert parsed.ce_id == raw.ce_id
@@ -208,7 +208,7 @@ def test_parsed_mail_is_read_in_the_charset_of_each_field_and_with_its_files() -
         fields, ("../offer.pdf", "application/pdf", b"%PDF"), ("large.bin", "application/zip", b"0" * 70_000)
     )
 
-    event = taken(body, headers)
+    event = event_of(body, headers)
     data = event.data
 
     files = attachments_in_body(event.body or b"", event.headers)
@@ -224,14 +224,14 @@ def test_the_same_mail_again_is_a_duplicate_and_to_another_address_is_not() -> N
     other = json.dumps({"to": ["sales@agents.example.com"], "from": "ada@example.com"})
 
     first, again, elsewhere = (
-        taken(*inbound(email=MAIL, **more)) for more in ({}, {"SPF": "fail"}, {"envelope": other})
+        event_of(*inbound(email=MAIL, **more)) for more in ({}, {"SPF": "fail"}, {"envelope": other})
     )
 
     assert first.ce_id == again.ce_id != elsewhere.ce_id
 
 
 def test_a_form_that_cannot_be_read_is_kept_raw() -> None:
-    event = taken(b"x", {"Content-Type": "multipart/form-data; boundary=ü"})
+    event = event_of(b"x", {"Content-Type": "multipart/form-data; boundary=ü"})
 
     assert (event.type, event.data, event.data_error[:9]) == ("mail.received", None, "kept raw:")
 
@@ -245,7 +245,7 @@ def test_whatever_strangers_write_can_be_stored(fields: dict[str, bytes]) -> Non
     files = [(f"a{value[:9].decode('latin-1')}".replace('"', ""), "t", value) for value in fields.values()]
     body, headers = multipart(fields, *files)
 
-    event = taken(body, headers)
+    event = event_of(body, headers)
 
     require_storable(event.data)
     assert is_storable(event.subject) and event.ce_id

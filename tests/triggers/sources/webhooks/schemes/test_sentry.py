@@ -22,7 +22,7 @@ HEADERS = {
 }
 
 
-def signed(data: Any, resource: str) -> tuple[bytes, dict[str, str]]:
+def signed_request(data: Any, resource: str) -> tuple[bytes, dict[str, str]]:
     body = json.dumps(data).encode()
     signature = hmac.new(SECRET.encode(), body, "sha256").hexdigest()
     return body, HEADERS | {"Sentry-Hook-Resource": resource, "Sentry-Hook-Signature": signature}
@@ -47,7 +47,7 @@ def test_a_delivery_signed_as_sentry_documents_is_accepted_and_described() -> No
     ],
 )
 def test_events_are_named_by_resource_and_action(resource: str, data: Any, type_: str, subject: str) -> None:
-    event = take("sentry", *signed(data, resource), SECRET).event
+    event = take("sentry", *signed_request(data, resource), SECRET).event
 
     assert (event.type, event.subject) == (type_, subject)
 

@@ -32,7 +32,7 @@ class At(Clock):
         return NOW.timestamp()
 
 
-def signed(body: bytes, at: datetime = NOW) -> dict[str, str]:
+def signed_headers(body: bytes, at: datetime = NOW) -> dict[str, str]:
     """Headers as Slack's SDK makes and checks them."""
     timestamp = str(int(at.timestamp()))
     signature = SignatureVerifier(SECRET).generate_signature(timestamp=timestamp, body=body)
@@ -42,12 +42,12 @@ def signed(body: bytes, at: datetime = NOW) -> dict[str, str]:
 
 def as_json(data: Any) -> tuple[bytes, dict[str, str]]:
     body = json.dumps(data).encode()
-    return body, {"Content-Type": "application/json", **signed(body)}
+    return body, {"Content-Type": "application/json", **signed_headers(body)}
 
 
 def as_interaction(data: Any) -> tuple[bytes, dict[str, str]]:
     body = urlencode({"payload": json.dumps(data)}).encode()
-    return body, FORM | signed(body)
+    return body, FORM | signed_headers(body)
 
 
 def greeted(body: bytes, headers: dict[str, str], *known: str) -> Greeting:
@@ -85,7 +85,12 @@ def test_a_retry_is_the_same_event() -> None:
     later = NOW.replace(minute=1)
 
     first = take("slack", body, headers, SECRET).event
-    retried = {**headers, **signed(body, later), "X-Slack-Retry-Num": "1", "X-Slack-Retry-Reason": "http_timeout"}
+    retried = {
+        **headers,
+        **signed_headers(body, later),
+        "X-Slack-Retry-Num": "1",
+        "X-Slack-Retry-Reason": "http_timeout",
+    }
 
     assert take("slack", body, retried, SECRET, at=later).event.ce_id == first.ce_id
 
@@ -139,4 +144,4 @@ def test_a_challenge_without_a_valid_signature_is_refused() -> None:
 def test_the_check_of_a_certificate_is_no_event() -> None:
     body = b"ssl_check=1&token=xyz"
 
-    assert greeted(body, FORM | signed(body), SECRET).reply.body == b""
+    assert greeted(body, FORM | signed_headers(body), SECRET).reply.body == b""

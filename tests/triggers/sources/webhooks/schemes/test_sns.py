@@ -87,7 +87,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return addresses
 
 
-def taken(body: bytes, **settings: str) -> Receipt:
+def receipt_of(body: bytes, **settings: str) -> Receipt:
     return take("sns", body, {}, settings={"topic": TOPIC, **settings})
 
 
@@ -123,7 +123,7 @@ def test_the_messages_of_the_official_ruby_sdk_are_accepted(version: str, monkey
 @pytest.mark.parametrize("version", ["1", "2"])
 @pytest.mark.parametrize("subject", [None, "New object", "Grüße"])
 def test_a_signed_message_is_an_event_with_the_time_it_was_published(version: str, subject: str | None) -> None:
-    event = taken(message(version=version, Subject=subject, Message="Hello\n wörld")).event
+    event = receipt_of(message(version=version, Subject=subject, Message="Hello\n wörld")).event
 
     assert (event.ce_id, event.type) == ("22b80b92-fdea-4c2c-8f9d-bdfb0c7bf324", "sns.notification")
     assert (event.subject, event.data["Message"]) == (subject or "", "Hello\n wörld")
@@ -156,13 +156,13 @@ def test_a_signed_message_is_an_event_with_the_time_it_was_published(version: st
 )
 def test_a_message_that_is_not_signed_as_it_stands_is_refused(body: bytes) -> None:
     with pytest.raises(Rejected):
-        taken(body)
+        receipt_of(body)
 
 
 @pytest.mark.parametrize("published", ["2026-11-20T10:54:59Z", "2026-11-20T12:05:01Z", "yesterday", "1795176000"])
 def test_a_message_that_is_too_old_or_of_the_future_is_refused(published: str, fetched: list[str]) -> None:
     with pytest.raises(Rejected, match="timestamp"):
-        taken(message(Timestamp=published))
+        receipt_of(message(Timestamp=published))
     assert not fetched
 
 
@@ -170,12 +170,12 @@ def test_a_retry_within_the_hour_is_the_same_event() -> None:
     body = message()
     later = take("sns", body, {}, settings={"topic": TOPIC}, at=NOW + timedelta(hours=1)).event
 
-    assert taken(body).event.ce_id == later.ce_id
+    assert receipt_of(body).event.ce_id == later.ce_id
 
 
 def test_another_topic_is_refused_although_aws_signed_its_messages(fetched: list[str]) -> None:
     with pytest.raises(Rejected, match="not of the topic"):
-        taken(message(TopicArn="arn:aws:sns:eu-west-1:999999999999:uploads"))
+        receipt_of(message(TopicArn="arn:aws:sns:eu-west-1:999999999999:uploads"))
     assert not fetched
 
 
@@ -221,7 +221,7 @@ PEM = "SimpleNotificationService-7ff5318490ec183fbaddaa2a969abfda.pem"
 )  # fmt: skip
 def test_no_certificate_is_fetched_from_elsewhere(address: str, fetched: list[str]) -> None:
     with pytest.raises(Rejected, match="SigningCertURL"):
-        taken(message(SigningCertURL=address))
+        receipt_of(message(SigningCertURL=address))
     assert not fetched
 
 
@@ -236,7 +236,7 @@ def test_no_certificate_is_fetched_from_elsewhere(address: str, fetched: list[st
 def test_certificates_come_from_the_region_of_the_topic(topic: str, host: str, fetched: list[str]) -> None:
     address = f"https://{host}/{PEM}"
 
-    assert taken(message(TopicArn=topic, SigningCertURL=address), topic=topic)
+    assert receipt_of(message(TopicArn=topic, SigningCertURL=address), topic=topic)
     assert fetched == [address]
 
 
@@ -254,7 +254,7 @@ def test_another_certificate_proves_nothing(certificate: bytes, monkeypatch: pyt
     monkeypatch.setattr(sns, "CERTIFICATES", Certificates(lambda _: certificate))
 
     with pytest.raises(Rejected):
-        taken(message())
+        receipt_of(message())
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_another_certificate_proves_nothing(certificate: bytes, monkeypatch: pyt
 def test_the_names_of_all_regions_are_accepted(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sns, "CERTIFICATES", Certificates(lambda _: issued(name)))
 
-    assert taken(message())
+    assert receipt_of(message())
 
 
 def test_an_internal_address_is_not_requested(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,7 +287,7 @@ def test_an_internal_address_is_not_requested(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_certificate_is_fetched_once(fetched: list[str]) -> None:
     for _ in range(3):
-        taken(message())
+        receipt_of(message())
 
     assert fetched == [CERTIFICATE]
 
@@ -332,7 +332,7 @@ def test_while_sns_is_away_its_messages_are_to_be_sent_again(monkeypatch: pytest
     monkeypatch.setattr(sns, "CERTIFICATES", Certificates(away))
 
     with pytest.raises(Unavailable):
-        taken(message())
+        receipt_of(message())
 
 
 # --- Subscriptions ---
@@ -373,7 +373,7 @@ def test_a_signed_confirmation_with_another_address_is_rejected(address: str, fe
 def test_the_end_of_a_subscription_is_an_event() -> None:
     body = message("UnsubscribeConfirmation", SubscribeURL=CONFIRM, Token="2336412f37fb687f5d51e6e2425")
 
-    assert taken(body).event.type == "sns.unsubscribed"
+    assert receipt_of(body).event.type == "sns.unsubscribed"
 
 
 # --- Through the door ---
@@ -427,7 +427,7 @@ def put(**changes: Any) -> str:
 
 
 def test_an_object_in_s3_is_an_event_of_its_own_type() -> None:
-    event = taken(message(Subject="Amazon S3 Notification", Message=put())).event
+    event = receipt_of(message(Subject="Amazon S3 Notification", Message=put())).event
 
     assert (event.type, event.subject) == ("s3.ObjectCreated:Put", "reports/in/my report ü.pdf")
     assert event.data["Message"]["Records"][0]["s3"]["object"]["size"] == 1024
@@ -436,7 +436,7 @@ def test_an_object_in_s3_is_an_event_of_its_own_type() -> None:
 
 def test_two_messages_about_one_change_of_an_object_are_one_event() -> None:
     events = [
-        taken(message(Message=put(**changes), MessageId=f"m-{number}")).event
+        receipt_of(message(Message=put(**changes), MessageId=f"m-{number}")).event
         for number, changes in enumerate([{}, {}, {"sequencer": "0A1B2C3D4E5F678902"}, {"key": "other"}])
     ]
 
@@ -458,6 +458,6 @@ def test_two_messages_about_one_change_of_an_object_are_one_event() -> None:
     ],
 )
 def test_messages_of_any_content_are_events(content: str, type_: str) -> None:
-    event = taken(message(Message=content)).event
+    event = receipt_of(message(Message=content)).event
 
     assert (event.type, event.ce_id) == (type_, "22b80b92-fdea-4c2c-8f9d-bdfb0c7bf324")

@@ -23,14 +23,14 @@ PAID = {
 BODY = json.dumps(PAID, indent=2, ensure_ascii=False).encode()
 
 
-def signed(body: bytes = BODY, secret: str = SECRET, at: datetime = NOW) -> dict[str, str]:
+def signed_headers(body: bytes = BODY, secret: str = SECRET, at: datetime = NOW) -> dict[str, str]:
     """The header as Stripe's SDK makes it."""
     header = WebhookSignature.generate_signature_header(body.decode(), secret, int(at.timestamp()))
     return {"Stripe-Signature": header}
 
 
 def test_an_event_signed_by_stripes_sdk_is_accepted_and_described() -> None:
-    event = take("stripe", BODY, signed(), SECRET).event
+    event = take("stripe", BODY, signed_headers(), SECRET).event
 
     assert (event.ce_id, event.type) == ("evt_1NG8Du2eZvKYlo2CUI79vXWy", "invoice.paid")
     assert (event.subject, event.time) == ("in_1NG8Du2eZvKYlo2C", datetime(2023, 6, 6, 22, 19, 30, tzinfo=UTC))
@@ -48,7 +48,7 @@ def test_a_thin_event_is_described() -> None:
     }
     body = json.dumps(thin).encode()
 
-    event = take("stripe", body, signed(body), SECRET).event
+    event = take("stripe", body, signed_headers(body), SECRET).event
 
     assert (event.type, event.subject) == (thin["type"], "mtr_test_61R9IeP0SgKbYROOx41PEAQhH0qO23oW")
     assert event.time and event.time.year == 2024
@@ -65,8 +65,8 @@ def test_stripes_sdk_accepts_our_sample() -> None:
 
 
 def test_while_a_secret_is_replaced_either_of_two_signatures_is_enough() -> None:
-    new = signed()["Stripe-Signature"]
-    old = signed(secret="whsec_old")["Stripe-Signature"].partition(",")[2]
+    new = signed_headers()["Stripe-Signature"]
+    old = signed_headers(secret="whsec_old")["Stripe-Signature"].partition(",")[2]
 
     for known in (SECRET, "whsec_old"):
         assert take("stripe", BODY, {"Stripe-Signature": f"{new},{old},v0=abc"}, known).secret
@@ -94,18 +94,18 @@ def test_a_malformed_header_is_refused(header: str) -> None:
 
 def test_a_signature_of_the_test_scheme_proves_nothing() -> None:
     with pytest.raises(Rejected, match="no live secret"):
-        take("stripe", BODY, {"Stripe-Signature": signed()["Stripe-Signature"].replace("v1=", "v0=")}, SECRET)
+        take("stripe", BODY, {"Stripe-Signature": signed_headers()["Stripe-Signature"].replace("v1=", "v0=")}, SECRET)
 
 
 def test_a_flood_of_signatures_is_refused() -> None:
-    header = signed()["Stripe-Signature"] + ",v1=00" * 16
+    header = signed_headers()["Stripe-Signature"] + ",v1=00" * 16
 
     with pytest.raises(Rejected, match="more than 16"):
         take("stripe", BODY, {"Stripe-Signature": header}, SECRET)
 
 
 def test_a_future_time_is_refused_though_stripes_sdk_would_take_it() -> None:
-    header = signed(at=NOW + timedelta(minutes=6))
+    header = signed_headers(at=NOW + timedelta(minutes=6))
 
     with pytest.raises(Rejected, match="off$"):
         take("stripe", BODY, header, SECRET)

@@ -12,7 +12,7 @@ SECRET = "whsec_" + base64.b64encode(b"a secret of thirty-two bytes ok!").decode
 BODY = b'{"type":"user.created","timestamp":"2026-11-20T11:59:30Z","data":{"id":"user_29w"}}'
 
 
-def signed(at: datetime = NOW, secret: str = SECRET) -> dict[str, str]:
+def signed_headers(at: datetime = NOW, secret: str = SECRET) -> dict[str, str]:
     """Headers as Svix' SDK makes them."""
     return {
         "svix-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
@@ -22,7 +22,7 @@ def signed(at: datetime = NOW, secret: str = SECRET) -> dict[str, str]:
 
 
 def test_a_delivery_signed_by_svix_sdk_is_accepted_and_described() -> None:
-    event = take("svix", BODY, signed(), SECRET).event
+    event = take("svix", BODY, signed_headers(), SECRET).event
 
     assert (event.ce_id, event.type) == ("msg_p5jXN8AQM9LWM0D4loKWxJek", "user.created")
     assert event.data["data"] == {"id": "user_29w"}
@@ -52,7 +52,7 @@ def test_svix_sdk_accepts_our_sample() -> None:
 
 
 def test_the_headers_of_standard_webhooks_are_another_kind() -> None:
-    headers = {name.replace("svix", "webhook"): value for name, value in signed().items()}
+    headers = {name.replace("svix", "webhook"): value for name, value in signed_headers().items()}
 
     with pytest.raises(Rejected, match="svix-id is missing"):
         take("svix", BODY, headers, SECRET)

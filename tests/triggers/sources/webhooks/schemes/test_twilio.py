@@ -30,7 +30,7 @@ RECEIVED = {
 }
 
 
-def taken(body: bytes, headers: dict[str, str], address: str = ADDRESS) -> Receipt:
+def receipt_of(body: bytes, headers: dict[str, str], address: str = ADDRESS) -> Receipt:
     received = receive("twilio", {"address": address}, secrets(TOKEN), delivery(body, headers, NOW))
     assert isinstance(received, Receipt)
     return received
@@ -46,14 +46,14 @@ def test_the_example_of_twilios_documentation_is_accepted() -> None:
     """twilio.com/docs/usage/webhooks/webhooks-security"""
     headers = FORM | {"X-Twilio-Signature": "0/KCTR6DLpKmkAf8muzZqo1nDgQ="}
 
-    event = taken(urlencode(CALL).encode(), headers).event
+    event = receipt_of(urlencode(CALL).encode(), headers).event
 
     assert (event.subject, event.data) == ("CA1234567890ABCDE", CALL)
     assert event.headers["x-twilio-signature"] == "[redacted]"
 
 
 def test_a_message_signed_by_twilios_sdk_is_accepted_and_described() -> None:
-    event = taken(*as_form(RECEIVED, **{"I-Twilio-Idempotency-Token": "8e4a"})).event
+    event = receipt_of(*as_form(RECEIVED, **{"I-Twilio-Idempotency-Token": "8e4a"})).event
 
     assert (event.ce_id, event.type, event.subject) == ("8e4a", "message.received", RECEIVED["MessageSid"])
     assert event.data["Body"] == "Où? +1 & 2=3"
@@ -70,11 +70,11 @@ def test_a_message_signed_by_twilios_sdk_is_accepted_and_described() -> None:
     ],
 )
 def test_events_are_named_by_resource_and_status(fields: dict[str, str], type_: str) -> None:
-    assert taken(*as_form(fields)).event.type == type_
+    assert receipt_of(*as_form(fields)).event.type == type_
 
 
 def test_without_a_token_of_idempotency_a_retry_is_the_same_event() -> None:
-    ids = {taken(*as_form(RECEIVED)).event.ce_id for _ in range(2)}
+    ids = {receipt_of(*as_form(RECEIVED)).event.ce_id for _ in range(2)}
 
     assert len(ids) == 1
 
@@ -92,9 +92,9 @@ def test_a_json_body_is_proved_by_its_hash_in_the_address(seen: str) -> None:
 
     address = seen + digest if seen.endswith("=") else seen
 
-    assert taken(body, headers, address).event.type == "com.twilio.messaging.message.sent"
+    assert receipt_of(body, headers, address).event.type == "com.twilio.messaging.message.sent"
     with pytest.raises(Rejected):
-        taken(body + b" ", headers, address)
+        receipt_of(body + b" ", headers, address)
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,12 @@ def test_a_json_body_is_proved_by_its_hash_in_the_address(seen: str) -> None:
     ],
 )
 def test_the_port_and_the_fragment_do_not_count(configured: str, signed: str) -> None:
-    assert taken(*as_form(RECEIVED, signed), configured).secret
+    assert receipt_of(*as_form(RECEIVED, signed), configured).secret
 
 
 def test_the_address_is_signed() -> None:
     with pytest.raises(Rejected):
-        taken(*as_form(RECEIVED, "https://mycompany.com/myapp.php?foo=1&bar=3"))
+        receipt_of(*as_form(RECEIVED, "https://mycompany.com/myapp.php?foo=1&bar=3"))
 
 
 def test_a_signature_by_sha256_is_accepted_where_twilio_names_it() -> None:
@@ -121,21 +121,21 @@ def test_a_signature_by_sha256_is_accepted_where_twilio_names_it() -> None:
     body, headers = as_form(RECEIVED, **{"X-Twilio-Signature": signature})
     name = "X-Twilio-Webhooks-Signature-Settings"
 
-    assert taken(body, headers | {name: "key=webhooks_sharedkey_1,algorithm=HMAC_SHA256"}).secret
+    assert receipt_of(body, headers | {name: "key=webhooks_sharedkey_1,algorithm=HMAC_SHA256"}).secret
     for settings in ("", "algorithm=HMAC_SHA1", "algorithm=MD5", "algorithm="):
         with pytest.raises(Rejected):
-            taken(body, headers | {name: settings})
+            receipt_of(body, headers | {name: settings})
 
 
 @pytest.mark.parametrize("body", [b"\xff", b"a=%ff", b"&" * 2000])
 def test_a_form_that_cannot_be_read_is_refused(body: bytes) -> None:
     with pytest.raises(Rejected):
-        taken(body, as_form({})[1])
+        receipt_of(body, as_form({})[1])
 
 
 def test_a_form_with_too_many_escapes_is_refused_unread() -> None:
     with pytest.raises(Rejected, match="escaped"):
-        taken(b"a=" + b"%41" * 2_000_001, as_form({})[1])
+        receipt_of(b"a=" + b"%41" * 2_000_001, as_form({})[1])
 
 
 @pytest.mark.parametrize(
