@@ -85,7 +85,7 @@ SELECT run, step FROM lab_call WHERE path = '/ring' AND run >= %(first)s::uuid
 SELECT run, step, count(*) AS calls, count(DISTINCT said) AS different FROM lab_call
 WHERE path = '/pay' AND run >= %(first)s::uuid GROUP BY run, step HAVING count(DISTINCT said) > 1;
 
---- what a journal says was called was called
+--- what a journal records as called was called
 SELECT step.run_id AS run, step.key, step.effect FROM runs_step step JOIN runs_run ON runs_run.id = step.run_id
 WHERE step.run_id >= %(first)s::uuid AND agent IN ('stepping', 'sprout') AND forked_from_id IS NULL
   AND step.status = 'done' AND step.effect IN ('read', 'idempotent', 'at_most_once')
@@ -101,7 +101,7 @@ HAVING count(deed.id) > (approval.decision IN ('approve', 'edit'))::int
   OR bool_or(deed.arguments <> approval.decided_arguments)
   OR (runs_run.status = 'succeeded' AND approval.decision IN ('approve', 'edit') AND count(deed.id) = 0);
 
---- nobody's time was over though what was waited for had come before
+--- no wait timed out though what it waited for had come before
 SELECT wait.run_id AS run, wait.key, event.id AS event FROM runs_wait wait
 JOIN triggers_event event ON event.type = wait.event_type AND event.dispatched_at < wait.created_at
   AND event.data #> '{to,of}' = wait.match -> 'to.of'

@@ -57,7 +57,7 @@ def sigterm(lab: Lab, senders: Senders) -> None:
 
 
 def lost_look(lab: Lab, senders: Senders) -> None:
-    """Again if what it waited for came, so that nobody had to look back."""
+    """Again if what it waited for came, so that no process had to look back."""
     points = lab.points["worker"]
     for _ in range(4):
         points.arm("before_look_back", "kill")

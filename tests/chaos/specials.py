@@ -227,7 +227,7 @@ def the_database_refuses_runs(lab: Lab, senders: Senders, random: Random) -> boo
             event = lab.emit(senders, "lab.plain", number=number, seconds=0)
             lab.wait_until(lambda: None, 0.3)
         if not lab.wait_until(lambda: lab.stack.query(refused), 20):
-            senders.failures.append("while the database refuses runs: an alarm says so")
+            senders.failures.append("while the database refuses runs: there is an alarm")
         made = lab.stack.query("SELECT 1 FROM runs_run WHERE %s::uuid = ANY (event_ids)", event)
     finally:
         lab.stack.query("DROP TRIGGER refuse_runs ON runs_run")

@@ -46,7 +46,7 @@ BROKEN = {
     ),
     "outbox_deletes_first": (KILLED_AFTER_ITS_DELETE, (), "drained: what a run emitted is there"),
     "intent_after_call": (KILLED_AFTER_AN_UNWRITTEN_CALL, (), "what may happen at most once was called at most once"),
-    "no_look_back": (KILLED_CHILD, (), "nobody's time was over though what was waited for had come before"),
+    "no_look_back": (KILLED_CHILD, (), "no wait timed out though what it waited for had come before"),
     "decisions_without_a_lock": (DECIDED_TWICE, (), "an approval is used once, for what was decided"),
     "rings_where_it_dispatches": (HANGING_BROKER, (), "while the broker hangs: dispatch goes on"),
     "gives_up_at_once": (FORGOTTEN_GRANT, (), "while the database refuses runs: no event is given up"),

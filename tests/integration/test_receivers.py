@@ -24,14 +24,14 @@ class Office:
 
     def __init__(self, stack: Stack, mail: ServerProcess, hook: ServerProcess) -> None:
         self.stack, self.mail, self.hook = stack, mail, hook
-        self.told: list[str] = []
+        self.texts: list[str] = []
 
     def behave(self, manner: Manner) -> None:
         self.mail.behave(manner)
         self.hook.behave(manner)
 
     def tell(self, text: str) -> None:
-        self.told.append(text)
+        self.texts.append(text)
         self.stack.query(INSERT, text)
 
     def statuses(self, text: str) -> dict[str, str]:
@@ -194,8 +194,8 @@ def test_receivers_go_through_every_fault(office: Office) -> None:
     for name in ("mail", "slack"):
         assert office.resolve(name, "orphan", "arrived").status == 200
 
-    assert all(office.statuses(text) == SENT for text in office.told)
-    once = Counter(office.told)
+    assert all(office.statuses(text) == SENT for text in office.texts)
+    once = Counter(office.texts)
     assert office.arrived(office.mail) == once  # nothing lost, nothing twice
     assert office.arrived(office.hook, signed=False) == once + Counter(["cut"])  # which a person had sent again
     ids = {(id, text.split("\n")[0]) for id, text in office.hook.taken if id}

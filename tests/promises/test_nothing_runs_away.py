@@ -99,9 +99,9 @@ def test_a_backlog_is_503_with_a_time_to_come_back(settings: Any, monkeypatch: p
 @pytest.mark.django_db(transaction=True)
 def test_two_agents_that_wake_each_other_are_stopped_by_the_rate_and_seen(lab: Lab, settings: Any) -> None:
     settings.WAKEFUL_LOOP_RATE, settings.WAKEFUL_MAX_DEPTH = "2/1m", 100
-    for name, said in (("ping", "pong"), ("pong", "ping")):
+    for name, answer in (("ping", "pong"), ("pong", "ping")):
         make_trigger(name, types=[name])
-        lab.declare(lambda run, said=said: run.emit(said), name, durable=False)
+        lab.declare(lambda run, answer=answer: run.emit(answer), name, durable=False)
 
     run = lab.run(lambda run: run.emit("ping"))
 

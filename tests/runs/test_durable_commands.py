@@ -71,11 +71,11 @@ def test_signal_makes_an_event_for_each_run() -> None:
     ],
 )
 def test_the_approve_command_decides_with_arguments_and_reason(how: list[str], status: str, arguments: Any) -> None:
-    asked = make_asking_run()
+    opened = make_asking_run()
 
-    out, _, well = run_command("approve", asked.id, *how, "--reason", "so")
+    out, _, well = run_command("approve", opened.id, *how, "--reason", "so")
 
-    assert (out, well) == (f"{asked.id} {status}\n", True)
+    assert (out, well) == (f"{opened.id} {status}\n", True)
     approval = Approval.objects.get()
     assert (approval.decided_arguments, approval.reason) == (arguments, "so")
     assert approval.decided_by.startswith("cli:")

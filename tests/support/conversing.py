@@ -21,10 +21,10 @@ from agents.models import Session, SessionTurn
 
 class Listener:
     """Answers "re: <prompt>". To a prompt that begins with "look" it calls the tool `look` first; one that begins with "fail"
-    raises. `heard` has the texts of each request."""
+    raises. `requests` has the texts of each request."""
 
     def __init__(self) -> None:
-        self.heard: list[list[str]] = []
+        self.requests: list[list[str]] = []
         self.model = FunctionModel(self._answer, model_name="listener")
 
     def agent(self, name: str = "talker", *, asks: bool = False, **given: Any) -> LlmAgent[Any, Any]:
@@ -39,8 +39,8 @@ class Listener:
         return llm
 
     def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        self.heard.append(texts_of(messages))
-        prompt = next(text for text in reversed(self.heard[-1]) if text.startswith("> ")).removeprefix("> ")
+        self.requests.append(texts_of(messages))
+        prompt = next(text for text in reversed(self.requests[-1]) if text.startswith("> ")).removeprefix("> ")
         if prompt.startswith("fail"):
             raise ValueError(prompt)
         is_answered = any(isinstance(part, ToolReturnPart) for part in messages[-1].parts)

@@ -16,7 +16,7 @@ from tests.support.llm import Turns
 @dataclass(frozen=True, kw_only=True)
 class Called:
     done: AgentResult
-    told: list[str]  # what the model got for each call
+    results: list[str]  # of each call, as the model got them
 
 
 def call(
@@ -29,15 +29,17 @@ def call(
 ) -> Called:
     """Run an agent whose model calls the tool, once in each turn. A replay does nothing a second time."""
     turns = Turns(*([(name, dict(arguments))] for arguments in calls), "done")
-    told: list[str] = []
+    results: list[str] = []
 
     def body(run: AgentRun) -> None:
         llm = LlmAgent(turns.model, name="asker", tools=[toolbox.get(name)])
         messages = run.llm(llm, "Do it.", deps=run).all_messages()
         parts = [part for message in messages for part in message.parts]
-        told[:] = [str(getattr(part, "content", "")) for part in parts if getattr(part, "tool_name", "") == name][1::2]
+        results[:] = [str(getattr(part, "content", "")) for part in parts if getattr(part, "tool_name", "") == name][
+            1::2
+        ]
 
     agent = Agent(name="asker", body=body, durable=True)
     done = run_agent(agent, is_tainted=is_tainted, waits=waits, data=data, journal=journal)
     assert_replays(done)
-    return Called(done=done, told=told)
+    return Called(done=done, results=results)

@@ -41,7 +41,7 @@ def say(
 def test_a_call_without_a_session_is_fresh(listener: Listener) -> None:
     say(listener.agent(), "one", "two", session=None)
 
-    assert listener.heard == [["> one"], ["> two"]]
+    assert listener.requests == [["> one"], ["> two"]]
     assert not Session.objects.exists()
 
 
@@ -50,8 +50,8 @@ def test_runs_and_agents_share_a_history(listener: Listener) -> None:
     other = say(listener.agent("other"), "three", name="listener")
     say(listener.agent(), "else", session="dev")
 
-    assert listener.heard[2] == ["> one", "re: one", "> two", "re: two", "> three"]
-    assert listener.heard[3] == ["> else"]
+    assert listener.requests[2] == ["> one", "re: one", "> two", "re: two", "> three"]
+    assert listener.requests[3] == ["> else"]
     assert [(turn.number, turn.agent, turn.is_tainted) for turn in turns()] == [
         (1, "speaker", False), (2, "speaker", False), (3, "listener", False),
     ]  # fmt: skip
@@ -65,7 +65,7 @@ def test_an_async_agent_has_sessions_too(listener: Listener) -> None:
         return str((await run.llm(listener.agent(), "two", session="ops")).output)
 
     assert run_agent(Agent(name="speaker", body=body, durable=True)).result == "re: two"
-    assert listener.heard[1] == ["> one", "re: one", "> two"]
+    assert listener.requests[1] == ["> one", "re: one", "> two"]
 
 
 def test_calls_of_tools_stay_with_their_results_and_forms_end_their_turn(listener: Listener) -> None:
@@ -73,7 +73,7 @@ def test_calls_of_tools_stay_with_their_results_and_forms_end_their_turn(listene
     say(listener.agent(), "and now")
 
     call, seen, form = 'look({"number":7})', "look: seen 7", 'final_result({"said":"re: look around"})'
-    assert listener.heard[-1] == [
+    assert listener.requests[-1] == [
         "> look around",
         call,
         seen,
@@ -87,7 +87,7 @@ def test_each_agent_speaks_with_its_own_instructions_and_system_prompt(listener:
     say(listener.agent("first", instructions="be short", system_prompt="you are one"), "one")
     say(listener.agent("second", instructions="be long", system_prompt="you are two"), "two")
 
-    assert listener.heard[1] == ["# you are two", "> one", "re: one", "> two", "! be long"]
+    assert listener.requests[1] == ["# you are two", "> one", "re: one", "> two", "! be long"]
     assert "you are" not in str([turn.messages for turn in turns()])
     assert "be short" not in str([turn.messages for turn in turns()])
 
@@ -112,7 +112,7 @@ def test_a_crash_neither_repeats_nor_loses_a_turn(listener: Listener) -> None:
             run_agent(agent, journal=journal, crash_after=crash_after)
 
     assert run_agent(agent, journal=journal).result == ["re: one", "re: two"]
-    assert listener.heard == [["> one"], ["> one", "re: one", "> two"]]
+    assert listener.requests == [["> one"], ["> one", "re: one", "> two"]]
     assert [texts_of(loaded(turn.messages or ())) for turn in turns()] == [["> one", "re: one"], ["> two", "re: two"]]
 
 
@@ -126,7 +126,7 @@ def test_a_failed_call_leaves_no_turn_and_the_run_may_go_on(listener: Listener) 
 
     run_agent(Agent(name="speaker", body=body, durable=True))
 
-    assert listener.heard[0] == ["> fail"] and listener.heard[-1] == ["> one"]
+    assert listener.requests[0] == ["> fail"] and listener.requests[-1] == ["> one"]
     assert [turn.number for turn in turns()] == [1]
 
 
@@ -203,9 +203,9 @@ def test_old_turns_are_dropped(listener: Listener) -> None:
     make_session(most_turns=2)
     say(listener.agent(), "look one", "two", "three")
 
-    assert listener.heard[-1] == [*listener.heard[-2], "re: two", "> three"]
+    assert listener.requests[-1] == [*listener.requests[-2], "re: two", "> three"]
     say(listener.agent(), "four")
-    assert listener.heard[-1] == ["> two", "re: two", "> three", "re: three", "> four"]
+    assert listener.requests[-1] == ["> two", "re: two", "> three", "re: three", "> four"]
     assert [turn.number for turn in turns()] == [2, 3, 4]
     assert SessionTurn.objects.filter(messages__isnull=True, is_summarised=False, characters=0).count() == 1
 
@@ -214,7 +214,7 @@ def test_turns_that_are_too_long_are_dropped_whole(listener: Listener) -> None:
     make_session(most_characters=1500)
     say(listener.agent(), "one", f"look {'x' * 2000}", "three")
 
-    assert listener.heard[-1] == ["> three"]
+    assert listener.requests[-1] == ["> three"]
 
 
 def test_old_turns_are_summarised_by_a_call_of_the_agents_model(listener: Listener) -> None:
@@ -222,7 +222,7 @@ def test_old_turns_are_summarised_by_a_call_of_the_agents_model(listener: Listen
     say(listener.agent(), "look one", "two", "three")
     done = say(listener.agent(), "four")
 
-    summary_request, fourth = listener.heard[-2:]
+    summary_request, fourth = listener.requests[-2:]
     assert summary_request[0].startswith("> Summarise this conversation.\n\nprompt: look one\n")
     assert "look gave: seen 7\nanswer: re: look one" in summary_request[0] and "two" in summary_request[0]
     assert fourth[0].startswith("> This is a summary of the earlier conversation.\n\nre: Summarise this")
@@ -239,7 +239,7 @@ def test_the_next_summary_contains_the_earlier_one(listener: Listener) -> None:
     Session.objects.update(summary="about none")
     say(listener.agent(), "three")
 
-    assert "Summary so far: about none\n\nprompt: one" in listener.heard[-2][0]
+    assert "Summary so far: about none\n\nprompt: one" in listener.requests[-2][0]
 
 
 def test_a_summary_of_tainted_turns_is_fenced_and_taints(listener: Listener) -> None:
@@ -249,8 +249,8 @@ def test_a_summary_of_tainted_turns_is_fenced_and_taints(listener: Listener) -> 
 
     summarised = say(listener.agent(), "three")
 
-    assert "<untrusted-data" in listener.heard[-1][0] and Session.objects.get().is_summary_tainted
-    assert "<untrusted-data" in listener.heard[-2][0]
+    assert "<untrusted-data" in listener.requests[-1][0] and Session.objects.get().is_summary_tainted
+    assert "<untrusted-data" in listener.requests[-2][0]
     assert summarised.is_tainted
 
 
@@ -267,7 +267,7 @@ def test_turns_that_cannot_be_summarised_are_dropped(listener: Listener) -> None
     done = say(listener.agent(), "three")
 
     assert done.result == ["re: three"]
-    assert listener.heard[-1] == ["> two", "re: two", "> three"]
+    assert listener.requests[-1] == ["> two", "re: two", "> three"]
     assert Session.objects.get().summary == ""
 
 
@@ -285,7 +285,7 @@ def test_turns_are_dropped_that_no_budget_lets_a_model_summarise(
     done = say(listener.agent(), "three")
 
     assert done.result == ["re: three"]
-    assert listener.heard[-1] == ["> two", "re: two", "> three"]
+    assert listener.requests[-1] == ["> two", "re: two", "> three"]
 
 
 def test_a_call_with_a_long_key_has_its_turns_summarised(listener: Listener) -> None:

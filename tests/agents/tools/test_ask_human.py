@@ -34,7 +34,7 @@ ASKED = {"question": "Which region?"}
     ],
 )
 def test_the_model_gets_the_answer(answer: Answer, result: str) -> None:
-    assert call("ask_human", ASKED, waits={KEY: answer}).told == [result]
+    assert call("ask_human", ASKED, waits={KEY: answer}).results == [result]
 
 
 def test_the_run_waits_until_the_question_is_answered() -> None:

@@ -13,14 +13,14 @@ def test_the_tool_emits_its_event_with_its_step() -> None:
 
     [event] = called.done.emitted
     assert (event.type, event.data, event.subject) == ("invoice.checked", {"number": 7}, "7")
-    assert called.told == ["The event invoice.checked is emitted."]
+    assert called.results == ["The event invoice.checked is emitted."]
 
 
 def test_a_reserved_type_is_reported_to_the_model_and_emits_nothing() -> None:
     called = call("emit", {"type": "run.wakeup"})
 
     assert not called.done.emitted
-    assert "reserved" in called.told[0]
+    assert "reserved" in called.results[0]
 
 
 def test_emit_in_a_tainted_run_needs_approval() -> None:

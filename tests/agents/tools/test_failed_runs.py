@@ -31,8 +31,8 @@ def test_failed_runs_are_shown_by_cause_as_data_of_strangers(lab: Lab) -> None:
     assert len(often.runs) == 2
 
     called = call("failed_runs", {"hours": 1})
-    assert "order 'A-2' is not known" in called.told[0]
-    assert called.told[0].startswith("<untrusted-data")
+    assert "order 'A-2' is not known" in called.results[0]
+    assert called.results[0].startswith("<untrusted-data")
     assert called.done.is_tainted
 
 

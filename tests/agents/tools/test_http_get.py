@@ -21,15 +21,15 @@ def _allowed(site: Site, settings: pytest.FixtureRequest) -> Iterator[None]:
 def test_http_get_reads_an_allowed_host_and_taints_the_run(site: Site) -> None:
     called = call("http_get", {"url": site.url("/page")})
 
-    assert "hello from /page" in called.told[0]
-    assert "<untrusted-data" in called.told[0]
+    assert "hello from /page" in called.results[0]
+    assert "<untrusted-data" in called.results[0]
     assert called.done.is_tainted
 
 
 def test_another_host_is_refused_and_not_called(site: Site) -> None:
     called = call("http_get", {"url": site.url("/page", host="localhost")})
 
-    assert "its host is not allowed here" in called.told[0]
+    assert "its host is not allowed here" in called.results[0]
     assert not site.asked
 
 
@@ -38,5 +38,5 @@ def test_without_a_network_of_ones_own_no_address_inside_is_called(site: Site, s
 
     called = call("http_get", {"url": site.url("/page")})
 
-    assert "not a public one" in called.told[0]
+    assert "not a public one" in called.results[0]
     assert not site.asked

@@ -13,8 +13,8 @@ def test_a_note_is_kept_found_and_replaced_by_its_revision() -> None:
     found = call("recall", {"text": "Customer"})
     again = call("remember", {"key": "customer:7", "text": "wants calls", "revision": 1})
 
-    assert "'wants mail'" in found.told[0].replace('"', "'") and not found.done.is_tainted
-    assert "revision 2" in again.told[0]
+    assert "'wants mail'" in found.results[0].replace('"', "'") and not found.done.is_tainted
+    assert "revision 2" in again.results[0]
     note = MemoryNote.objects.get()
     assert (note.text, note.run_id, note.is_tainted) == ("wants calls", again.done.journal.run["id"], False)
 
@@ -24,7 +24,7 @@ def test_a_note_is_not_replaced_without_its_revision() -> None:
 
     called = call("remember", {"key": "a", "text": "other"})
 
-    assert "Recall it" in called.told[0]
+    assert "Recall it" in called.results[0]
     assert MemoryNote.objects.get().text == "mine"
 
 
@@ -34,5 +34,5 @@ def test_a_note_of_a_tainted_run_comes_back_fenced_and_taints() -> None:
 
     tainted, own = call("recall", {"text": "page"}), call("recall", {"text": "own"})
 
-    assert "untrusted-data mark" in tainted.told[0] and tainted.done.is_tainted
-    assert "untrusted-data" not in own.told[0] and not own.done.is_tainted
+    assert "untrusted-data mark" in tainted.results[0] and tainted.done.is_tainted
+    assert "untrusted-data" not in own.results[0] and not own.done.is_tainted

@@ -26,4 +26,4 @@ def test_an_empty_recipient_is_reported_to_the_model() -> None:
     called = call("notify", {"text": "Hello", "to": [""]})
 
     assert not called.done.notifications
-    assert "recipients" in called.told[0]
+    assert "recipients" in called.results[0]

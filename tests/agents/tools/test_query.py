@@ -63,8 +63,8 @@ def test_the_grant_is_in_the_audit_log() -> None:
 def test_a_model_reads_an_allowed_table_as_data_of_strangers() -> None:
     called = call("query", {"sql": f"SELECT number, amount, due_on FROM {TABLE} -- all;"})
 
-    assert '"number": "I-1"' in called.told[0]
-    assert '"due_on": "2026-11-01"' in called.told[0]
+    assert '"number": "I-1"' in called.results[0]
+    assert '"due_on": "2026-11-01"' in called.results[0]
     assert called.done.is_tainted
 
 

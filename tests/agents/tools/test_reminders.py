@@ -47,7 +47,7 @@ def test_an_instant_that_is_none_is_reported_to_the_model(at: str, message: str)
     called = call("remind_me", {"at": at, "text": "x"})
 
     assert not called.done.wakes
-    assert message in called.told[0]
+    assert message in called.results[0]
 
 
 def test_an_event_of_another_type_is_no_reminder() -> None:

@@ -37,7 +37,7 @@ def test_cron_together_with_every_is_refused() -> None:
     called = call("schedule", {"name": "look", "cron": "0 9 * * *", "every": "2h"})
 
     assert not called.done.schedules
-    assert "either cron or every" in called.told[0]
+    assert "either cron or every" in called.results[0]
 
 
 def test_schedule_in_a_tainted_run_needs_approval() -> None:

@@ -63,7 +63,7 @@ def test_readiness_shows_strangers_the_kinds_of_problems_and_tokens_the_full_tex
         for name, permission in (("watcher", "runs.view_worker"), ("sender", "triggers.add_event"))
     }
 
-    def told(**headers: str) -> dict[str, str]:
+    def reported(**headers: str) -> dict[str, str]:
         answer = client.get("/health/ready", headers=headers)
         assert (answer.status_code, answer.json()["status"]) == (200, "degraded")
         problems: dict[str, str] = answer.json()["problems"]
@@ -71,8 +71,8 @@ def test_readiness_shows_strangers_the_kinds_of_problems_and_tokens_the_full_tex
 
     for token in (None, tokens["triggers.add_event"], "wkf_unknown"):
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        assert told(**headers) == {"trigger-paused": "bad"}
-    assert told(Authorization=f"Bearer {tokens['runs.view_worker']}") == {problem.name: problem.text}
+        assert reported(**headers) == {"trigger-paused": "bad"}
+    assert reported(Authorization=f"Bearer {tokens['runs.view_worker']}") == {problem.name: problem.text}
 
 
 def test_a_lost_broker_is_degraded_but_ready(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,11 +53,11 @@ def elsewhere(*actions: Callable[[], Any]) -> list[Any]:
 def test_a_decision_is_written_down_and_lets_the_run_go_on(
     decision: Literal["approve", "edit", "deny"], status: str, arguments: Any
 ) -> None:
-    asked = make_asking_run()
+    opened = make_asking_run()
 
-    decide(asked.id, decision=decision, by="ada", reason="so", arguments=arguments if decision == "edit" else None)
+    decide(opened.id, decision=decision, by="ada", reason="so", arguments=arguments if decision == "edit" else None)
 
-    approval = Approval.objects.get(pk=asked.id)
+    approval = Approval.objects.get(pk=opened.id)
     assert (approval.status, approval.decided_by, approval.reason) == (status, "ada", "so")
     assert approval.decided_arguments == arguments
     assert approval.decided_digest == ("" if arguments is None else digest_of("Refund?", arguments))

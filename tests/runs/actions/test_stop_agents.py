@@ -97,9 +97,9 @@ def test_a_stopped_agent_is_a_problem_that_shows_who_and_why(lab: Lab) -> None:
     lab.declare(lambda run: None)
     stop_agents("durable", reason="odd answers", by="ann")
 
-    [said] = [problem for problem in problems(look()) if problem.name == "stopped:durable"]
-    assert "by ann: odd answers" in said.text
-    assert "manage.py start --agent durable" in said.remedy
+    [stopped] = [problem for problem in problems(look()) if problem.name == "stopped:durable"]
+    assert "by ann: odd answers" in stopped.text
+    assert "manage.py start --agent durable" in stopped.remedy
     assert [one.name for one in all_agents() if one.is_stopped] == ["durable"]
 
 

@@ -123,13 +123,13 @@ def test_a_gate_is_quiet_while_another_run_looks_at_what_is_due(lab: Lab) -> Non
     lab.declare(Looks())
     slow = lab.go_on(run_of("slow"))
 
-    def asked() -> Any:
+    def gate_answer() -> Any:
         run = GateRun(agent="durable", trigger="fast", read_events=list, read_now=database_now, free_items=free_items)
         return Watch("durable").ask(run)
 
-    assert asked() == Quiet("another run looks at the items that are due")
+    assert gate_answer() == Quiet("another run looks at the items that are due")
     cancel(slow.pk, by="test")
-    assert asked() != Quiet("another run looks at the items that are due")
+    assert gate_answer() != Quiet("another run looks at the items that are due")
 
 
 def test_an_atomic_run_has_its_items_until_its_transaction_ends(lab: Lab) -> None:

@@ -409,13 +409,13 @@ def test_turns_are_dropped_whose_summary_costs_more_than_a_cap_that_lets_runs_wa
         lambda run: [run.llm(listener.agent(), f"> {part}", session="ops").output for part in ("x" * 20_000, "two")]
     )
     cap("9000", measure="tokens", period="run")
-    listener.heard.clear()
+    listener.requests.clear()
 
     run = lab.run(
         lambda run: run.llm(listener.agent(), "> three", session="ops", model_settings={"max_tokens": 100}).output
     )
 
-    assert (run.status, listener.heard) == ("succeeded", [["> > two", "re: > two", "> > three"]])
+    assert (run.status, listener.requests) == ("succeeded", [["> > two", "re: > two", "> > three"]])
     assert Session.objects.get().run_id is None
 
 
@@ -516,7 +516,7 @@ def test_steps_that_list_tools_do_not_count_in_a_later_cap_of_tool_calls(lab: La
         return "seen"
 
     run = lab.run(body)
-    assert Step.objects.filter(run=run, kind="tool").count() > 1  # it asked for the tools as well
+    assert Step.objects.filter(run=run, kind="tool").count() > 1  # it listed the tools as well
 
     allow_more(cap("5", measure="tool_calls").pk, Decimal(1), by="test")
 

@@ -115,7 +115,7 @@ def test_a_second_run_waits_without_a_worker_until_the_turn_is_recorded(lab: Lab
     lab.go_on(first)
 
     assert (again(first).status, again(second).status) == ("succeeded", "succeeded")
-    assert listener.heard[-1][:1] == ["> look one"] and listener.heard[-1][-1] == "> two"
+    assert listener.requests[-1][:1] == ["> look one"] and listener.requests[-1][-1] == "> two"
     assert [turn.run_id for turn in turns()] == [first.id, second.id]
 
 
@@ -187,7 +187,7 @@ def test_a_run_that_has_ended_without_its_turn_holds_nothing(
     assert handed_over == [1]
     assert Session.objects.get().run_id == second.id
     assert lab.go_on(second).status == "succeeded"
-    assert listener.heard[-1] == ["> two"]
+    assert listener.requests[-1] == ["> two"]
 
 
 def test_a_requeued_run_does_not_keep_the_session_from_the_run_that_has_the_place_of_their_key(
@@ -317,7 +317,7 @@ def test_a_session_that_is_cleared_while_a_model_summarises_it_stays_clear(lab: 
     listener.model.function = clears
     run = lab.go_on(start(lab, "first", says(listener, "one", "two", "three")))
 
-    assert (run.error, listener.heard[-1]) == ("", ["> three"])
+    assert (run.error, listener.requests[-1]) == ("", ["> three"])
     assert (Session.objects.get().summary, [turn.number for turn in turns()]) == ("", [3])
 
 
@@ -387,7 +387,7 @@ def test_a_run_that_dies_over_its_turn_keeps_the_session_and_takes_it_once(
     lab.crash(run)
 
     assert [turn.run_id for turn in turns()] == [run.id, second.id]
-    assert listener.heard[-1] == ["> one", "re: one", "> two"]
+    assert listener.requests[-1] == ["> one", "re: one", "> two"]
 
 
 def test_a_claim_that_has_lost_its_run_takes_and_frees_no_session(lab: Lab, listener: Listener) -> None:

@@ -18,14 +18,14 @@ SECRET = "T0/SECRET-PATH"
 @pytest.fixture
 def elsewhere() -> Iterator[tuple[str, dict[str, Any]]]:
     """A server that redirects, and the requests that it got."""
-    said: dict[str, Any] = {"location": "", "status": 302, "asked": []}
+    state: dict[str, Any] = {"location": "", "status": 302, "asked": []}
 
     class Handler(BaseHTTPRequestHandler):
         def _answer(self) -> None:
-            said["asked"].append((self.command, self.path))
-            said["authorization"] = self.headers.get("Authorization", "")
-            self.send_response(said["status"] if self.path.startswith(f"/{SECRET}") else 204)
-            self.send_header("Location", said["location"])
+            state["asked"].append((self.command, self.path))
+            state["authorization"] = self.headers.get("Authorization", "")
+            self.send_response(state["status"] if self.path.startswith(f"/{SECRET}") else 204)
+            self.send_header("Location", state["location"])
             self.end_headers()
 
         do_GET = do_POST = _answer
@@ -34,7 +34,7 @@ def elsewhere() -> Iterator[tuple[str, dict[str, Any]]]:
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/{SECRET}", said
+        yield f"http://127.0.0.1:{server.server_port}/{SECRET}", state
         server.shutdown()
 
 
@@ -77,48 +77,48 @@ def test_valid_addresses_pass_the_check(settings: Any) -> None:
 
 @pytest.mark.parametrize("location", ["file:///etc/hostname", "ftp://127.0.0.1/x"])
 def test_a_redirect_leads_to_no_other_scheme(location: str, elsewhere: Any) -> None:
-    url, said = elsewhere
-    said["location"] = location
+    url, state = elsewhere
+    state["location"] = location
 
     with pytest.raises(outgoing.NotTaken, match="302"):
         outgoing.send(url, timeout=5)
 
 
 def test_a_ping_follows_a_redirect_and_an_alarm_that_would_lose_its_text_does_not(elsewhere: Any) -> None:
-    url, said = elsewhere
-    said["location"] = url.replace(f"/{SECRET}", "/there")
+    url, state = elsewhere
+    state["location"] = url.replace(f"/{SECRET}", "/there")
 
     outgoing.send(url, timeout=5)
-    assert said["asked"] == [("GET", f"/{SECRET}"), ("GET", "/there")]
+    assert state["asked"] == [("GET", f"/{SECRET}"), ("GET", "/there")]
 
     with pytest.raises(outgoing.NotTaken, match="302"):
         outgoing.send(url, body=b"{}", timeout=5)
-    assert said["asked"][2:] == [("POST", f"/{SECRET}")]
+    assert state["asked"][2:] == [("POST", f"/{SECRET}")]
 
 
 def test_a_user_and_a_password_in_the_address_are_sent_as_such(elsewhere: Any) -> None:
-    url, said = elsewhere
-    said["status"] = 204
+    url, state = elsewhere
+    state["status"] = 204
 
     outgoing.send(url.replace("//", "//user:word@"), body=b"{}", timeout=5)
 
-    assert said["authorization"] == f"Basic {b64encode(b'user:word').decode()}"
+    assert state["authorization"] == f"Basic {b64encode(b'user:word').decode()}"
 
 
 def test_requests_go_through_the_proxy_of_the_environment(elsewhere: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    url, said = elsewhere
+    url, state = elsewhere
     monkeypatch.setenv("http_proxy", url.removesuffix(f"/{SECRET}"))
     monkeypatch.setenv("no_proxy", "")
 
     outgoing.send(f"http://monitor.example/{SECRET}", timeout=5)
 
-    assert said["asked"] == [("GET", f"http://monitor.example/{SECRET}")]
+    assert state["asked"] == [("GET", f"http://monitor.example/{SECRET}")]
 
 
 @pytest.mark.parametrize("status", [404, 500])
 def test_a_refusal_shows_its_status_and_no_address(status: int, elsewhere: Any) -> None:
-    url, said = elsewhere
-    said["status"] = status
+    url, state = elsewhere
+    state["status"] = status
 
     with pytest.raises(outgoing.NotTaken) as refused:
         outgoing.send(url, body=b"{}", timeout=5)

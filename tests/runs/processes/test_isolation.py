@@ -20,13 +20,13 @@ def main(conduct: int) -> None:
         pass
     if conduct == GREEDY:
         bytearray(2 * isolation.MEMORY)
-    said = {
+    report = {
         "environment": sorted(os.environ),
         "has_django": "django" in sys.modules,
         "core": resource.getrlimit(resource.RLIMIT_CORE),
         "nice": os.nice(0),
     }
-    sys.stdout.write(json.dumps(said))
+    sys.stdout.write(json.dumps(report))
 
 
 def isolated(conduct: int, **limits: Any) -> subprocess.CompletedProcess[bytes]:

@@ -159,13 +159,13 @@ def test_the_origin_of_a_live_fork_stays_whole_and_so_do_its_children() -> None:
 
 
 def test_an_event_that_a_live_runs_wait_took_stays() -> None:
-    taken, other = old_event(100, type="invoice.paid"), old_event(100)
+    event, other = old_event(100, type="invoice.paid"), old_event(100)
     run = old_run(old_event(101), status=RunStatus.QUEUED)
-    make_wait(run, "event", status="done", event_type="invoice.paid", event_id=taken.id)
+    make_wait(run, "event", status="done", event_type="invoice.paid", event_id=event.id)
 
     pruned()
 
-    assert Event.objects.get(pk=taken.pk).data == {"name": "Ada"}
+    assert Event.objects.get(pk=event.pk).data == {"name": "Ada"}
     assert not Event.objects.filter(pk=other.pk).exists()
 
 
@@ -185,9 +185,9 @@ def test_a_wait_that_looks_back_finds_no_event_that_has_lost_its_payload() -> No
 
 
 def test_an_event_that_a_run_took_loses_its_payload_with_the_runs_own() -> None:
-    taken = old_event(31)
+    event = old_event(31)
     run = old_run(old_event(32), days=31)
-    make_wait(run, "event", status="done", event_id=taken.id)
+    make_wait(run, "event", status="done", event_id=event.id)
 
     assert {one.name: one.rows for one in retention.count() if one.rows} == {"runs.payload": 1, "events.payload": 2}
     assert pruned() == {"runs.payload": 1, "events.payload": 2}

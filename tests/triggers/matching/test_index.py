@@ -118,9 +118,9 @@ def test_triggers_of_other_types_and_sources_are_not_looked_at() -> None:
     rules += [rule(MANY + number, types=("*",), source=f"s{number}") for number in range(MANY)]
     index = Index(rules)
 
-    heard = index.listeners("s5", "customer7.came")
+    found = index.listeners("s5", "customer7.came")
 
-    assert sorted(each.slug for listeners in heard for each in listeners.rules) == [f"r{MANY + 5}", "r7"]
+    assert sorted(each.slug for listeners in found for each in listeners.rules) == [f"r{MANY + 5}", "r7"]
     assert index.globs == []
 
 

@@ -39,7 +39,7 @@ def spoken(text: str = "Ticket 8 waits", sender: str = "watch") -> None:
     Notification.objects.filter(pk=notification.pk).update(created_at=NIGHT)
 
 
-def told() -> list[str]:
+def digests() -> list[str]:
     return list(Notification.objects.filter(topic__startswith="overnight:").values_list("text", flat=True))
 
 
@@ -72,7 +72,7 @@ def test_the_digest_comes_once_and_late_only_for_some_hours(monkeypatch: pytest.
     assert not tell()
     at(monkeypatch, MORNING.replace(hour=11))
     assert [tell(), tell()] == [True, False]
-    assert len(told()) == 1
+    assert len(digests()) == 1
 
 
 def test_no_digest_is_written_where_agents_only_succeeded_or_were_quiet() -> None:
@@ -80,7 +80,7 @@ def test_no_digest_is_written_where_agents_only_succeeded_or_were_quiet() -> Non
     make_run(status="succeeded", agent="sleepy", started_at=NIGHT, event_id=id_at(NIGHT))
 
     assert not tell()
-    assert not told()
+    assert not digests()
 
 
 def test_no_digest_is_written_without_a_recipient_or_without_an_hour(settings: Any) -> None:
@@ -106,7 +106,7 @@ def test_the_digest_counts_suppressed_notifications() -> None:
 
     tell()
 
-    assert told()[0].endswith("watch: 1 notification (1 suppressed)")
+    assert digests()[0].endswith("watch: 1 notification (1 suppressed)")
 
 
 @pytest.mark.django_db(transaction=True)
@@ -128,7 +128,7 @@ def test_two_workers_write_it_once() -> None:
     for worker in workers:
         worker.join()
 
-    assert len(told()) == 1
+    assert len(digests()) == 1
 
 
 def test_a_digest_of_the_evening_is_no_news_for_the_next(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:

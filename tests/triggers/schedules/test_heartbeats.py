@@ -107,15 +107,16 @@ def test_a_pace_keeps_the_earlier_definition_as_a_revision() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "given"), [(timedelta(), 5 * MINUTE), (MINUTE, 5 * MINUTE), (HOUR, HOUR), (timedelta(days=9), 4 * HOUR)]
+    ("requested", "given"),
+    [(timedelta(), 5 * MINUTE), (MINUTE, 5 * MINUTE), (HOUR, HOUR), (timedelta(days=9), 4 * HOUR)],
 )
-def test_the_schedule_keeps_the_pace_within_bounds_and_records_both(asked: timedelta, given: timedelta) -> None:
+def test_the_schedule_keeps_the_pace_within_bounds_and_records_both(requested: timedelta, given: timedelta) -> None:
     schedule = a_heartbeat()
 
-    assert paced(schedule, asked, at=NINE - HOUR) == NINE - HOUR + given
+    assert paced(schedule, requested, at=NINE - HOUR) == NINE - HOUR + given
     entry = AuditEntry.objects.get(action="pace", kind="schedule", object_id=str(schedule.pk))
     assert entry.by == f"run:{RUN}"
-    assert (entry.detail["asked"], entry.detail["given"]) == (asked.total_seconds(), given.total_seconds())
+    assert (entry.detail["asked"], entry.detail["given"]) == (requested.total_seconds(), given.total_seconds())
 
 
 def test_a_heartbeat_without_bounds_is_limited_by_the_loop_rate(settings: Any) -> None:

@@ -76,14 +76,18 @@ class History:
     ) -> None:
         before = self.now
         is_on = before.enabled if enabled is None else enabled
-        said = replace(before.expected, **(expected or {}))
-        if isinstance(said.rule, Every):
+        definition = replace(before.expected, **(expected or {}))
+        if isinstance(definition.rule, Every):
             was = before.expected.rule
-            is_same = isinstance(was, Every) and was.length == said.rule.length and before.expected.start == said.start
+            is_same = (
+                isinstance(was, Every)
+                and was.length == definition.rule.length
+                and before.expected.start == definition.start
+            )
             goes_on = is_same and (before.enabled or not is_on)
-            anchor = was.anchor if goes_on and isinstance(was, Every) else said.start or at
-            said = replace(said, rule=replace(said.rule, anchor=anchor))
-        self.versions.append(replace(before, since=at, enabled=is_on, expected=said, **fields))
+            anchor = was.anchor if goes_on and isinstance(was, Every) else definition.start or at
+            definition = replace(definition, rule=replace(definition.rule, anchor=anchor))
+        self.versions.append(replace(before, since=at, enabled=is_on, expected=definition, **fields))
 
     def nominals(self, until: datetime) -> list[tuple[datetime, Version]]:
         """Every time that was named by what held then."""
@@ -231,13 +235,13 @@ class Life:
         history.edited(at, enabled=not history.now.enabled)
 
     def catch_up(self, history: History, at: datetime) -> None:
-        said: dict[str, Any] = {
+        terms: dict[str, Any] = {
             "catch_up": self.random.choice(["latest", "skip", "all", "all"]),
             "most": self.random.choice([None, None, 1, 3]),
             "window": self.random.choice([None, None, HOUR, 20 * MINUTE]),
         }
-        history.row.update(catch_up=said["catch_up"], catch_up_max=said["most"], catch_up_window=said["window"])
-        history.edited(at, **said)
+        history.row.update(catch_up=terms["catch_up"], catch_up_max=terms["most"], catch_up_window=terms["window"])
+        history.edited(at, **terms)
 
     def offset(self, history: History, at: datetime) -> None:
         jitter, spread = (self.random.choice([NONE, SECOND, 10 * MINUTE, HOUR]) for _ in range(2))

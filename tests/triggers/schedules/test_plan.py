@@ -208,14 +208,14 @@ def test_account_is_that_of_looking_at_each_nominal_time(
 
     stretches = accounted(some, after, until, fired, MISSED)
 
-    said: dict[datetime, str] = {}
+    reasons: dict[datetime, str] = {}
     for one in stretches:
         covered = [nominal for nominal in raw if one.first <= nominal <= one.last]
         assert len(covered) == one.count
-        assert not set(covered) & said.keys()
-        said |= dict.fromkeys(covered, one.reason)
+        assert not set(covered) & reasons.keys()
+        reasons |= dict.fromkeys(covered, one.reason)
     closures = {nominal: closure.reason for nominal in raw if (closure := some.closed(nominal))}
-    assert said == closures | {nominal: "missed" for nominal in opened if nominal not in fired}
+    assert reasons == closures | {nominal: "missed" for nominal in opened if nominal not in fired}
 
 
 @settings(max_examples=40)

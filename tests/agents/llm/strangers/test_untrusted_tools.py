@@ -48,12 +48,12 @@ class Office:
     def __init__(
         self, mail: Callable[..., Any], effect: str = "read", untrusted: bool = True, args_validator: Any = None
     ) -> None:
-        self.told: list[ModelMessage] = []
+        self.prompt: list[ModelMessage] = []
         self.paid: list[int] = []
         script = Turns([("mail", {})], [("pay", {"cents": 100})], "done")
 
         def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-            self.told = messages
+            self.prompt = messages
             return script.answer(messages, info)
 
         self.llm = LlmAgent(FunctionModel(answer, model_name="scripted"), name="clerk", deps_type=AgentRun)
@@ -77,7 +77,7 @@ class Office:
     @property
     def parts(self) -> list[Any]:
         """What came of the mail."""
-        return [part for part in self.told[2].parts if isinstance(part, ToolReturnPart | UserPromptPart)]
+        return [part for part in self.prompt[2].parts if isinstance(part, ToolReturnPart | UserPromptPart)]
 
 
 def is_fenced(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""The page of a shadow run offers the triggers that want the event, and tells what was tried. The run itself is a process
+"""The page of a shadow run offers the triggers that want the event, and shows what was tried. The run itself is a process
 of its own: tests/acceptance/test_durable_console.py has it."""
 
 import json

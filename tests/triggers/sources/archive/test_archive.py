@@ -145,8 +145,8 @@ def test_an_erased_payload_shows_it_and_stays_erased() -> None:
     erase(Selection(subject="hopper"), by="test")
     text = exported()
 
-    [said] = [json.loads(line) for line in text.splitlines()]
-    assert said["wakefulremoved"] and said["subject"].startswith("erased:")
+    [exported_event] = [json.loads(line) for line in text.splitlines()]
+    assert exported_event["wakefulremoved"] and exported_event["subject"].startswith("erased:")
     assert b"secret" not in text and b"hopper" not in text
     assert imported(full).known == 1
     leave()

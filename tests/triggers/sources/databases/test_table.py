@@ -694,7 +694,7 @@ def make_a_type_that_is_no_json() -> None:
 
 
 def test_a_value_that_is_excluded_is_not_looked_at(ticket: None) -> None:
-    """A large one would be unpacked in the transaction of the user; of this one a look would be said."""
+    """A large one would be unpacked in the transaction of the user; a look at this one would be recorded as poison."""
     make_a_type_that_is_no_json()
     execute("ALTER TABLE ticket ADD drawing odd")
     source = watch(exclude="drawing")
