@@ -7,7 +7,7 @@
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3; do \
 	"$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && command -v "$$python" && break; done)
 PY := .venv/bin/python
-# A lock file is whole. Without --no-deps, pip before 23.3 looks for the newest release of what is asked for with an extra.
+# A lock file is whole. Without --no-deps, pip before 23.3 looks for the newest release of what is requested with an extra.
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check --no-input --require-hashes --no-deps
 export PYTHONUNBUFFERED := 1
 # A stack is several processes that start from the same sources: the first one compiles them.
@@ -74,7 +74,7 @@ fmt: .venv/dev ## format the code and fix what ruff can fix
 	$(PY) -m ruff format --quiet .
 
 # An extra starts from the versions that are locked; its lock file is written when it is whole.
-lock: ## write the lock files anew from pyproject.toml, with the oldest Python we support (LOCK_ARGS=--upgrade for newer versions)
+lock: ## write the lock files again from pyproject.toml, with the oldest Python we support (LOCK_ARGS=--upgrade for newer versions)
 	@python3.11 -m venv .wakeful/lock
 	@.wakeful/lock/bin/python -m pip install --quiet --disable-pip-version-check pip-tools
 	@for lock in "requirements.lock --extra embedded" "requirements-dev.lock --extra embedded --extra dev" \
