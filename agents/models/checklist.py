@@ -11,9 +11,9 @@ class Checklist(models.Model):
     trigger = models.TextField(
         default="",
         blank=True,
-        help_text="the slug of the only trigger it is for; empty: for those without one of their own",
+        help_text="slug of the only trigger that uses it; empty: all triggers without a checklist of their own",
     )
-    silenced_until = models.DateTimeField(null=True, help_text="until then none of its items is due")
+    silenced_until = models.DateTimeField(null=True, help_text="time before which none of its items is due")
     revision = models.PositiveIntegerField(default=0, help_text="number of its last revision; edits compare it")
     updated_at = models.DateTimeField(db_default=Now())
 
@@ -34,12 +34,12 @@ class ChecklistItem(models.Model):
         FAILED = "failed", "could not be checked"
 
     checklist = models.ForeignKey(Checklist, models.CASCADE, related_name="items")
-    text = models.TextField(help_text="what to look at, as the agent is told")
+    text = models.TextField(help_text="what to look at, in words for the agent")
     every = models.DurationField(null=True, help_text="its own interval; null: at each run")
     position = models.PositiveIntegerField()
     paused_at = models.DateTimeField(null=True)
     silenced_until = models.DateTimeField(null=True)
-    due_at = models.DateTimeField(db_default=Now(), help_text="not looked at before")
+    due_at = models.DateTimeField(db_default=Now(), help_text="time before which the item is not looked at")
     last_outcome = models.TextField(choices=Outcome, default="", blank=True)
     last_text = models.TextField(default="", blank=True)
     last_checked_at = models.DateTimeField(null=True)

@@ -18,7 +18,7 @@ class MemoryNote(models.Model):
     agent = models.TextField()
     key = models.TextField()
     text = models.TextField()
-    is_tainted = models.BooleanField(db_default=False, help_text="a run wrote it that had seen untrusted data")
+    is_tainted = models.BooleanField(db_default=False, help_text="written by a run that had seen untrusted data")
     revision = models.PositiveBigIntegerField(default=1)
     run_id = models.UUIDField(null=True, help_text="the run that wrote it; null: a person did")
     by = models.TextField(default="", blank=True, help_text="the person who wrote it")

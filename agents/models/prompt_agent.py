@@ -37,7 +37,7 @@ class PromptAgentVersion(models.Model):
 
     agent = models.ForeignKey(PromptAgent, models.PROTECT, related_name="versions", db_index=False)
     number = models.PositiveIntegerField()
-    fingerprint = models.TextField(help_text="of the definition; the version that runs record")
+    fingerprint = models.TextField(help_text="hash of the definition; runs record it as their version")
     definition = models.JSONField(help_text="see agents.prompt_agents.definition")
     by = models.TextField()
     at = models.DateTimeField(db_default=Now())

@@ -12,12 +12,20 @@ class Session(models.Model):
 
     name = models.TextField(unique=True)
     run_id = models.UUIDField(null=True, help_text="the run that takes a turn; if it is not live, the session is free")
-    most_turns = models.PositiveIntegerField(db_default=50, help_text="turns that the next run is given")
-    most_characters = models.PositiveIntegerField(db_default=60_000, help_text="characters of them, as JSON")
-    overflow = models.TextField(choices=Overflow, db_default=Overflow.DROP, help_text="what happens to more than that")
-    summary = models.TextField(db_default="", blank=True, help_text="of earlier turns; stands before the others")
-    is_summary_tainted = models.BooleanField(db_default=False, help_text="a run wrote it that had seen untrusted data")
-    last_number = models.PositiveBigIntegerField(db_default=0, help_text="of its newest turn")
+    most_turns = models.PositiveIntegerField(db_default=50, help_text="limit of turns that the next run gets")
+    most_characters = models.PositiveIntegerField(
+        db_default=60_000, help_text="limit of characters of these turns as JSON"
+    )
+    overflow = models.TextField(
+        choices=Overflow, db_default=Overflow.DROP, help_text="what happens to turns over these limits"
+    )
+    summary = models.TextField(
+        db_default="", blank=True, help_text="summary of earlier turns; the next run gets it before the others"
+    )
+    is_summary_tainted = models.BooleanField(
+        db_default=False, help_text="written by a run that had seen untrusted data"
+    )
+    last_number = models.PositiveBigIntegerField(db_default=0, help_text="number of its newest turn")
     revision = models.PositiveBigIntegerField(db_default=0, help_text="number of its last edit; edits compare it")
     used_at = models.DateTimeField(db_default=Now(), help_text="when a run last held it")
 
@@ -43,7 +51,7 @@ class SessionTurn(models.Model):
     run_id = models.UUIDField(help_text="the run that took it")
     agent = models.TextField()
     messages = models.JSONField(null=True)
-    characters = models.PositiveIntegerField(help_text="of its messages, as JSON")
+    characters = models.PositiveIntegerField(help_text="length of its messages as JSON")
     is_tainted = models.BooleanField(db_default=False, help_text="its run had seen untrusted data")
     is_summarised = models.BooleanField(db_default=False, help_text="the summary of the session includes it")
     at = models.DateTimeField(db_default=Now())

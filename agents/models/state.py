@@ -8,7 +8,7 @@ class AgentState(models.Model):
     agent = models.TextField()
     name = models.TextField()
     value = models.JSONField(null=True)
-    is_tainted = models.BooleanField(db_default=False, help_text="a run set it that had seen untrusted data")
+    is_tainted = models.BooleanField(db_default=False, help_text="set by a run that had seen untrusted data")
     revision = models.PositiveBigIntegerField(default=1)
     updated_at = models.DateTimeField(db_default=Now())
 

@@ -44,7 +44,7 @@ class Budget(models.Model):
         null=True,
         blank=True,
         editable=False,
-        help_text="what the code or a setting said at the last sync",
+        help_text="value in the code or in a setting at the last sync",
         max_digits=24,
         decimal_places=10,
     )

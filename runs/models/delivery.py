@@ -46,7 +46,7 @@ class Delivery(models.Model):
     give_up_at = models.DateTimeField(null=True, help_text="it fails if it could not be sent until then")
     attempts = models.PositiveIntegerField(default=0)
     claim = models.UUIDField(null=True, help_text="identity of the last attempt")
-    error = models.TextField(default="", help_text="of the last attempt")
+    error = models.TextField(default="", help_text="error of the last attempt")
     created_at = models.DateTimeField(db_default=Now())
     sent_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True, help_text="when it was sent, failed, suppressed or became unknown")

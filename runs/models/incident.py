@@ -25,16 +25,18 @@ class Incident(models.Model):
         CLOSED = "closed"
 
     kind = models.TextField(choices=Kind)
-    subject = models.TextField(help_text="the thing: slug of the trigger or source, name of the agent, id of the item")
-    name = models.TextField(help_text="what people call the thing")
+    subject = models.TextField(
+        help_text="slug of the trigger or source, name of the agent, or id of the item that fails"
+    )
+    name = models.TextField(help_text="display name of the subject")
     agent = models.TextField(default="")
     fingerprint = models.TextField(help_text="hash of the cause")
     cause = models.TextField(help_text="the error without numbers, ids and quoted values")
-    error = models.TextField(default="", help_text="of the last failure")
+    error = models.TextField(default="", help_text="error of the last failure")
     urgency = models.TextField(choices=Notification.Urgency, default=Notification.Urgency.NORMAL)
 
     count = models.PositiveIntegerField(default=0, help_text="failures in all")
-    in_a_row = models.PositiveIntegerField(default=0, help_text="failures since the last success of the thing")
+    in_a_row = models.PositiveIntegerField(default=0, help_text="failures since the last success of the subject")
     first_at = models.DateTimeField(db_default=Now())
     last_at = models.DateTimeField(db_default=Now())
     first_run_id = models.UUIDField(null=True)
@@ -42,12 +44,12 @@ class Incident(models.Model):
 
     opened_at = models.DateTimeField(null=True)
     closed_at = models.DateTimeField(null=True)
-    closed_by = models.TextField(default="", help_text="empty: a success of the thing")
-    reopened = models.PositiveIntegerField(default=0, help_text="times that it began again soon after it was closed")
+    closed_by = models.TextField(default="", help_text="who closed it; empty: a success of the subject")
+    reopened = models.PositiveIntegerField(default=0, help_text="how often it opened again soon after it was closed")
 
-    told = models.TextField(choices=Told, default=Told.NOTHING, blank=True, help_text="what people were told last")
+    told = models.TextField(choices=Told, default=Told.NOTHING, blank=True, help_text="state in the last notification")
     told_at = models.DateTimeField(null=True)
-    tell_at = models.DateTimeField(null=True, help_text="when people are told next")
+    tell_at = models.DateTimeField(null=True, help_text="time of the next notification")
 
     class Meta:
         default_permissions = ("view",)

@@ -59,7 +59,7 @@ class Run(models.Model):
     chain = ArrayField(models.TextField(), db_default=[], help_text="slugs of the triggers whose runs led to this one")
     is_tainted = models.BooleanField(
         db_default=False,
-        help_text="it has seen untrusted data, so its dangerous tools ask for approval; never taken back",
+        help_text="the run has seen untrusted data, so its dangerous tools need approval; never reset",
     )
 
     status = models.TextField(choices=RunStatus, default=RunStatus.QUEUED)

@@ -39,7 +39,7 @@ class Wait(models.Model):
     match = models.JSONField(null=True, help_text="path in the event's data → value")
     match_shape = models.TextField(default="", help_text="the paths of `match`")
     match_hash = models.TextField(default="", help_text="a hash of its values")
-    event_id = models.UUIDField(null=True, help_text="the event that came")
+    event_id = models.UUIDField(null=True, help_text="the event that ended the wait")
     children = ArrayField(models.UUIDField(), default=list)
     looked_at = models.DateTimeField(null=True, help_text="when the look back for earlier events ended")
     look_after = models.DateTimeField(null=True, help_text="when an unfinished look continues")
@@ -48,8 +48,8 @@ class Wait(models.Model):
     look_error = models.TextField(db_default="", help_text="why the last of them failed")
     asked = models.JSONField(
         null=True,
-        help_text="of a wait for budget: what the step may cost at most, and the budget that has no room for it; of a wait "
-        "for a session: its name, and who held it",
+        help_text="wait for budget: the most that the step may cost, and the budget without room for it; wait for a session: its "
+        "name, and the run that held it",
     )
     created_at = models.DateTimeField(db_default=Now())
     ended_at = models.DateTimeField(null=True)

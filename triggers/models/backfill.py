@@ -18,9 +18,9 @@ class Backfill(models.Model):
     schedule = models.ForeignKey(Schedule, models.CASCADE, related_name="backfills")
     start = models.DateTimeField(help_text="the first instant of the range (UTC)")
     end = models.DateTimeField(help_text="the instant before which the range ends (UTC)")
-    again = models.BooleanField(default=False, help_text="also what has fired already")
+    again = models.BooleanField(default=False, help_text="also times that have fired already")
     at_once = models.PositiveSmallIntegerField(default=1, help_text="how many of its runs may run at once")
-    priority = models.SmallIntegerField(help_text="of its runs; smaller is sooner")
+    priority = models.SmallIntegerField(help_text="priority of its runs; smaller is sooner")
     status = models.TextField(choices=Status, default=Status.RUNNING)
     position = models.DateTimeField(help_text="nominal times before this (UTC) have been taken")
     total = models.PositiveIntegerField(help_text="nominal times of the range, as counted at its start and at its end")
@@ -58,7 +58,7 @@ class BackfillTick(models.Model):
         SUCCEEDED = "succeeded", "its run succeeded"
         FAILED = "failed", "its run failed"
         CANCELLED = "cancelled", "it was cancelled"
-        REFUSED = "refused", "it became no run; its event's decision says why"
+        REFUSED = "refused", "it became no run; its event's decision gives the reason"
 
     backfill = models.ForeignKey(Backfill, models.CASCADE, related_name="ticks", db_index=False)
     nominal = models.DateTimeField()

@@ -27,7 +27,9 @@ class Decision(models.Model):
     replay_id = models.UUIDField()
     outcome = models.TextField(choices=Outcome)
     reason = models.TextField(default="")
-    run_id = models.UUIDField(null=True, help_text="the run it concerns: the live one, the one it became")
+    run_id = models.UUIDField(
+        null=True, help_text="the run it concerns: the live run, or the run that the event became"
+    )
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:

@@ -23,14 +23,14 @@ class Event(models.Model):
     ce_id = models.TextField()
     type = models.TextField()
     subject = models.TextField(default="")
-    time = models.DateTimeField(null=True, help_text="when it happened, as the sender says")
+    time = models.DateTimeField(null=True, help_text="when it happened, by the sender's clock")
     data = models.JSONField(null=True)
     data_error = models.TextField(default="", help_text="why the body could not be kept as JSON")
     body = models.BinaryField(null=True)
     headers = models.JSONField(default=dict, null=True)
     body_sha256 = models.TextField(default="")
     payload_removed_at = models.DateTimeField(
-        null=True, editable=False, help_text="when retention or erasure took data, body and headers away"
+        null=True, editable=False, help_text="when retention or erasure removed data, body and headers"
     )
     received_at = models.DateTimeField(db_default=time_of_row())
     imported_at = models.DateTimeField(
@@ -52,7 +52,7 @@ class Event(models.Model):
     cause_run_id = models.UUIDField(null=True)
     depth = models.SmallIntegerField(default=0)
     chain = ArrayField(models.TextField(), db_default=[], help_text="slugs of the triggers whose runs led to it")
-    is_tainted = models.BooleanField(db_default=False, help_text="a run emitted it that had seen untrusted data")
+    is_tainted = models.BooleanField(db_default=False, help_text="emitted by a run that had seen untrusted data")
 
     class Meta:
         permissions = [
@@ -122,7 +122,7 @@ class Redispatch(models.Model):
         "triggers.Trigger", models.CASCADE, null=True, help_text="null: every trigger that matches"
     )
     replay_id = models.UUIDField(help_text="the nil UUID resumes what was held")
-    by = models.TextField(help_text="who asked: a user, a token, a command")
+    by = models.TextField(help_text="who requested it: a user, a token, a command")
     seq = models.BigIntegerField(db_default=next_value("triggers_seq"), editable=False)
     created_at = models.DateTimeField(db_default=Now())
     dispatched_at = models.DateTimeField(null=True)

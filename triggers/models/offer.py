@@ -17,11 +17,11 @@ class Offer(models.Model):
         null=True,
         help_text="id of the last decision to do; null: until none is left. Of what is dropped, only while the trigger is paused",
     )
-    by = models.TextField(help_text="who asked: a user, a token, a command")
+    by = models.TextField(help_text="who requested it: a user, a token, a command")
     created_at = models.DateTimeField(db_default=Now())
     moved_at = models.DateTimeField(db_default=Now(), help_text="one that failed is put off until then")
     failures = models.IntegerField(db_default=0, help_text="in a row")
-    error = models.TextField(db_default="", help_text="of the last failure")
+    error = models.TextField(db_default="", help_text="error of the last failure")
 
     class Meta:
         constraints = [

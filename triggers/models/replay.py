@@ -25,7 +25,7 @@ class Replay(models.Model):
     # No foreign keys: deleting a trigger must not delete the history of replays.
     triggers = ArrayField(models.UUIDField(), default=list, help_text="only to these; empty: all that match")
     rate = models.FloatField(help_text="events per second")
-    priority = models.SmallIntegerField(help_text="of its runs; smaller is sooner")
+    priority = models.SmallIntegerField(help_text="priority of its runs; smaller is sooner")
     status = models.TextField(choices=Status, default=Status.RUNNING)
     total = models.PositiveIntegerField(help_text="events of the range, as counted at its start")
     position = models.UUIDField(help_text="of versions that went by ids")
@@ -39,7 +39,7 @@ class Replay(models.Model):
     due_at = models.DateTimeField(db_default=Now(), help_text="when the next event is due, by the rate")
     look_at = models.DateTimeField(db_default=Now(), help_text="when the dispatcher takes the next events")
     failures = models.IntegerField(db_default=0, help_text="in a row")
-    error = models.TextField(db_default="", help_text="of the last failure")
+    error = models.TextField(db_default="", help_text="error of the last failure")
     by = models.TextField()
     created_at = models.DateTimeField(db_default=Now())
     ended_at = models.DateTimeField(null=True)

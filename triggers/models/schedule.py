@@ -42,11 +42,13 @@ class Schedule(models.Model):
     task = models.OneToOneField(PeriodicTask, models.CASCADE, related_name="wakeful")
     trigger = models.ForeignKey(Trigger, models.CASCADE, null=True, blank=True, related_name="schedules")
     kind = models.TextField(choices=Kind, db_default=Kind.SCHEDULE, default=Kind.SCHEDULE)
-    data = models.JSONField(null=True, blank=True, help_text="what its events say besides their times")
+    data = models.JSONField(null=True, blank=True, help_text="data of its events besides their times")
 
     catch_up = models.TextField(choices=CatchUp, db_default=CatchUp.LATEST, default=CatchUp.LATEST)
     catch_up_max = models.PositiveIntegerField(
-        null=True, blank=True, help_text="with all: of the missed fires at most so many, the newest; null: every one"
+        null=True,
+        blank=True,
+        help_text="with `all`: the most missed fires that are caught up, the newest; null: every one",
     )
     catch_up_window = models.DurationField(
         null=True, blank=True, help_text="what was missed longer ago than this is not caught up; null: however long ago"
@@ -66,18 +68,20 @@ class Schedule(models.Model):
         db_default="",
         default="",
         blank=True,
-        help_text="of active hours and excluded days; empty: the crontab's, or UTC",
+        help_text="time zone of active hours and excluded days; empty: the crontab's, or UTC",
     )
     exclude = models.ManyToManyField(ExclusionCalendar, blank=True, related_name="schedules")
-    max_fires = models.PositiveIntegerField(null=True, blank=True, help_text="it retires after so many")
+    max_fires = models.PositiveIntegerField(null=True, blank=True, help_text="number of fires after which it retires")
     pace_min = models.DurationField(null=True, blank=True, help_text="a heartbeat's agent may not set its pace faster")
     pace_max = models.DurationField(null=True, blank=True, help_text="a heartbeat's agent may not set its pace slower")
 
     next_fire_at = models.DateTimeField(null=True, help_text="the next nominal time (UTC); null: see `rest`")
-    due_at = models.DateTimeField(null=True, help_text="when that is to fire: the nominal time plus jitter and spread")
-    accounted_until = models.DateTimeField(null=True, help_text="no nominal time up to here (UTC) is still owed")
+    due_at = models.DateTimeField(null=True, help_text="when the next nominal time fires, with jitter and spread")
+    accounted_until = models.DateTimeField(
+        null=True, help_text="every nominal time up to here (UTC) has fired or was skipped"
+    )
     last_fire_at = models.DateTimeField(null=True, help_text="the nominal time that fired last (UTC)")
-    fired_at = models.DateTimeField(null=True, help_text="when it really fired last")
+    fired_at = models.DateTimeField(null=True, help_text="actual time of the last fire")
     fires = models.PositiveBigIntegerField(db_default=0, default=0, help_text="how often it has fired")
     rest = models.TextField(choices=Rest, db_default="", default="", blank=True)
     problem = models.TextField(

@@ -28,7 +28,7 @@ class Skip(models.Model):
     last = models.DateTimeField(help_text="the last nominal time (UTC)")
     count = models.PositiveIntegerField(null=True, help_text="how many; null: too many to count")
     detail = models.TextField(db_default="", default="", blank=True, help_text="such as the name of the holiday")
-    created_at = models.DateTimeField(db_default=Now(), help_text="when that was decided")
+    created_at = models.DateTimeField(db_default=Now(), help_text="when the skip was decided")
 
     class Meta:
         constraints = [

@@ -14,7 +14,7 @@ class Source(models.Model):
     settings = models.JSONField(default=dict, blank=True)
     limits = models.JSONField(default=dict, blank=True, db_default={}, help_text="of a webhook: who may send, how much")
     declared = models.JSONField(
-        null=True, editable=False, help_text="the settings as the code says them; null: made by an operator"
+        null=True, editable=False, help_text="settings that the code declares; null: made by an operator"
     )
     trusted = models.BooleanField(
         default=False,

@@ -29,7 +29,7 @@ class Subscription(models.Model):
         default="", blank=True, help_text="why Wakeful disabled it; empty: it is enabled, or an operator disabled it"
     )
     failing_since = models.DateTimeField(null=True, help_text="when the first attempt failed since the last success")
-    error = models.TextField(default="", blank=True, help_text="of the last attempt, while they fail")
+    error = models.TextField(default="", blank=True, help_text="error of the last attempt, while attempts fail")
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:
@@ -85,7 +85,9 @@ class EventDelivery(models.Model):
     status = models.TextField(choices=Status)
     reason = models.TextField(default="", db_default="", help_text="why it failed, or why it waits")
     due_at = models.DateTimeField(null=True, help_text="when it is sent next; of one being sent, when its lease ends")
-    attempts = models.PositiveIntegerField(default=0, db_default=0, help_text="since it was entered or redelivered")
+    attempts = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="attempts since it was entered or redelivered"
+    )
     claim = models.UUIDField(null=True, help_text="identity of the last attempt")
     tries = models.JSONField(
         default=list, db_default=[], help_text="the last attempts: at, status, seconds, answer (its first bytes), error"

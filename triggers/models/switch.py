@@ -56,7 +56,7 @@ class SwitchTimer(models.Model):
     due_at = models.DateTimeField(null=True, help_text="when it opens")
     look_at = models.DateTimeField(null=True, help_text="when the dispatcher looks at it next")
     opened_at = models.DateTimeField(null=True)
-    opened_id = models.UUIDField(null=True, help_text="the event that said so")
+    opened_id = models.UUIDField(null=True, help_text="the event of the opening")
     reason = models.TextField(db_default="", help_text="why it is open")
     is_tainted = models.BooleanField(db_default=False, help_text="an event that it saw came from untrusted data")
 

@@ -18,7 +18,7 @@ class WatchedTable(models.Model):
     gap = models.TextField(default="", db_default="", help_text="which changes may be no events")
     gap_at = models.DateTimeField(null=True)
     # A sweep goes on at `position`, a primary key; null: none is under way.
-    sweep_wanted = models.BooleanField(default=False, db_default=False, help_text="asked for by a person")
+    sweep_wanted = models.BooleanField(default=False, db_default=False, help_text="requested by a person")
     sweep_began_at = models.DateTimeField(null=True)
     position = models.JSONField(null=True)
     digested = models.JSONField(

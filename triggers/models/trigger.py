@@ -58,7 +58,7 @@ class Trigger(models.Model):
     )
 
     declared = models.JSONField(
-        null=True, editable=False, help_text="what the code says, field by field; null: made by an operator"
+        null=True, editable=False, help_text="fields that the code declares; null: made by an operator"
     )
     overrides = ArrayField(
         models.TextField(), default=list, editable=False, help_text="declared fields an operator has taken over"
@@ -66,7 +66,7 @@ class Trigger(models.Model):
     enabled = models.BooleanField(default=True)
     paused_at = models.DateTimeField(null=True, editable=False)
     paused_reason = models.TextField(default="", editable=False)
-    resuming_at = models.DateTimeField(null=True, editable=False, help_text="since when what it held is being run")
+    resuming_at = models.DateTimeField(null=True, editable=False, help_text="since when its held events are dispatched")
     failures_in_a_row = models.PositiveIntegerField(default=0, editable=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
