@@ -21,7 +21,7 @@ from triggers.sources.runner import BATCH, BATCH_BYTES, Assignment, Batch, Poiso
 
 TELL_EVERY = 10.0  # seconds between two signs of life, and between two positions where nothing changes
 HELD = 10.0  # seconds in which nothing may be read, after which the server is let go until something may
-SILENT = 60.0  # seconds without a sign of life of the server, after which it is asked by another connection
+SILENT = 60.0  # seconds without a sign of life of the server, after which another connection looks whether it is alive
 AT_ONCE = timedelta(seconds=1)
 
 
@@ -188,7 +188,7 @@ class SlotReader(Reader):
         self.tell_at = time.monotonic() + TELL_EVERY
 
     def _require_alive(self, wire: Wire) -> None:
-        """A server that decodes a large transaction says nothing for a while; one that is frozen does not answer at all."""
+        """A server that decodes a large transaction sends nothing for a while; one that is frozen does not answer at all."""
         if wire.silence > SILENT:
             Server(self.conninfo, f"wakeful-{self.slug}").close()
             wire.heard_at = time.monotonic()
