@@ -412,7 +412,7 @@ def test_modules_that_an_agent_author_imports_need_neither_settings_nor_a_databa
     assert done.returncode == 0, done.stderr
 
 
-def test_what_is_large_is_listed_with_the_reason_and_nothing_else_is() -> None:
+def test_exactly_the_large_files_classes_and_functions_are_listed_with_a_reason() -> None:
     found = set(large_things())
     new, gone = sorted(found - LARGE.keys()), sorted(LARGE.keys() - found)
 

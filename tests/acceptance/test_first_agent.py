@@ -20,7 +20,7 @@ def stack(make_stack: StackMaker, tmp_path: Path) -> Stack:
     return make_stack(env={"WAKEFUL_APPS": "stock", "PYTHONPATH": str(app.parent)})
 
 
-def test_the_first_agent_works_as_its_page_says(stack: Stack) -> None:
+def test_the_first_agent_of_the_docs_works(stack: Stack) -> None:
     stack.manage("makemigrations", "stock")
     stack.manage("prepare")
     stack.up()

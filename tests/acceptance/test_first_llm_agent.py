@@ -12,7 +12,7 @@ TEST = re.compile(r"```python\n(from pydantic_ai\.models\.test.*?)```", re.DOTAL
 HEAD = "import pytest\nfrom tickets.agents import ticket_triage\npytestmark = pytest.mark.django_db\n"
 
 
-def test_the_first_llm_agent_works_as_the_page_says(make_stack: StackMaker, tmp_path: Path) -> None:
+def test_the_first_llm_agent_of_the_docs_works(make_stack: StackMaker, tmp_path: Path) -> None:
     app = tmp_path / "my-agents" / "tickets"
     app.mkdir(parents=True)
     (app / "__init__.py").touch()

@@ -245,7 +245,9 @@ def test_an_incident_of_a_source_that_a_person_closed_opens_again_only_with_new_
     assert incident.status == "open"
 
 
-def test_a_problem_beyond_the_reported_number_raises_its_alarm_when_another_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_problem_beyond_the_reported_number_raises_its_alarm_when_another_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(ERRING, "limit", 1)
     processes("dispatcher", "worker", "beat")
     ends_in_an_error("mine")
