@@ -31,6 +31,7 @@ _lifetime = ExitStack()
 # One of them migrates a database, in a folder that this process makes for all of them.
 if _hands_out:
     os.environ[migrated.SHARED] = str(_lifetime.enter_context(reachable_folder()))
+    _lifetime.enter_context(migrated.being_made())
 _servers = None if _hands_out else _lifetime.enter_context(test_servers(fill=migrated.fill))
 _env = _servers.env if _servers else SETTINGS
 _env = {name: value for name, value in _env.items() if name not in os.environ or name == "WAKEFUL_HOME"}
@@ -43,7 +44,7 @@ if _servers and _servers.embedded.postgres and migrated.SHARED in os.environ:
 import_module("config.urls")  # the console's pages, which a process without URLs does without
 # The modules stay, and the tests too once they are collected: looking through them for garbage took an eighth of the CPU.
 gc.freeze()
-gc.set_threshold(20_000, 10, 10)
+gc.set_threshold(20_000, 50, 20)
 # A login in a test need not be slow to guess.
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 # A busy machine is no failure: how long a test may take is pytest-timeout's business.

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
@@ -28,6 +29,7 @@ ARGUMENTS = [
 ]
 
 
+@cache
 def find_chromium() -> Path | None:
     """A Chromium that runs here: WAKEFUL_CHROMIUM, one on the system, or Playwright's own."""
     return next((candidate for candidate in _candidates() if _runs(candidate)), None)
@@ -50,6 +52,7 @@ def install() -> Path | None:
     _try([sys.executable, "-m", "playwright", "install", "chromium"], seconds=300)
     if found := find_chromium():
         return found
+    find_chromium.cache_clear()
     if os.geteuid() == 0 and shutil.which("apt-get"):
         _try(["apt-get", "update", "-q"], seconds=300)
         _try(["apt-get", "install", "-q", "-y", "--no-install-recommends", "chromium"], seconds=600)

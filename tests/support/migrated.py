@@ -4,7 +4,8 @@ import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -19,6 +20,16 @@ SHARED = (
 )
 
 
+@contextmanager
+def being_made() -> Iterator[None]:
+    """It is made by a process of its own, while this one and those that it starts load their modules."""
+    with subprocess.Popen([sys.executable, "-m", "tests.support.migrated"], cwd=ROOT) as making:
+        try:
+            yield
+        finally:
+            making.kill()
+
+
 def fill(home: Path) -> None:
     """Put a PostgreSQL with a migrated database into `home`, where processes share one."""
     if SHARED in os.environ:
@@ -26,13 +37,18 @@ def fill(home: Path) -> None:
 
 
 def take(shared: Path, home: Path) -> None:
-    """Put a PostgreSQL with a migrated database into `home`, whose servers do not run yet. Processes take turns."""
+    """Put a PostgreSQL with a migrated database into `home`, whose servers do not run yet."""
+    copy_folder(make(shared), home / "postgres")
+
+
+def make(shared: Path) -> Path:
+    """The folder of the PostgreSQL that all begin with; it is made once. Processes take turns."""
     kept = shared / "postgres"
     with (shared / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not kept.exists():
             _make(kept)
-    copy_folder(kept, home / "postgres")
+    return kept
 
 
 def _make(kept: Path) -> None:
@@ -56,3 +72,7 @@ def _migrate(own: Mapping[str, str]) -> None:
 
 def copy_folder(folder: Path, to: Path) -> None:
     subprocess.run(["cp", "-a", folder, to], check=True)  # with the owner of the files, who is another one for root
+
+
+if __name__ == "__main__":
+    make(Path(os.environ[SHARED]))

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -70,6 +71,8 @@ def test_servers(
                 embedded=running,
                 home=home,
             )
+            if running.postgres and running.postgres.process:
+                running.postgres.process.send_signal(signal.SIGQUIT)  # nothing of it is read again: it writes nothing
 
 
 def surroundings() -> dict[str, str]:

@@ -140,6 +140,7 @@ def test_silent_and_dripping_senders_hold_no_thread_and_are_cut_off(stack: Stack
             for one in dripping:
                 with suppress(OSError):
                     one.send(b" ")
+            time.sleep(0.1)
 
         assert {status_of(one) for one in silent + dripping} == {408}
         assert {one.recv(1) for one in silent} == {b""}  # hung up

@@ -39,7 +39,7 @@ def test_any_length_is_a_number_or_refused(length: str) -> None:
 
 
 def test_a_body_shorter_than_announced_is_refused() -> None:
-    with pytest.raises(ParseError, match="not as long"):
+    with pytest.raises(ParseError, match="not that of Content-Length"):
         read_body(request(BytesIO(b"{}"), CONTENT_LENGTH="3"))
 
 

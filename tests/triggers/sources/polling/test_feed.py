@@ -157,7 +157,7 @@ def test_another_address_begins_from_the_start(site: ListServer) -> None:
         (Page(status=500), "500 Internal Server Error"),
         (Page(status=302, headers={"Location": "http://10.0.0.1/"}), "not a public one"),
         (Page(status=302, headers={"Location": "/feed"}), "more than 3 redirects"),
-        (Page(headers={"Content-Encoding": "br"}), "packed"),
+        (Page(headers={"Content-Encoding": "br"}), "encoded"),
     ],
 )
 def test_an_answer_that_is_no_feed_is_an_error_of_the_source(site: ListServer, page: Page, error: str) -> None:
