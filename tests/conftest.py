@@ -140,6 +140,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[s
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", lambda _: pristine.put_back())
         yield copy
+    pristine.close()
     connection.close()  # after tests in a browser, the plugin's teardown leaves it open and cannot drop the database
 
 

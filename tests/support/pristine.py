@@ -3,7 +3,10 @@
 Django's own way, to empty all tables and to save every row again from Python, takes longer than most of these tests.
 """
 
-from django.db import connection
+from functools import cache
+
+from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 KEEP = """
 DO $$
@@ -46,13 +49,24 @@ def copy() -> str:
     return f"{name}_copy"
 
 
+@cache
+def _session() -> BaseDatabaseWrapper:
+    """A session of its own: that of a test is closed at its end, and a new one costs as much as what is done here."""
+    return connections.create_connection(DEFAULT_DB_ALIAS)
+
+
 def keep() -> None:
     """Remember the rows of a freshly migrated database."""
-    with connection.cursor() as cursor:
+    with _session().cursor() as cursor:
         cursor.execute(KEEP)
 
 
 def put_back() -> None:
     """Every table as it was when `keep` was called; committed."""
-    with connection.cursor() as cursor:
+    with _session().cursor() as cursor:
         cursor.execute(PUT_BACK)
+
+
+def close() -> None:
+    _session().close()
+    _session.cache_clear()

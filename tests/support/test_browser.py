@@ -20,4 +20,4 @@ def test_a_browser_that_does_not_run_is_passed_over(monkeypatch: pytest.MonkeyPa
     broken.chmod(0o755)
     monkeypatch.setattr(browser, "_candidates", lambda: iter([tmp_path / "missing", broken]))
 
-    assert browser.find_chromium() is None
+    assert browser.find_chromium.__wrapped__() is None
