@@ -139,6 +139,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[s
         pristine.keep()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", lambda _: pristine.put_back())
+        patch.setattr(TransactionTestCase, "_should_reload_connections", lambda _: pristine.renew_session())
         yield copy
     pristine.close()
     connection.close()  # after tests in a browser, the plugin's teardown leaves it open and cannot drop the database

@@ -49,11 +49,15 @@ def reset_settings(session_name: str) -> None:
 
 
 def clean() -> None:
-    """Call after the body's transaction. Closes a session that it cannot clean."""
+    """Call after the body's transaction."""
     global _changed
-    if not _changed:
-        return
-    _changed = False
+    if _changed:
+        _changed = False
+        renew()
+
+
+def renew() -> None:
+    """Undo whatever was changed in the session, outside of a transaction. Closes a session that it cannot clean."""
     if connection.connection is None or connection.in_atomic_block:
         return
     try:

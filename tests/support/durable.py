@@ -1,6 +1,6 @@
 """A durable agent driven by hand: claims, executions and the dispatcher's looks, in one process on the real database."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -84,6 +84,5 @@ class Lab:
 
 
 @pytest.fixture
-def lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
-    yield Lab(monkeypatch)
-    connection.close()
+def lab(monkeypatch: pytest.MonkeyPatch) -> Lab:
+    return Lab(monkeypatch)

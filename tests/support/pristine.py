@@ -7,6 +7,9 @@ from functools import cache
 
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg.pq import TransactionStatus
+
+from runs.attempt.clean_session import renew
 
 KEEP = """
 DO $$
@@ -65,6 +68,16 @@ def put_back() -> None:
     """Every table as it was when `keep` was called; committed."""
     with _session().cursor() as cursor:
         cursor.execute(PUT_BACK)
+
+
+def renew_session() -> None:
+    """The next test begins with the settings and locks of a new session, and with one that has read the catalogs."""
+    if connection.connection is None:
+        return
+    if connection.in_atomic_block or connection.connection.info.transaction_status != TransactionStatus.IDLE:
+        connection.close()
+    else:
+        renew()
 
 
 def close() -> None:

@@ -51,6 +51,7 @@ class Server:
 @pytest.fixture
 def server() -> Iterator[Server]:
     server = Server()
+    connection.close()  # one that has run a durable body has a setting of its own
     try:
         yield server
     finally:
