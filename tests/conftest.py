@@ -5,9 +5,10 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from importlib import import_module
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import django
@@ -63,7 +64,7 @@ from agents.prompt_agents import catalog  # noqa: E402
 from runs.chores import timers  # noqa: E402
 from runs.db import ready_runs  # noqa: E402
 from tests.support.nurseries import nurseries  # noqa: E402
-from tests.support.stack import PATIENCE, Stack, StackMaker, Template  # noqa: E402
+from tests.support.stack import PATIENCE, ROOT, Stack, StackMaker, Template  # noqa: E402
 from tests.support.wire import Wire, providing  # noqa: E402
 from triggers.matching import pending  # noqa: E402
 
@@ -71,6 +72,18 @@ from triggers.matching import pending  # noqa: E402
 def pytest_unconfigure() -> None:
     nurseries.close()
     _lifetime.close()
+
+
+def pytest_sessionstart() -> None:
+    if _hands_out:
+        Thread(target=_load_tests, daemon=True).start()
+
+
+def _load_tests() -> None:
+    """Pytest's bytecode of each test file is written by this process, which has nothing to do, once and not by four others."""
+    for file in sorted(ROOT.glob("tests/**/test_*.py")):
+        with suppress(Exception):  # whoever runs the tests of this file reports it
+            import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
 
 
 def pytest_collection_finish() -> None:

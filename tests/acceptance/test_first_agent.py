@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.nurseries import nurseries
 from tests.support.stack import ROOT, Stack, StackMaker, eventually
 
 FILE = re.compile(r"`~/my-agents/stock/(\w+\.py)`[^`]*?```python\n(.*?)```", re.DOTALL)
@@ -22,6 +23,7 @@ def stack(make_stack: StackMaker, tmp_path: Path) -> Stack:
 
 def test_the_first_agent_of_the_docs_works(stack: Stack) -> None:
     stack.manage("makemigrations", "stock")
+    nurseries.forget(stack.env)
     stack.manage("prepare")
     stack.up()
     ended = "SELECT result FROM runs_run WHERE %s = ANY(event_ids) AND status = 'succeeded'"

@@ -12,13 +12,17 @@ SERVERS = ("WAKEFUL_HOME", "DATABASE_URL", "REDIS_URL", "CELERY_BROKER_URL")
 MOST = 3  # alive at once: each has some 150 MB
 
 
+def _shape(env: Mapping[str, str]) -> tuple[str | None, ...]:
+    return tuple(env.get(name) for name in SHAPING)
+
+
 class Nurseries:
     def __init__(self) -> None:
         self._of: dict[tuple[str | None, ...], Nursery] = {}
 
     def of(self, env: Mapping[str, str]) -> Nursery:
         """The one that fits this environment; the one that was not used for longest makes way for a new one."""
-        shape = tuple(env.get(name) for name in SHAPING)
+        shape = _shape(env)
         nursery = self._of.pop(shape, None)
         if nursery is None:
             while len(self._of) >= MOST:
@@ -26,6 +30,11 @@ class Nurseries:
             nursery = Nursery(common() | {name: env[name] for name in (*SHAPING, *SERVERS) if name in env})
         self._of[shape] = nursery
         return nursery
+
+    def forget(self, env: Mapping[str, str]) -> None:
+        """Files that it has loaded have changed: another one is made when the next process is started."""
+        if nursery := self._of.pop(_shape(env), None):
+            nursery.close()
 
     def close(self) -> None:
         while self._of:
