@@ -45,7 +45,7 @@ if _servers and _servers.embedded.postgres and migrated.SHARED in os.environ:
 import_module("config.urls")  # the console's pages, which a process without URLs does without
 # The modules stay, and the tests too once they are collected: looking through them for garbage took an eighth of the CPU.
 gc.freeze()
-gc.set_threshold(20_000, 50, 20)
+gc.set_threshold(20_000, 50, 1_000)
 # A login in a test need not be slow to guess.
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 # A busy machine is no failure: how long a test may take is pytest-timeout's business.

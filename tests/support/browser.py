@@ -48,14 +48,16 @@ def is_required() -> bool:
 
 
 def install() -> Path | None:
-    """Get one where that is possible: Playwright's download, or as root the system's package."""
-    _try([sys.executable, "-m", "playwright", "install", "chromium"], seconds=300)
+    """One that is there, or get one where that is possible: Playwright's download, or as root the system's package."""
     if found := find_chromium():
         return found
+    _try([sys.executable, "-m", "playwright", "install", "chromium"], seconds=300)
     find_chromium.cache_clear()
-    if os.geteuid() == 0 and shutil.which("apt-get"):
-        _try(["apt-get", "update", "-q"], seconds=300)
-        _try(["apt-get", "install", "-q", "-y", "--no-install-recommends", "chromium"], seconds=600)
+    if (found := find_chromium()) or os.geteuid() != 0 or not shutil.which("apt-get"):
+        return found
+    _try(["apt-get", "update", "-q"], seconds=300)
+    _try(["apt-get", "install", "-q", "-y", "--no-install-recommends", "chromium"], seconds=600)
+    find_chromium.cache_clear()
     return find_chromium()
 
 
