@@ -21,16 +21,17 @@ SELECT run.id FROM runs_run run WHERE run.id = ANY(%s::uuid[]) AND (
     SELECT FROM runs_processedevent done
     WHERE done.event_id = ANY(run.event_ids) AND done.consumer = run.trigger AND done.replay_id = run.replay_id))
 """
-# Move the runs to the end of the queue, in their previous order.
+# Move the runs to the end of the queue, in their previous order. Materialized: a join that reads the numbers again for each run would
+# draw new ones, in the order in which it finds the runs.
 PUT_BACK = """
+WITH place AS MATERIALIZED (
+  SELECT id, nextval('runs_run_seq') AS seq
+  FROM (SELECT id FROM runs_run WHERE id = ANY(%(ids)s::uuid[]) ORDER BY seq) in_order)
 UPDATE runs_run SET
   status = 'queued', status_reason = %(reason)s::text, seq = place.seq, turn = NULL, slot = NULL,
   ready_at = CASE WHEN key IS NULL THEN clock_timestamp() END,
   attempt = 0, epoch = epoch + 1, cancel_requested_at = NULL, finished_at = NULL, error = '', result = NULL
-FROM (
-  SELECT id, nextval('runs_run_seq') AS seq
-  FROM (SELECT id FROM runs_run WHERE id = ANY(%(ids)s::uuid[]) ORDER BY seq) in_order) place
-WHERE runs_run.id = place.id AND status IN ('failed', 'cancelled') AND payload_removed_at IS NULL
+FROM place WHERE runs_run.id = place.id AND status IN ('failed', 'cancelled') AND payload_removed_at IS NULL
 """
 # A run that ended during its turn no longer holds the session and does not get it back: runs behind its key may wait
 # for it.

@@ -86,6 +86,7 @@ def test_runs_whose_work_is_done_or_goes_on_elsewhere_are_refused() -> None:
 def test_runs_of_a_key_are_requeued_behind_it_in_their_order() -> None:
     trigger = uuid4()
     runs = [failed_run(trigger_id=trigger, key=f"{trigger}:a") for _ in range(3)]
+    Run.objects.filter(pk=runs[0].pk).update(error=f"{NO} ")  # its row is the last one of the table's file
 
     requeue_incident(cover(*reversed(runs)).pk, by="ada")
 
