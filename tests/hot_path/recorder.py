@@ -1,11 +1,13 @@
-"""The legs of a wake, each executed once on a real database, and the statements that each sends."""
+"""The statements that a leg of a wake sends, and what they cost."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from tempfile import TemporaryFile
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import connection
@@ -15,6 +17,7 @@ Cursor = Any
 UUIDS = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 EXAMPLE_ID = "01990000-0000-7000-8000-000000000000"
 TRANSACTIONS = ("SAVEPOINT", "RELEASE SAVEPOINT", "ROLLBACK TO SAVEPOINT", "SET CONSTRAINTS")
+COUNTS_WAL = 180000  # the first version of PostgreSQL that counts the WAL of a session
 PARAMETER = re.compile(r"%\((\w+)\)s|%s|%%")
 
 
@@ -27,11 +30,21 @@ class Sent:
     times: int = 1
 
 
+class Cost(NamedTuple):
+    """What a leg costs, counted by the protocol and by the server: what begins and ends transactions is included."""
+
+    statements: int
+    round_trips: int
+    wal_records: int
+    wal_bytes: int
+
+
 @dataclass
 class Recorder:
     """Without what begins and ends transactions, and without the throttled NOTIFY, which depends on the time of the last one."""
 
     sent: list[Sent] = field(default_factory=list)
+    cost: Cost = Cost(0, 0, 0, 0)
 
     def add(self, text: str, parameters: Any, times: int = 1) -> None:
         text = re.sub(r"\n\s*\n", "\n", text.strip())
@@ -44,7 +57,8 @@ def recording() -> Iterator[Recorder]:
     """Record what every cursor of the connection sends, those below Django's too."""
     connection.ensure_connection()
     driver: Any = connection.connection
-    before = driver.cursor_factory
+    before, threshold = driver.cursor_factory, driver.prepare_threshold
+    driver.prepare_threshold = None  # the fifth execution of a statement prepares it, once, by a round trip of its own
     recorder = Recorder()
 
     class Recording(before):  # type: ignore[misc, valid-type]  # the class that the connection has
@@ -58,21 +72,35 @@ def recording() -> Iterator[Recorder]:
                 recorder.add(_text_of(query), rows[0], len(rows))
             return super().executemany(query, rows, **options)
 
+    written = _wal_of(driver)
     driver.cursor_factory = Recording
-    try:
-        yield recorder
-    finally:
-        driver.cursor_factory = before
+    with TemporaryFile("w+") as messages:
+        driver.pgconn.trace(messages.fileno())
+        try:
+            yield recorder
+        finally:
+            driver.pgconn.untrace()
+            driver.cursor_factory, driver.prepare_threshold = before, threshold
+        messages.seek(0)
+        kinds = Counter(tuple(line.split("\t")[1:4:2]) for line in messages)
+    records, size = (after - before for after, before in zip(_wal_of(driver), written, strict=True))
+    statements = kinds["F", "Query"] + kinds["F", "Execute"]
+    recorder.cost = Cost(statements, kinds["B", "ReadyForQuery"], records, size)
+
+
+def _wal_of(driver: Any) -> tuple[int, int]:
+    """Records and bytes of WAL that this session has written; zeros before PostgreSQL 18, which counts them first."""
+    if driver.info.server_version < COUNTS_WAL:
+        return 0, 0
+    driver.execute("SELECT pg_stat_force_next_flush()")
+    [(records, size)] = driver.execute(
+        "SELECT wal_records, wal_bytes::bigint FROM pg_stat_get_backend_wal(pg_backend_pid())"
+    )
+    return records, size
 
 
 def _text_of(query: Any) -> str:
     return query if isinstance(query, str) else query.as_string(None) if hasattr(query, "as_string") else query.decode()
-
-
-def statements_of(leg: Callable[[], object]) -> Sequence[Sent]:
-    with recording() as recorder:
-        leg()
-    return recorder.sent
 
 
 def psql(sent: Sent) -> str:

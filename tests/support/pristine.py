@@ -39,6 +39,14 @@ BEGIN
 END $$
 """
 
+EMPTY = """
+DO $$
+BEGIN
+  SET LOCAL session_replication_role = replica;
+  EXECUTE (SELECT 'TRUNCATE ' || string_agg(format('public.%I', tablename), ', ') FROM pg_tables WHERE schemaname = 'public');
+END $$
+"""
+
 
 def copy() -> str:
     """Copy the freshly migrated database; the name of the copy, empty if nothing is migrated."""
@@ -62,6 +70,13 @@ def keep() -> None:
     """Remember the rows of a freshly migrated database."""
     with _session().cursor() as cursor:
         cursor.execute(KEEP)
+
+
+def make_empty() -> None:
+    """Every table in a new file, as the migrations left it."""
+    with _session().cursor() as cursor:
+        cursor.execute(EMPTY)
+    put_back()
 
 
 def put_back() -> None:

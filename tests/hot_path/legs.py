@@ -1,0 +1,208 @@
+"""The legs of a wake, each executed once on a real database."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.db import connection
+
+from agents import AgentRun
+from agents.exceptions import Permanent
+from runs import outbox, waits
+from runs.actions.cancel import cancel
+from runs.chores import timers
+from runs.claim import claim_along, claim_next
+from runs.executor import execute
+from runs.models import Run
+from runs.processes.rescue import lost
+from tests.hot_path.recorder import Recorder, recording
+from tests.support.durable import Lab
+from tests.support.triggers import make_event, make_trigger
+from triggers.accept import Incoming, accept, builtin_source
+from triggers.dispatch.batch import dispatch
+from triggers.dispatch.rules import Rules
+
+Leg = Callable[[Lab], Recorder]
+
+
+def incoming(number: int) -> Incoming:
+    return Incoming(
+        source_id=builtin_source("manual"), ce_source="/hot", ce_id=str(number), type="order.paid", data={"id": number}
+    )
+
+
+def an_event_is_accepted(lab: Lab) -> Recorder:
+    event = incoming(1)
+    with recording() as recorder:
+        accept([event])
+    return recorder
+
+
+def an_event_becomes_a_run(lab: Lab) -> Recorder:
+    make_trigger(types=["order.paid"])
+    return dispatched(Rules())
+
+
+def an_event_becomes_a_run_of_a_key(lab: Lab) -> Recorder:
+    make_trigger(types=["order.paid"], key="string(event.data.id)", overlap="queue")
+    return dispatched(Rules())
+
+
+def dispatched(rules: Rules) -> Recorder:
+    accept([incoming(1)])
+    rules.current()
+    with recording() as recorder:
+        assert dispatch(rules).dispatched == 1
+    assert Run.objects.count() == 1
+    return recorder
+
+
+def ready(lab: Lab, body: Callable[[AgentRun], Any], *, durable: bool = False, **fields: Any) -> None:
+    lab.declare(body, "greeter", durable=durable)
+    make_trigger(**fields)
+    make_event()
+    assert dispatch(Rules()).dispatched
+
+
+def a_run_is_claimed(lab: Lab) -> Recorder:
+    ready(lab, lambda run: None)
+    with recording() as recorder:
+        assert claim_next(lab.worker.id, "default", lab.versions)
+    return recorder
+
+
+def a_run_succeeds_and_the_next_is_claimed_along(lab: Lab) -> Recorder:
+    ready(lab, lambda run: run.emit("order.shipped", {"id": 1}))
+    make_event()
+    dispatch(Rules())
+    claim = claim_next(lab.worker.id, "default", lab.versions)
+    assert claim
+    with recording() as recorder:
+        assert execute(claim, lambda: claim_along(lab.worker.id, "default", lab.versions))
+    return recorder
+
+
+def a_run_of_a_key_succeeds(lab: Lab) -> Recorder:
+    ready(lab, lambda run: None, key="'one'", overlap="queue")
+    return executed(lab)
+
+
+def a_run_is_tried_again(lab: Lab) -> Recorder:
+    def fails(run: AgentRun) -> None:
+        raise ValueError("no")
+
+    ready(lab, fails)
+    return executed(lab)
+
+
+def a_run_fails(lab: Lab) -> Recorder:
+    def fails(run: AgentRun) -> None:
+        raise Permanent("no")
+
+    ready(lab, fails)
+    return executed(lab)
+
+
+def a_durable_run_makes_a_step_and_waits(lab: Lab) -> Recorder:
+    def body(run: AgentRun) -> None:
+        run.step("one", int, effect="at_most_once")
+        run.sleep("1d")
+
+    ready(lab, body, durable=True)
+    return executed(lab)
+
+
+def executed(lab: Lab) -> Recorder:
+    claim = claim_next(lab.worker.id, "default", lab.versions)
+    assert claim
+    with recording() as recorder:
+        execute(claim)
+    return recorder
+
+
+def a_wait_ends_by_time(lab: Lab) -> Recorder:
+    ready(lab, lambda run: run.sleep("1h"), durable=True)
+    executed(lab)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE runs_wait SET created_at = created_at - interval '2 h', due_at = due_at - interval '2 h'"
+        )
+    with recording() as recorder:
+        assert waits.end_due(100) == 1
+    return recorder
+
+
+def a_wait_ends_by_an_event(lab: Lab) -> Recorder:
+    ready(lab, lambda run: run.wait_for_event("order.paid", timeout="1h"), durable=True)
+    executed(lab)
+    rules = Rules()
+    accept([incoming(1)])
+    rules.current()
+    with recording() as recorder:
+        assert dispatch(rules).dispatched == 1
+    assert Run.objects.get().status == "queued"
+    return recorder
+
+
+def a_backoff_ends(lab: Lab) -> Recorder:
+    a_run_is_tried_again(lab)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE runs_run SET due_at = clock_timestamp()")
+    with recording() as recorder:
+        assert timers.wake_due(100) == 1
+    return recorder
+
+
+def a_lost_run_is_handed_on(lab: Lab) -> Recorder:
+    a_run_is_claimed(lab)
+    run = Run.objects.get()
+    with connection.cursor() as cursor:
+        cursor.execute("RESET application_name")  # a rescuer ends the session of the claim
+    with recording() as recorder:
+        assert lost(run, "its worker was lost")
+    return recorder
+
+
+def a_queued_run_is_cancelled(lab: Lab) -> Recorder:
+    ready(lab, lambda run: None)
+    run = Run.objects.get()
+    with recording() as recorder:
+        cancel(run.id, by="test")
+    return recorder
+
+
+def an_emitted_event_is_recorded(lab: Lab) -> Recorder:
+    ready(lab, lambda run: run.emit("order.shipped", {"id": 1}))
+    executed(lab)
+    builtin_source("run")  # a process asks for it once
+    with recording() as recorder:
+        assert outbox.deliver_inside(100)
+    return recorder
+
+
+def the_dispatcher_looks_for_work(lab: Lab) -> Recorder:
+    with recording() as recorder:
+        timers.look()
+    return recorder
+
+
+LEGS: dict[str, Leg] = {
+    leg.__name__: leg
+    for leg in (
+        an_event_is_accepted,
+        an_event_becomes_a_run,
+        an_event_becomes_a_run_of_a_key,
+        a_run_is_claimed,
+        a_run_succeeds_and_the_next_is_claimed_along,
+        a_run_of_a_key_succeeds,
+        a_run_is_tried_again,
+        a_run_fails,
+        a_durable_run_makes_a_step_and_waits,
+        a_wait_ends_by_time,
+        a_wait_ends_by_an_event,
+        a_backoff_ends,
+        a_lost_run_is_handed_on,
+        a_queued_run_is_cancelled,
+        an_emitted_event_is_recorded,
+        the_dispatcher_looks_for_work,
+    )
+}
