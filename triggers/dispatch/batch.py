@@ -122,9 +122,9 @@ def dispatch(rules: Rules, most: int = MOST) -> Batch:
 def dispatch_items(
     items: Sequence[Item], rules: Rules, most: int = MOST, behind: Behind | None = None, costly: Costly | None = None
 ) -> Batch:
-    """Match, then decide under the dispatch lock, except for events or triggers that have changed in between. With `costly`, no
-    expression holds up the others."""
-    index = rules.current()
+    """Match with the rules as they were read last, then decide under the dispatch lock, except for events or triggers that have changed
+    since. With `costly`, no expression holds up the others."""
+    index = rules.index
     matched = costly.match(items, index) if costly else match_items(items, index)
     if behind:
         matched = behind.without_waiting(matched)

@@ -361,6 +361,10 @@ def events(rules: Rules, costly: Costly | None = None) -> Careful[Item]:
         items = overtaking.after(_next_items(but))
         return within(items, rules.current(), most, *([costly.wanted] if costly else [])) if items else []
 
+    def again(item: Item) -> Sequence[Item]:
+        rules.current()
+        return read_these([item.identity])
+
     def _next_items(but: Set[Identity]) -> list[Item]:
         if costly is None:
             return read_items(settings.WAKEFUL_DISPATCH_BATCH, but)
@@ -372,7 +376,7 @@ def events(rules: Rules, costly: Costly | None = None) -> Careful[Item]:
     return Careful(
         Work(
             next=next_items,
-            again=lambda item: read_these([item.identity]),
+            again=again,
             run=lambda items, most: dispatch.dispatch_items(items, rules, most, behind, costly),
             size=lambda items: sum(cost_of(item, rules.index) for item in items),
             give_up=lambda item, error: dispatch.give_up(item, rules, error, costly),

@@ -51,8 +51,6 @@ ORDER BY item.seq;
 
 SELECT version, changed_by::text, pg_backend_pid() FROM (SELECT) AS always LEFT JOIN triggers_rulesversion ON true;
 
-SELECT version, changed_by::text, pg_backend_pid() FROM (SELECT) AS always LEFT JOIN triggers_rulesversion ON true;
-
 \set p1 '''{order.paid}'''
 SELECT wanted.type, shape.match_shape FROM unnest((SELECT :p1::text[])) AS wanted(type) CROSS JOIN LATERAL (
   WITH RECURSIVE walk AS (

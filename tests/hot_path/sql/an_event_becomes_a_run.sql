@@ -51,8 +51,6 @@ ORDER BY item.seq;
 
 SELECT version, changed_by::text, pg_backend_pid() FROM (SELECT) AS always LEFT JOIN triggers_rulesversion ON true;
 
-SELECT version, changed_by::text, pg_backend_pid() FROM (SELECT) AS always LEFT JOIN triggers_rulesversion ON true;
-
 \set p1 '1'
 \set p2 '1'
 SELECT pg_try_advisory_xact_lock(:p1::int, :p2::int), set_config('lock_timeout', '200ms', true);

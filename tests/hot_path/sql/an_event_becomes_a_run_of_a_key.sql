@@ -51,8 +51,6 @@ ORDER BY item.seq;
 
 SELECT version, changed_by::text, pg_backend_pid() FROM (SELECT) AS always LEFT JOIN triggers_rulesversion ON true;
 
-SELECT version, changed_by::text, pg_backend_pid() FROM (SELECT) AS always LEFT JOIN triggers_rulesversion ON true;
-
 \set p1 '1'
 \set p2 '''{01990000-0000-7000-8000-000000000000}'''
 SELECT id, length, CASE WHEN length <= :p1::int THEN text END
