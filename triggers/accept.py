@@ -1,4 +1,5 @@
-"""Record an event once. The only writer of Event: every source ends here."""
+"""Record an event once. Every source ends here, except watched tables: their database triggers insert events in the transaction that
+changes a row (`triggers.sources.databases.tables`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
