@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from statistics import median
 
 from bench import schedules
-from bench.own_stack import own_stack
+from bench.ground.own_stack import own_stack
 from bench.schedules import Seen, at_rest, late, per_second
 from tests.support.stack import Stack, eventually
 

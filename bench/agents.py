@@ -4,7 +4,7 @@ import time
 from datetime import timedelta
 
 from agents import AgentRun, Budget, Retry, agent, on
-from bench.names import DRAINED
+from bench.ground.names import DRAINED
 from runs.db.sql import execute
 
 

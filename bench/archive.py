@@ -10,9 +10,9 @@ from typing import Any
 
 import psutil
 
-from bench.archive_rows import INDEXES, REPLAYED, add_archive, drop_indexes, make_indexes
-from bench.ground import Load
-from bench.own_stack import own_stack
+from bench.ground.own_stack import own_stack
+from bench.ground.processes import Load
+from bench.rows.archive import INDEXES, REPLAYED, add_archive, drop_indexes, make_indexes
 from tests.support.stack import ROOT, Stack, eventually
 
 EVENTS, FEW = 1_000_000, 100_000
@@ -62,7 +62,7 @@ def cost_table(stack: Stack) -> Iterator[str]:
     for _ in range(ROUNDS):
         for name, found in costs.items():
             (make_indexes if name == "with" else drop_indexes)(stack.database_url)
-            found += Load("bench.archive_probe", ["cost"], stack.env).go()
+            found += Load("bench.probes.archive", ["cost"], stack.env).go()
     yield f"| µs per event beside {FEW:,}, the least and the median | without the three indexes | with them |"
     yield "|---|---|---|"
     for what in ("accept", "dispatch"):
@@ -72,7 +72,7 @@ def cost_table(stack: Stack) -> Iterator[str]:
 
 
 def search_table(stack: Stack) -> Iterator[str]:
-    found: dict[str, dict[str, float]] = Load("bench.archive_probe", ["search"], stack.env).go()
+    found: dict[str, dict[str, float]] = Load("bench.probes.archive", ["search"], stack.env).go()
     yield f"| search of {EVENTS:,} events | first page, ms | median, ms | slowest, ms |"
     yield "|---|---|---|---|"
     for what, took in found.items():

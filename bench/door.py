@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
-from bench.own_stack import own_stack
+from bench.ground.own_stack import own_stack
 from tests.support.stack import ROOT
 
 WARM_UP, DELIVERIES = 300, 2_000  # through each of the two views
@@ -17,7 +17,7 @@ def section(say: Callable[[str], None]) -> Iterator[str]:
     with own_stack(ROOM) as stack:
         say("door: in turns")
         done = subprocess.run(
-            [sys.executable, "-m", "bench.door_turns", str(WARM_UP), str(DELIVERIES)],
+            [sys.executable, "-m", "bench.probes.door", str(WARM_UP), str(DELIVERIES)],
             env=stack.env, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True,
         )  # fmt: skip
     found = json.loads(done.stdout.splitlines()[-1])

@@ -13,10 +13,10 @@ from typing import Any
 
 import psutil
 
-from bench.ground import Load, bare_env, new_database
-from bench.machine import cpu_model
-from bench.names import READY
-from bench.own_stack import own_stack
+from bench.ground.machine import cpu_model
+from bench.ground.names import READY
+from bench.ground.own_stack import own_stack
+from bench.ground.processes import Load, bare_env, new_database
 from bench.peers import spread
 from tests.support.stack import ROOT, Stack, eventually
 
@@ -90,7 +90,7 @@ def first_lines(plan: Plan, stack: Stack, ours: "Measured", theirs: "Measured", 
 
 
 def answered(stack: Stack, count: int) -> list[float]:
-    said = Load("bench.load", ["answer", count], {**stack.env, "WAKEFUL_LEASE": "8s"}).go()
+    said = Load("bench.probes.load", ["answer", count], {**stack.env, "WAKEFUL_LEASE": "8s"}).go()
 
     def seen() -> list[float]:
         query = "SELECT run.result FROM runs_run run WHERE run.event_ids = ARRAY[%s::uuid] AND status = 'succeeded'"
@@ -153,13 +153,13 @@ class Measured:
 
 
 @contextmanager
-def pair(*, theirs: str = "bench.dbos_durable") -> Iterator[tuple[Stack, Measured, Measured]]:
+def pair(*, theirs: str = "bench.beside.dbos_durable") -> Iterator[tuple[Stack, Measured, Measured]]:
     """Our process, and one of DBOS that runs this module."""
     with ExitStack() as at_end:
         stack = at_end.enter_context(own_stack(SETTINGS))
         assert stack.servers.postgres
         url = new_database(stack.servers.postgres, "dbos").replace("postgres://", DBOS_POOL)
-        ours = Measured("bench.durable_run", stack.env)
+        ours = Measured("bench.probes.durable", stack.env)
         at_end.callback(ours.process.kill)
         dbos = Measured(theirs, {**bare_env(), "BENCH_DATABASE": url})
         at_end.callback(dbos.process.kill)

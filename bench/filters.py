@@ -5,9 +5,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 
-from bench.ground import Load
-from bench.latency import quantile
-from bench.own_stack import own_stack
+from bench.ground.latency import quantile
+from bench.ground.own_stack import own_stack
+from bench.ground.processes import Load
 from tests.support.stack import Stack, eventually
 
 FEW, MANY = 10, 10_000
@@ -57,11 +57,13 @@ def hostile(stack: Stack, rounds: int, say: Say) -> dict[str, dict[str, list[Tim
             say(f"filters: beside {beside}, round {number + 1} of {rounds}")
             probe(stack, "hostility", int(beside != "nothing"))
             ordinary(stack, 20)
-            load = Load("bench.filters_probe", ["ordinary", EVENTS, RATE], stack.env)
+            load = Load("bench.probes.filters", ["ordinary", EVENTS, RATE], stack.env)
             others = None
             if beside != "nothing":
                 others = Load(
-                    "bench.filters_probe", ["hostile", int(EVENTS / RATE / HOSTILE_EVERY), 1 / HOSTILE_EVERY], stack.env
+                    "bench.probes.filters",
+                    ["hostile", int(EVENTS / RATE / HOSTILE_EVERY), 1 / HOSTILE_EVERY],
+                    stack.env,
                 )
                 others.begin()
             sent = load.go()
@@ -74,11 +76,11 @@ def hostile(stack: Stack, rounds: int, say: Say) -> dict[str, dict[str, list[Tim
 
 
 def probe(stack: Stack, *arguments: object) -> None:
-    Load("bench.filters_probe", arguments, stack.env).go()
+    Load("bench.probes.filters", arguments, stack.env).go()
 
 
 def ordinary(stack: Stack, count: int) -> list[str]:
-    sent: list[str] = Load("bench.filters_probe", ["ordinary", count, RATE], stack.env).go()
+    sent: list[str] = Load("bench.probes.filters", ["ordinary", count, RATE], stack.env).go()
     return sent
 
 

@@ -11,8 +11,8 @@ from statistics import median
 from typing import Any
 
 from bench.durable import Measured, pair
-from bench.ground import bare_env
-from bench.machine import cpu_model
+from bench.ground.machine import cpu_model
+from bench.ground.processes import bare_env
 from bench.peers import spread
 
 Say = Callable[[str], None]
@@ -104,8 +104,8 @@ def shown(seconds: Sequence[float]) -> str:
 
 @contextmanager
 def processes() -> Iterator[dict[str, Measured]]:
-    with pair(theirs="bench.dbos_llm") as (_, ours, dbos):
-        alone = Measured("bench.plain_llm", bare_env())
+    with pair(theirs="bench.beside.dbos_llm") as (_, ours, dbos):
+        alone = Measured("bench.beside.plain_llm", bare_env())
         try:
             yield {ALONE: alone, DBOS: dbos, OURS: ours}
         finally:

@@ -7,7 +7,7 @@ from pydantic_ai import Agent, ModelMessage, ModelRequest, ModelResponse, TextPa
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import UsageLimits
 
-from bench.names import MODEL
+from bench.ground.names import MODEL
 
 NO_LIMIT = UsageLimits(request_limit=None)  # by itself an agent ends after 50 requests
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.own_stack import own_stack
+from bench.ground.own_stack import own_stack
 from tests.support.post_office import ServerProcess
 from tests.support.stack import Stack, eventually
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TypeVar
 
-from bench.doors import doors
-from bench.drain import Drain, drain_peer, drain_wakeful
-from bench.ground import CONCURRENCY, Ground, Peer, ground
-from bench.idle import measure_idle
-from bench.latency import Latency, latency_of_peer, latency_of_wakeful
-from bench.machine import describe
+from bench.ground.doors import doors
+from bench.ground.drain import Drain, drain_peer, drain_wakeful
+from bench.ground.idle import measure_idle
+from bench.ground.latency import Latency, latency_of_peer, latency_of_wakeful
+from bench.ground.machine import describe
+from bench.ground.processes import CONCURRENCY, Ground, Peer, ground
 
 T = TypeVar("T")
 Say = Callable[[str], None]

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import psycopg
 
-from bench.drain import drain_wakeful
-from bench.ground import Ground, cpu_seconds, ground
+from bench.ground.drain import drain_wakeful
+from bench.ground.processes import Ground, cpu_seconds, ground
 
 COUNT = 2000
 SECONDS = 12  # that the sampler looks

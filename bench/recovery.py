@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from bench.ground import Load
-from bench.own_stack import own_stack
-from bench.recovery_load import SOURCE
+from bench.ground.own_stack import own_stack
+from bench.ground.processes import Load
+from bench.probes.recovery import SOURCE
 from config.stack import embedded
 from tests.support.stack import SHOP, Process, Stack, eventually
 
@@ -109,7 +109,7 @@ class Shop:
     def load(self, rate: float) -> Load:
         """Deliveries from now on, until its `go` ends them."""
         env = {**self.stack.env, "BENCH_SECRET": self.secret}
-        return Load("bench.recovery_load", [self.stack.port, rate], env)
+        return Load("bench.probes.recovery", [self.stack.port, rate], env)
 
     def finished_since(self, began: float) -> list[float]:
         return [row["at"] for row in self.stack.query(FINISHED, began)]

@@ -3,10 +3,10 @@
 import sys
 from collections.abc import Callable, Iterator, Mapping
 
-from bench.ground import Load
-from bench.own_stack import own_stack
+from bench.ground.own_stack import own_stack
+from bench.ground.processes import Load
+from bench.rows.scale import add_past
 from bench.scale_queue import BOUND, SORTS, Queued, measure
-from bench.scale_rows import add_past
 
 QUEUED = 1_000_000
 SMALL, LARGE = 10_000, 5_000_000
@@ -39,7 +39,7 @@ def past(runs: int, say: Callable[[str], None]) -> Calls:
         stack.query("SELECT pg_reload_conf()")
         add_past(stack.database_url, runs, say)
         say("scale: the calls")
-        calls: Calls = Load("bench.scale_probe", ["growth"], stack.env).go()
+        calls: Calls = Load("bench.probes.scale", ["growth"], stack.env).go()
         return calls
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import redis
 
-from bench.ground import CONCURRENCY, Load
-from bench.latency import SEEN
-from bench.scale_rows import BACKOFF, BLOCKED, READY, add_waiting, forget_runs
+from bench.ground.latency import SEEN
+from bench.ground.processes import CONCURRENCY, Load
+from bench.rows.scale import BACKOFF, BLOCKED, READY, add_waiting, forget_runs
 from tests.support.stack import Stack, eventually
 
 AGENT = "bench.noop"
@@ -32,7 +32,7 @@ SORTS: dict[str, list[tuple[float, str, dict[str, str]]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Queued:
-    """`calls` as bench.scale_probe sums them up; `rate` in finished runs per second, `urgent` in seconds."""
+    """`calls` as bench.probes.scale sums them up; `rate` in finished runs per second, `urgent` in seconds."""
 
     what: str
     calls: Mapping[str, Mapping[str, float]]
@@ -48,7 +48,7 @@ def measure(stack: Stack, what: str, count: int, *, seconds: float) -> Queued:
     for share, agent, how in SORTS[what]:
         add_waiting(stack.database_url, int(share * count), agent, how)
     # No parent renews the probe's lease.
-    calls = Load("bench.scale_probe", ["queue", 40], {**stack.env, "WAKEFUL_LEASE": "1h"}).go()
+    calls = Load("bench.probes.scale", ["queue", 40], {**stack.env, "WAKEFUL_LEASE": "1h"}).go()
     stack.query(URGENT_FIRST)
     with draining(stack), rings_counted(stack.redis_url) as rings:
         eventually(lambda: finished(stack), PATIENCE)
@@ -66,7 +66,7 @@ def finished(stack: Stack) -> int:
 
 def urgent_runs(stack: Stack) -> list[float]:
     """Seconds from the commit of an event to the first line of the run it starts, which goes before all others."""
-    sent = Load("bench.load", ["send", URGENT, 1], stack.env).go()
+    sent = Load("bench.probes.load", ["send", URGENT, 1], stack.env).go()
     seen = eventually(lambda: rows if len(rows := stack.query(SEEN, list(sent))) == URGENT else [], PATIENCE)
     return [row["at"] - sent[row["id"]][1] for row in seen]
 

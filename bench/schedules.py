@@ -16,11 +16,11 @@ from typing import Any
 import psutil
 import redis
 
-from bench.ground import CONCURRENCY, Load, bare_env, cpu_seconds, new_database, start
-from bench.idle import statements_of
-from bench.latency import quantile
-from bench.own_stack import own_stack
-from bench.schedules_rows import Rows
+from bench.ground.idle import statements_of
+from bench.ground.latency import quantile
+from bench.ground.own_stack import own_stack
+from bench.ground.processes import CONCURRENCY, Load, bare_env, cpu_seconds, new_database, start
+from bench.rows.schedules import Rows
 from config.stack import children
 from tests.support.stack import ROOT, Process, Stack, eventually
 
@@ -114,7 +114,7 @@ def of_the_peer(stack: Stack, count: int, say: Say) -> Seen:
     url = new_database(stack.servers.postgres, "beat_peer")
     broker_url = stack.redis_url.removesuffix("/0") + "/1"
     env = {**bare_env(), "BENCH_DATABASE": url, "BENCH_BROKER": broker_url}
-    subprocess.run([sys.executable, "-m", "bench.beat_peer", "migrate"], env=env, cwd=ROOT, check=True)
+    subprocess.run([sys.executable, "-m", "bench.beside.celery_beat", "migrate"], env=env, cwd=ROOT, check=True)
     rows, broker = Rows(url, QUEUE), Broker(broker_url)
     rows.spread(count)
     rows.overdue("overdue-")
@@ -126,7 +126,7 @@ def of_the_peer(stack: Stack, count: int, say: Say) -> Seen:
     beat = start(
         stack.folder,
         "beat-peer",
-        ["-m", "celery", "-A", "bench.beat_peer", "beat", "-l", "WARNING", "-s", schedule],
+        ["-m", "celery", "-A", "bench.beside.celery_beat", "beat", "-l", "WARNING", "-s", schedule],
         env,
     )
     try:
@@ -233,7 +233,7 @@ def touched(stack: Stack, count: int, say: Say) -> Calls:
     stack.query("ALTER SYSTEM SET autovacuum = off")
     stack.query("SELECT pg_reload_conf()")
     rows.settle()
-    calls: Calls = Load("bench.schedules_probe", [], {**stack.env, "WAKEFUL_LEASE": "1h"}).go()
+    calls: Calls = Load("bench.probes.schedules", [], {**stack.env, "WAKEFUL_LEASE": "1h"}).go()
     return calls
 
 

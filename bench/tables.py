@@ -15,7 +15,7 @@ from typing import Any
 
 import psycopg
 
-from bench.own_stack import own_stack
+from bench.ground.own_stack import own_stack
 from tests.support.stack import Stack
 
 ROWS, ROUNDS, KILLS = 100_000, 3, 5

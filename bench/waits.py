@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from statistics import median
 
-from bench.ground import CONCURRENCY, Load
-from bench.own_stack import own_stack
+from bench.ground.own_stack import own_stack
+from bench.ground.processes import CONCURRENCY, Load
 from bench.peers import spread
-from bench.waits_rows import AT_ONE_INSTANT, FOR_ONE_EVENT, MIXED, READY, add_waiting, settle
+from bench.rows.waits import AT_ONE_INSTANT, FOR_ONE_EVENT, MIXED, READY, add_waiting, settle
 from tests.support.stack import Stack, eventually
 
 SMALL, LARGE = 1_000, 100_000
@@ -40,7 +40,7 @@ def section(say: Say, repeats: int = REPEATS) -> Iterator[str]:
 def touched(stack: Stack, more: int, after: int) -> Calls:
     add_waiting(stack.database_url, more, MIXED, after=after)
     settle(stack.database_url)
-    calls: Calls = Load("bench.waits_probe", [after + 1], {**stack.env, "WAKEFUL_LEASE": "1h"}).go()
+    calls: Calls = Load("bench.probes.waits", [after + 1], {**stack.env, "WAKEFUL_LEASE": "1h"}).go()
     return calls
 
 
@@ -71,7 +71,7 @@ def by_time(stack: Stack) -> float:
 
 def by_event(stack: Stack) -> float:
     add_waiting(stack.database_url, WOKEN, FOR_ONE_EVENT)
-    return float(Load("bench.load", ["wake", -1], stack.env).go()["sent"])
+    return float(Load("bench.probes.load", ["wake", -1], stack.env).go()["sent"])
 
 
 def drained(stack: Stack, began: float) -> float:

@@ -1,0 +1,1 @@
+"""Rows in bulk, as months of use would have left them."""
