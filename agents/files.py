@@ -41,7 +41,7 @@ class FileChanged(Permanent):
     """
 
 
-class Look(NamedTuple):
+class FileMetadata(NamedTuple):
     """The metadata of a file, which shows whether it has changed."""
 
     size: int
@@ -50,7 +50,7 @@ class Look(NamedTuple):
     inode: int
 
     @classmethod
-    def of(cls, found: os.stat_result) -> "Look":
+    def of(cls, found: os.stat_result) -> "FileMetadata":
         return cls(found.st_size, _signed(found.st_mtime_ns), _signed(found.st_ctime_ns), found.st_ino % SIGNED)
 
     @property
@@ -70,12 +70,15 @@ def open_file(event: "Event") -> Iterator[BinaryIO]:
     if not isinstance(fingerprint, str) or not fingerprint:
         raise FileRefused(f"The event {event.id} has no fingerprint of its file.")
     with os.fdopen(_open(path), "rb") as file:
-        before = Look.of(os.fstat(file.fileno()))
-        if fingerprint_of(file, before, like=fingerprint) != fingerprint or Look.of(os.fstat(file.fileno())) != before:
+        before = FileMetadata.of(os.fstat(file.fileno()))
+        if (
+            fingerprint_of(file, before, like=fingerprint) != fingerprint
+            or FileMetadata.of(os.fstat(file.fileno())) != before
+        ):
             raise FileChanged(f"{_shown(path)} has changed since its event.")
         file.seek(0)
         yield file
-        if not file.closed and Look.of(os.fstat(file.fileno()))[:2] != before[:2]:
+        if not file.closed and FileMetadata.of(os.fstat(file.fileno()))[:2] != before[:2]:
             raise FileChanged(f"{_shown(path)} was changed while it was read.")
 
 
@@ -108,18 +111,20 @@ def open_beneath(folder: int, parts: Sequence[bytes], flags: int = FILE) -> int:
         os.close(inner)
 
 
-def fingerprint_of(file: BinaryIO, look: Look, *, like: str = "sha256:", seconds: float | None = None) -> str:
+def fingerprint_of(
+    file: BinaryIO, metadata: FileMetadata, *, like: str = "sha256:", seconds: float | None = None
+) -> str:
     """The digest of the file's content. The digest of its metadata instead if `like` is such a one, or if reading takes
     longer than these seconds.
     """
     if not like.startswith("sha256:"):
-        return look.fingerprint
+        return metadata.fingerprint
     until = None if seconds is None else time.monotonic() + seconds
     digest = hashlib.sha256()
     while chunk := file.read(CHUNK):
         digest.update(chunk)
         if until is not None and time.monotonic() > until:
-            return look.fingerprint
+            return metadata.fingerprint
     return f"sha256:{digest.hexdigest()}"
 
 

@@ -91,12 +91,12 @@ def troubles(most: int = 50) -> list[Trouble]:
     # Imported here, because every process connects the facts: a worker loads the signs only for an agent that reads
     # troubles.
     from config.health.problems import problems
-    from config.health.situation import look
+    from config.health.situation import read_situation
     from runs.sign import BAD
 
     return [
         Trouble(name=problem.name, text=problem.text, remedy=problem.remedy, is_bad=problem.severity == BAD)
-        for problem in problems(look())[:most]
+        for problem in problems(read_situation())[:most]
     ]
 
 

@@ -161,7 +161,7 @@ def look_back(claim: Claim, kind: Wait.Kind) -> None:
         if kind in waits.LOOKED_BACK_FOR:
             waits.look_back(claim.run_id)
         elif kind == Wait.Kind.BUDGET:
-            budget_waits.look_of_run(claim.run_id)
+            budget_waits.wake_run(claim.run_id)
         elif kind == Wait.Kind.SESSION:
             sessions.look_of_run(claim.run_id)
 

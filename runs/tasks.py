@@ -69,5 +69,5 @@ def next_claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim 
 def hand_over(queue: str) -> bool:
     """Ring again, so that other queues of this child get their turn. False: ringing failed, so go on claiming."""
     failpoint("before_hand_over")
-    wanted = [line for line in relay.look(queue) if line.claimable]
+    wanted = [line for line in relay.read_wanted(queue) if line.claimable]
     return not wanted or relay.publish(wanted, most=1)

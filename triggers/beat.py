@@ -92,7 +92,7 @@ class Scheduler(beat.Scheduler):
     def work(self) -> timedelta:
         """Do one batch of stale schedules, one of due schedules and one of each backfill; returns how long to wait, zero if
         anything was done."""
-        look = due_schedules.look()
+        look = due_schedules.find_due()
         done = 0
         if look.has_unarmed:
             done += reconcile.rearm()
@@ -160,7 +160,7 @@ class Scheduler(beat.Scheduler):
             self.presence.close()
 
 
-def time_until_next(look: due_schedules.Look) -> timedelta:
+def time_until_next(look: due_schedules.DueSchedules) -> timedelta:
     safety: timedelta = settings.WAKEFUL_SAFETY_LOOK
     if look.is_due or look.has_stale:
         return BUSY  # another Beat or an editor holds it

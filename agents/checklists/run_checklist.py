@@ -71,7 +71,7 @@ class Checked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class ChecklistState:
     """A checklist at an instant: its items that are due, how many it has in all, and when an item with an interval is due. `held`: how
     many others are due, which a run looks at."""
 
@@ -84,7 +84,7 @@ class Look:
     silenced_until: datetime | None = None
 
 
-def look(agent: str, trigger: str) -> Look:
+def read_checklist(agent: str, trigger: str) -> ChecklistState:
     """Read the checklist of a trigger, else of its agent, by the clock of the database."""
     from django.db.models.functions import Now
 
@@ -93,18 +93,18 @@ def look(agent: str, trigger: str) -> Look:
     found = Checklist.objects.filter(agent=agent, trigger__in=["", trigger]).order_by("-trigger").annotate(now=Now())
     checklist = found.first()
     if checklist is None:
-        return Look(due=(), items=0)
+        return ChecklistState(due=(), items=0)
     now = checklist.now
     items = list(checklist.items.all())
     if checklist.silenced_until and checklist.silenced_until > now:
         until = checklist.silenced_until
-        return Look(due=(), items=len(items), now=now, next_at=until, silenced_until=until)
+        return ChecklistState(due=(), items=len(items), now=now, next_at=until, silenced_until=until)
     awake = [item for item in items if item.paused_at is None]
     for item in awake:
         item.due_at = max(item.due_at, item.silenced_until or item.due_at)
     due = [_seen(item) for item in due_together(awake, now)]
     next_at = first_due([item for item in awake if item.every])
-    return Look(due=due, items=len(items), awake=[_seen(item) for item in awake], now=now, next_at=next_at)
+    return ChecklistState(due=due, items=len(items), awake=[_seen(item) for item in awake], now=now, next_at=next_at)
 
 
 def _seen(item: "ChecklistItem") -> DueItem:
@@ -126,14 +126,14 @@ class ChecklistView:
         self._trigger = trigger
         self._free = free
 
-    def look(self) -> Look:
-        seen = look(self._agent, self._trigger)
+    def state(self) -> ChecklistState:
+        seen = read_checklist(self._agent, self._trigger)
         free = self._free(seen.due)
         return replace(seen, due=free, held=len(seen.due) - len(free))
 
     def due(self) -> list[DueItem]:
         """The items that are due together and that no run looks at."""
-        return list(self.look().due)
+        return list(self.state().due)
 
 
 class RunChecklist:
@@ -163,22 +163,24 @@ class RunChecklist:
         """The items that are due together and that no other run looks at; in a durable run the same on every replay. Until this run
         records how its look at them ended, or ends itself, no other run is given them."""
         found = self._value(
-            "checklist", lambda: [item.dump() for item in self._hold(look(self._agent, self._trigger).due)]
+            "checklist", lambda: [item.dump() for item in self._hold(read_checklist(self._agent, self._trigger).due)]
         )
         return [DueItem.load(item) for item in found]
 
     def awake(self) -> list[DueItem]:
         """The items that are neither paused nor silenced, due or not."""
-        found = self._value("checklist awake", lambda: [item.dump() for item in look(self._agent, self._trigger).awake])
+        found = self._value(
+            "checklist awake", lambda: [item.dump() for item in read_checklist(self._agent, self._trigger).awake]
+        )
         return [DueItem.load(item) for item in found]
 
     def is_empty(self) -> bool:
         """Has the checklist no item at all, due or not?"""
-        return not self._value("checklist items", lambda: look(self._agent, self._trigger).items)
+        return not self._value("checklist items", lambda: read_checklist(self._agent, self._trigger).items)
 
     def next_in(self) -> timedelta | None:
         """The time until an item with an interval of its own is due; None: there is none."""
-        found = self._value("checklist next", lambda: _seconds_left(look(self._agent, self._trigger)))
+        found = self._value("checklist next", lambda: _seconds_left(read_checklist(self._agent, self._trigger)))
         return None if found is None else timedelta(seconds=found)
 
     def record(self, *checked: Checked) -> None:
@@ -201,7 +203,7 @@ class RunChecklist:
         return found
 
 
-def _seconds_left(seen: Look) -> float | None:
+def _seconds_left(seen: ChecklistState) -> float | None:
     if seen.next_at is None or seen.now is None:
         return None
     return max((seen.next_at - seen.now).total_seconds(), 0.0)

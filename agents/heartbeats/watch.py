@@ -57,7 +57,7 @@ class Watch:
 
     def ask(self, run: GateRun) -> Fire | Quiet:
         """The gate: quiet unless an item is due; then the author's own gate decides."""
-        seen = run.checklist.look()
+        seen = run.checklist.state()
         if seen.silenced_until:
             return Quiet(f"its checklist is silenced until {seen.silenced_until:%Y-%m-%d %H:%M} UTC")
         if reminders_of(run.events):

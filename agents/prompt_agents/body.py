@@ -52,7 +52,7 @@ class Body(Watch):
 
     def ask(self, run: GateRun) -> Fire | Quiet:
         others = [event for event in run.events if not _is_of_clock(event)]
-        if not others or run.checklist.look().silenced_until:
+        if not others or run.checklist.state().silenced_until:
             return super().ask(run)
         return Fire(f"an event of type {others[-1].type}")
 

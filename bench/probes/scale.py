@@ -37,7 +37,7 @@ from runs.processes import lease  # noqa: E402
 from runs.processes.rescue import Rescuer  # noqa: E402
 from runs.queues import doorbell  # noqa: E402
 from triggers.accept import accept  # noqa: E402
-from triggers.dispatch.batch import dispatch, look  # noqa: E402
+from triggers.dispatch.batch import dispatch, read_dispatch_timers  # noqa: E402
 from triggers.dispatch.rules import Rules  # noqa: E402
 from triggers.models import Trigger  # noqa: E402
 
@@ -188,9 +188,9 @@ class Probe:
         clock = lease.Clock()
         for _ in range(count):
             self.measure_unless(warm, "look for events", lambda: dispatch(rules))
-            self.measure_unless(warm, "look for windows", look)
-            self.measure_unless(warm, "look of the timers", timers.look)
-            self.measure_unless(warm, "look of the relay", lambda: doorbell.look(None))
+            self.measure_unless(warm, "look for windows", read_dispatch_timers)
+            self.measure_unless(warm, "look of the timers", timers.read_run_timers)
+            self.measure_unless(warm, "look of the relay", lambda: doorbell.read_wanted(None))
             self.measure_unless(warm, "look of the rescue", rescuer.rescue)
             self.measure_unless(warm, "renewal of the lease", lambda: lease.renew(self.worker, clock))
 

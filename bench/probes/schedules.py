@@ -14,7 +14,7 @@ BATCH = 20
 
 def fire(probe: Probe, limit: int, *, warm: bool) -> None:
     """The next that come due, at the instant at which they do."""
-    look = probe.measure_unless(warm, "look", due_schedules.look)
+    look = probe.measure_unless(warm, "look", due_schedules.find_due)
     assert look.next_due
     fired = probe.measure_unless(warm, f"fire of {limit}", partial(due_schedules.fire_due, look.next_due, limit))
     assert fired == limit, fired

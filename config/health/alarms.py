@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db.models import Max
 
 from config.health.problems import NO_DISPATCHER, problems, unknown_kinds
-from config.health.situation import Situation, look
+from config.health.situation import Situation, read_situation
 from runs.db.sql import database_now
 from runs.incidents.note import Failed, Succeeded, Thing, note
 from runs.models import Incident, Worker
@@ -19,7 +19,7 @@ from triggers.sources.webhooks.signs.refused import REFUSED, Refusing
 
 def update_alarms() -> None:
     """Begin an alarm for each new problem, end the alarms of problems that are over, and note sources that fail."""
-    now = look()
+    now = read_situation()
     note_sources(now)
     wrong = {problem.name: problem for problem in problems(now)}
     unknown = unknown_kinds(now, wrong.values())
@@ -79,7 +79,7 @@ def stand_in() -> None:
     """Begin the alarm that no dispatcher is alive, which dispatchers cannot begin. The next dispatcher ends and sends it."""
     if alive().filter(kind=Worker.Kind.DISPATCHER, draining_at=None).exists():
         return
-    now = look()
+    now = read_situation()
     for problem in problems(now):
         if problem.name == NO_DISPATCHER and problem.is_alarm and problem.name not in now.alarms:
             alarms.begin(problem.name, severity=problem.severity, text=problem.text, remedy=problem.remedy)

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from config.health.probes import broker_answers
 from config.health.problems import problems
-from config.health.situation import look
+from config.health.situation import read_situation
 from config.stack.embedded.binaries import OLDEST_POSTGRES
 from runs.db.encryption import decrypt
 from runs.db.poll import readable
@@ -197,7 +197,7 @@ def encryption() -> Iterator[Finding]:
 
 def processes() -> Iterator[Finding]:
     """Live processes, and the problems that pages and alarms also show."""
-    now = look()
+    now = read_situation()
     for kind, count in Counter(process.kind for process in now.processes if process.alive).items():
         yield Finding(f"{count} {kind} alive")
     wrong = problems(now)

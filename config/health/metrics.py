@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from agents.kernel.ids import first_id_at
 from config.health.problems import problems
-from config.health.situation import look
+from config.health.situation import read_situation
 from runs.budgets.spending import spent_today
 from runs.budgets.windows import current
 from runs.db.signs.oldest_transaction import OLDEST_TRANSACTION
@@ -269,7 +269,7 @@ def _spending() -> Iterator[GaugeMetricFamily]:
 
 
 def _situation() -> Iterator[GaugeMetricFamily]:
-    now = look()
+    now = read_situation()
     yield _gauge(
         "wakeful_problem",
         "1 for each current problem; the Processes page describes it",

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 
 from config.celery import app
 from config.health.problems import problems
-from config.health.situation import look
+from config.health.situation import read_situation
 from runs.db.schema_check import pending_migrations
 from runs.processes.alive import alive
 from runs.sign import BAD, Problem
@@ -38,7 +38,7 @@ def ready(request: HttpRequest) -> JsonResponse:
     try:
         pending = pending_migrations()
         processes = {} if pending else alive_processes()
-        wrong = [] if pending else problems(look())
+        wrong = [] if pending else problems(read_situation())
         may_read = not pending and _may_read(request)
     except DatabaseError:
         connection.close()

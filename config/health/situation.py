@@ -150,7 +150,7 @@ def _parameters() -> dict[str, Any]:
 REST: Sign[dict[str, Any]] = Sign(name="rest", sql=LOOK, row=dict, parameters=_parameters, limit=None)
 
 
-def look() -> Situation:
+def read_situation() -> Situation:
     """The situation now, by the database's clock."""
     found, unread = read([REST, *signs()])
     if REST in unread:

@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 
 from agents.budget import RANGE, is_amount
 from agents.guards.atomic import not_in_atomic_body
-from runs.budgets.wake import look, try_again
+from runs.budgets.wake import try_again, wake_waiting
 from runs.budgets.windows import cap_of_budget, lock_of_budgets, make
 from runs.exceptions import IllegalState
 from runs.models import Budget, BudgetWindow, ModelPrice, Run
@@ -42,7 +42,7 @@ def set_cap(budget_id: int, cap: Decimal | None, *, by: str) -> Budget:
         was = budget.cap
         set_rows_cap(budget, cap)
         record(by, "cap", budget, cap=_said(cap), was=_said(was))
-    look()
+    wake_waiting()
     return budget
 
 
@@ -78,7 +78,7 @@ def allow_more(budget_id: int, amount: Decimal, *, by: str, run_id: UUID | None 
         if not window.filter(extra__lt=MOST_EXTRA - amount).update(extra=F("extra") + amount):
             raise ValueError(f"A window allows less than {MOST_EXTRA:,} on top of its cap.")
         record(by, "allow", budget, amount=str(amount), **({"run": str(run_id)} if run_id else {}))
-    look()
+    wake_waiting()
     return budget
 
 
@@ -92,7 +92,7 @@ def delete_budget(budget_id: int, *, by: str) -> None:
         record(by, "delete", budget, cap=_said(budget.cap))
         lock_of_budgets([budget.pk])
         budget.delete()
-    look()
+    wake_waiting()
 
 
 def _said(cap: Decimal | None) -> str | None:

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from agents import registry
 from runs.budgets.caps import set_rows_cap
-from runs.budgets.wake import look
+from runs.budgets.wake import wake_waiting
 from runs.budgets.windows import lock_of_budgets
 from runs.models import Budget
 from runs.models.audit import record
@@ -34,7 +34,7 @@ def sync_budgets(by: str) -> list[str]:
         changes = [change for each in wanted.values() if (change := _declare(each, rows.get(each.place), by))]
         changes += [_vanish(row, by) for place, row in rows.items() if row.declared is not None and place not in wanted]
     if changes:
-        look()
+        wake_waiting()
     return changes
 
 

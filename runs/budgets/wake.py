@@ -102,7 +102,7 @@ class Round:
     def __init__(self) -> None:
         self._after = 0
 
-    def look(self) -> int:
+    def wake_waiting(self) -> int:
         """Run one pass; return how many waits ended."""
         until = time.monotonic() + LOOK
         room: Room = {}
@@ -119,22 +119,22 @@ class Round:
         [(is_awaited, is_reserved)] = fetch(ANYTHING)
         if is_reserved:
             settle_lost()
-        return self.look() if is_awaited else 0
+        return self.wake_waiting() if is_awaited else 0
 
 
-def look() -> int:
+def wake_waiting() -> int:
     """Wake waiting runs after room was made; return how many continue. The dispatcher checks those for which there was
     no time.
     """
-    return Round().look()
+    return Round().wake_waiting()
 
 
-def look_of_run(run_id: UUID) -> int:
+def wake_run(run_id: UUID) -> int:
     """Wake this run if room was made while it began to wait."""
     return _end_fitting(_asked(OF_RUN, run=run_id, most=1), {})
 
 
-def look_after_request() -> None:
+def wake_after_request() -> None:
     """End waits for which a request has left room. Call it in the session of a durable body, which is read-only by
     default.
     """

@@ -9,7 +9,7 @@ from django.conf import settings
 from runs import outbox, waits
 from runs.budgets import wake
 from runs.chores import timers
-from runs.chores.timers import Look, is_due
+from runs.chores.timers import RunTimers, is_due
 from runs.durable import sessions
 from runs.failpoints import failpoint
 from runs.incidents.tell import tell_due
@@ -26,8 +26,8 @@ class Chore:
     """
 
     name: str
-    is_due: Callable[[Look], bool]
-    do: Callable[[Look], int]
+    is_due: Callable[[RunTimers], bool]
+    do: Callable[[RunTimers], int]
 
 
 class Chores:
@@ -40,21 +40,21 @@ class Chores:
         self.incidents_at = 0.0
 
     def __iter__(self) -> Iterator[Chore]:
-        yield Chore(name="end waits", is_due=lambda look: is_due(look.wait), do=lambda _: waits.end_due(BATCH))
-        yield Chore(name="look back", is_due=lambda look: is_due(look.look_back), do=lambda _: waits.look_back())
-        yield Chore(name="wake runs", is_due=lambda look: is_due(look.due), do=self._wake)
+        yield Chore(name="end waits", is_due=lambda found: is_due(found.wait), do=lambda _: waits.end_due(BATCH))
+        yield Chore(name="look back", is_due=lambda found: is_due(found.look_back), do=lambda _: waits.look_back())
+        yield Chore(name="wake runs", is_due=lambda found: is_due(found.due), do=self._wake)
         yield Chore(name="mend keys", is_due=lambda _: time.monotonic() >= self.mend_at, do=self._mend)
         yield Chore(
-            name="hand over sessions", is_due=lambda look: look.free_session, do=lambda _: sessions.hand_over_free()
+            name="hand over sessions", is_due=lambda found: found.free_session, do=lambda _: sessions.hand_over_free()
         )
         yield Chore(name="budgets", is_due=lambda _: time.monotonic() >= self.budgets_at, do=self._budgets)
         yield Chore(
             name="tell incidents", is_due=lambda _: time.monotonic() >= self.incidents_at, do=self._tell_incidents
         )
-        yield Chore(name="deliver messages", is_due=lambda look: bool(_topics(look)), do=self._deliver)
+        yield Chore(name="deliver messages", is_due=lambda found: bool(_topics(found)), do=self._deliver)
         yield Chore(
             name="rescue runs",
-            is_due=lambda look: look.lost or is_due(look.lease_expiry),
+            is_due=lambda found: found.lost or is_due(found.lease_expiry),
             do=lambda _: self.rescuer.rescue(),
         )
 
@@ -62,29 +62,29 @@ class Chores:
         """The database was away: give processes time to renew their leases."""
         self.rescuer.reconnected()
 
-    def _wake(self, look: Look) -> int:
+    def _wake(self, found: RunTimers) -> int:
         failpoint("before_wake")
         woken = timers.wake_due(BATCH)
         failpoint("after_wake")
         return woken
 
-    def _mend(self, look: Look) -> int:
+    def _mend(self, found: RunTimers) -> int:
         self.mend_at = time.monotonic() + MEND_EVERY
         return self.stalled.mend()
 
-    def _budgets(self, look: Look) -> int:
+    def _budgets(self, found: RunTimers) -> int:
         self.budgets_at = time.monotonic() + settings.WAKEFUL_SAFETY_LOOK.total_seconds()
         return self.budget_waits.chore()
 
-    def _tell_incidents(self, look: Look) -> int:
+    def _tell_incidents(self, found: RunTimers) -> int:
         self.incidents_at = time.monotonic() + settings.WAKEFUL_SAFETY_LOOK.total_seconds()
         tell_due()
         return 0
 
-    def _deliver(self, look: Look) -> int:
-        return outbox.deliver_inside(BATCH, _topics(look))
+    def _deliver(self, found: RunTimers) -> int:
+        return outbox.deliver_inside(BATCH, _topics(found))
 
 
-def _topics(look: Look) -> list[str]:
+def _topics(found: RunTimers) -> list[str]:
     """The topics with due messages that the dispatcher handles in its own transaction."""
-    return [topic for topic, wait in look.inside.items() if is_due(wait)]
+    return [topic for topic, wait in found.inside.items() if is_due(wait)]

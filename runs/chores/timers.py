@@ -74,7 +74,7 @@ WHERE id IN (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class RunTimers:
     """The work of `runs`. The timedeltas say when it is due (past: now; None: never); `inside` is by topic."""
 
     ready: bool
@@ -130,18 +130,18 @@ def parameters(hint: datetime | None = None) -> dict[str, Any]:
     return {**patience(), **given, "owed": LOOK_BACK_OWED, "topics": known_topics()}
 
 
-def everything_is_due() -> Look:
+def everything_is_due() -> RunTimers:
     """The result used when a look fails: try all work, because some of it may succeed."""
     now, inside = timedelta(), dict.fromkeys(ports.inside, timedelta())
     times: dict[str, Any] = dict.fromkeys(
         ("due", "wait", "look_back", "outside", "slow", "notifications", "lease_expiry"), now
     )
-    return Look(ready=True, lost=True, free_session=True, inside=inside, **times)
+    return RunTimers(ready=True, lost=True, free_session=True, inside=inside, **times)
 
 
-def look() -> Look:
+def read_run_timers() -> RunTimers:
     hint, began = since.hint(), time.monotonic()
-    [found] = fetch_as(_looked, LOOK, parameters(hint))
+    [found] = fetch_as(_timers_of, LOOK, parameters(hint))
     if hint is not None:
         return replace(found, again=timedelta(seconds=since.until - time.monotonic()))
     due = (found.due, found.wait, found.notifications, *found.outbox.values())
@@ -149,7 +149,7 @@ def look() -> Look:
     return found
 
 
-def _looked(*, outbox: Mapping[str, float], is_paused: bool, **columns: Any) -> Look:
+def _timers_of(*, outbox: Mapping[str, float], is_paused: bool, **columns: Any) -> RunTimers:
     waits = {topic: timedelta(seconds=seconds) for topic, seconds in outbox.items()}
 
     def of(topics: Mapping[str, object]) -> dict[str, timedelta]:
@@ -157,7 +157,7 @@ def _looked(*, outbox: Mapping[str, float], is_paused: bool, **columns: Any) -> 
 
     outside = None if is_paused else min(of(ports.outside).values(), default=None)
     slow = min(of(ports.slow).values(), default=None)
-    return Look(outbox=waits, inside=of(ports.inside), outside=outside, slow=slow, **columns)
+    return RunTimers(outbox=waits, inside=of(ports.inside), outside=outside, slow=slow, **columns)
 
 
 def is_due(wait: timedelta | None) -> bool:

@@ -116,7 +116,7 @@ class DatabaseStore(Store):
         """
         try:
             if self.reservations.settle(reserved, used):
-                wake.look_after_request()
+                wake.wake_after_request()
         except DatabaseError:
             log.warning("budget.not_settled", run=str(self.claim.run_id), exc_info=True)
 

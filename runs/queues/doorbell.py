@@ -62,13 +62,13 @@ def ring(queue: str | None = None) -> bool:
 
     True: runs are waiting, so look again in a second. Broker errors are logged, not raised: work waits in PostgreSQL.
     """
-    wanted = [line for line in look(queue) if line.claimable]
+    wanted = [line for line in read_wanted(queue) if line.claimable]
     if wanted:
         publish(wanted)
     return bool(wanted)
 
 
-def look(queue: str | None) -> list[Wanted]:
+def read_wanted(queue: str | None) -> list[Wanted]:
     return fetch_as(Wanted, WANTED, {"lease": settings.WAKEFUL_LEASE, "rings": RINGS_PER_CHILD, "queue": queue})
 
 

@@ -25,7 +25,7 @@ def lock(wanted: Iterable[str], replacing: Collection[str] = ()) -> set[str]:
     return locked - (set(replacing) - lock_runs(locked & set(replacing)))
 
 
-def look(limits: Mapping[str, int], may_join: Collection[tuple[str, UUID]]) -> QueueState:
+def read_queue_state(limits: Mapping[str, int], may_join: Collection[tuple[str, UUID]]) -> QueueState:
     """Read the state of each key, given its limit, in new statements. Call it under the keys' locks."""
     return QueueState(keys=keys.states(limits), unstarted=unstarted(may_join))
 

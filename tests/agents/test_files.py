@@ -11,7 +11,7 @@ import pytest
 
 from agents import Event
 from agents.exceptions import is_permanent
-from agents.files import FileChanged, FileRefused, Look, open_file
+from agents.files import FileChanged, FileMetadata, FileRefused, open_file
 from triggers.sources.files.report import named
 
 
@@ -24,7 +24,7 @@ def place(tmp_path: Path, settings: Any) -> Path:
 
 def event_of(path: Path, *, is_huge: bool = False) -> Event:
     digest = f"sha256:{sha256(path.read_bytes()).hexdigest()}"
-    fingerprint = Look.of(path.stat()).fingerprint if is_huge else digest
+    fingerprint = FileMetadata.of(path.stat()).fingerprint if is_huge else digest
     return event({"path": str(path), "fingerprint": fingerprint})
 
 

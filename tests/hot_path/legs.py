@@ -181,7 +181,7 @@ def an_emitted_event_is_recorded(lab: Lab) -> Recorder:
 
 def the_dispatcher_looks_for_work(lab: Lab) -> Recorder:
     with recording() as recorder:
-        timers.look()
+        timers.read_run_timers()
     return recorder
 
 

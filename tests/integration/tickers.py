@@ -35,7 +35,7 @@ def tick_through(end: datetime, step: float) -> None:
     """Fire whatever is due up to an instant, together with the others."""
     from triggers.schedules.firing import due_schedules
 
-    while due_schedules.look().has_stale:
+    while due_schedules.find_due().has_stale:
         due_schedules.settle(clock(), BATCH)
     while (now := clock()) < end or is_anything_due(end):
         while due_schedules.fire_due(now, BATCH):
@@ -54,7 +54,7 @@ def clock() -> datetime:
 def is_anything_due(now: datetime) -> bool:
     from triggers.schedules.firing import due_schedules
 
-    next_due = due_schedules.look().next_due
+    next_due = due_schedules.find_due().next_due
     return next_due is not None and next_due <= now
 
 

@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 
 from agents import AgentRun
 from config.health.problems import problems
-from config.health.situation import look
+from config.health.situation import read_situation
 from runs import waits
 from runs.chores import timers
 from runs.db.sql import execute, fetch
@@ -184,7 +184,7 @@ def test_looks_that_fail_are_a_problem_with_a_remedy(lab: Lab, settings: Any) ->
         waits.look_back()
         due_again()
 
-    [problem] = [one for one in problems(look()) if one.name == "looks-owed"]
+    [problem] = [one for one in problems(read_situation()) if one.name == "looks-owed"]
 
     assert "1 wait" in problem.text
     assert "ZeroDivisionError" in problem.text
@@ -196,7 +196,7 @@ def test_the_dispatcher_comes_back_when_a_pause_is_over(lab: Lab) -> None:
     lab.monkeypatch.setattr(ports, "find_event", lambda sought: 1 / 0)
     waits.look_back()
 
-    due = timers.look().look_back
+    due = timers.read_run_timers().look_back
 
     assert due is not None
     assert 0 < due.total_seconds() <= 2

@@ -69,7 +69,7 @@ def test_a_locked_trigger_delays_only_messages_about_its_own_runs(monkeypatch: p
         other.refresh_from_db()
         assert other.failures_in_a_row == 3
         assert OutboxMessage.objects.filter(attempts=0, last_error="").count() == 200
-        assert timers.look().inside["run.finished"] > timedelta()  # nothing to do before that
+        assert timers.read_run_timers().inside["run.finished"] > timedelta()  # nothing to do before that
         assert len(captured) < 30
 
     OutboxMessage.objects.update(available_at=database_now())
@@ -145,7 +145,7 @@ def test_a_topic_is_handled_by_one_dispatcher_at_a_time_so_that_its_order_holds(
 def test_a_message_of_a_newer_version_costs_nothing_and_is_left_alone(handled: list[Any]) -> None:
     leave("of.a.newer.version", 1)
 
-    look = timers.look()
+    look = timers.read_run_timers()
 
     assert (look.inside, look.outside, look.slow, look.next) == ({}, None, None, None)
     assert outbox.deliver_inside(10) + outbox.deliver_outside(10) + outbox.deliver_slow() == 0
@@ -157,13 +157,13 @@ def test_while_everything_is_paused_periodic_tasks_wait_and_alarms_do_not(handle
     leave("alarm", "an alarm")
     pause.pause("*", reason="restored", by="test")
 
-    assert timers.look().outside is None
+    assert timers.read_run_timers().outside is None
     outbox.deliver_outside(10)
     outbox.deliver_slow()
     assert handled == ["an alarm"]
 
     pause.resume("*", by="test")
-    assert timers.is_due(timers.look().outside)
+    assert timers.is_due(timers.read_run_timers().outside)
     outbox.deliver_outside(10)
     assert handled == ["an alarm", "a task"]
     assert not OutboxMessage.objects.exists()
@@ -197,7 +197,7 @@ def test_a_whole_batch_tries_an_absent_broker_once_and_counts_no_attempt(
 
     assert len(calls) == 1 and len(captured) == 2  # one reserves them, one puts them back
     assert OutboxMessage.objects.filter(attempts=0, last_error="").count() == 50
-    assert timers.look().outside is not None
+    assert timers.read_run_timers().outside is not None
     OutboxMessage.objects.update(available_at=database_now())
     monkeypatch.setitem(ports.outside, "task", handled.append)
     outbox.deliver_outside(50)

@@ -394,19 +394,19 @@ def test_under_an_old_snapshot_a_look_steps_over_what_was_done_once_a_second(mon
         execute("UPDATE runs_run SET due_at = NULL, status = 'cancelled', finished_at = now()")
         execute("ANALYZE runs_run")
         from_the_beginning = touched(timers.LOOK, timers.parameters())
-        timers.look()
+        timers.read_run_timers()
         hinted = touched(timers.LOOK, timers.parameters(timers.since.hint()))
         assert hinted < from_the_beginning / 5
 
         # What falls due from now on is seen at once, and nothing is left out for longer than the hint lasts.
         make_run(ready_at=None, due_at=timezone.now())
-        assert timers.is_due(timers.look().due)
+        assert timers.is_due(timers.read_run_timers().due)
         Run.objects.filter(status="queued").update(due_at=timezone.now() - timedelta(days=1))
-        seen_by_the_hint = timers.look()
+        seen_by_the_hint = timers.read_run_timers()
         assert seen_by_the_hint.due is None
         assert seen_by_the_hint.again
         timers.since.until = 0.0
-        assert timers.is_due(timers.look().due)
+        assert timers.is_due(timers.read_run_timers().due)
 
 
 def test_under_an_old_snapshot_events_are_read_from_where_they_began_a_moment_ago(

@@ -427,14 +427,14 @@ def test_message_is_sent_as_celery_beat_would(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_look_finds_all_due_work() -> None:
-    assert (due_schedules.look().has_stale, due_schedules.look().next_due) == (False, None)
+    assert (due_schedules.find_due().has_stale, due_schedules.find_due().next_due) == (False, None)
 
     schedule = make_schedule(every(MINUTE))
-    assert due_schedules.look().next_due == NINE + MINUTE
-    assert not due_schedules.look().is_due
+    assert due_schedules.find_due().next_due == NINE + MINUTE
+    assert not due_schedules.find_due().is_due
 
     PeriodicTask.objects.filter(pk=schedule.task_id).update(enabled=False)
-    assert due_schedules.look().has_stale
+    assert due_schedules.find_due().has_stale
 
 
 def test_static_entries_of_celery_become_rows(settings: Any) -> None:

@@ -94,7 +94,7 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class DispatchTimers:
     """The time until the next window is over, the next offer and the next piece of a replay are due, the next event leaves to a
     subscription and the next timer of a switch is due (negative: now; None: there is none); and the version of the rules."""
 
@@ -106,9 +106,11 @@ class Look:
     version: int | None = None
 
 
-def look() -> Look:
+def read_dispatch_timers() -> DispatchTimers:
     [(window, offer, replay, outbound, absence, version)] = fetch(LOOK)
-    return Look(window=window, offer=offer, replay=replay, outbound=outbound, absence=absence, version=version)
+    return DispatchTimers(
+        window=window, offer=offer, replay=replay, outbound=outbound, absence=absence, version=version
+    )
 
 
 def dispatch(rules: Rules, most: int = MOST) -> Batch:
@@ -228,7 +230,7 @@ def open_ledger(matches: Sequence[Match]) -> Ledger:
     counted = {match.group for match in matches if match.rule.intake.rate}
     counted |= {match.loop for match in matches if match.loop}
     now = database_now()
-    queue = entrance.look(limits, may_join)
+    queue = entrance.read_queue_state(limits, may_join)
     return Ledger(
         now=now,
         keys=queue.keys,

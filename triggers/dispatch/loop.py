@@ -123,8 +123,8 @@ class Dispatcher:
         batch = unless_failed(self.dispatch, Batch(left=1)) if leads else Batch(standby=True)
         if batch.has_progressed:
             self.couriers.ringer.ring()  # at once: senders wait for these runs
-        own = unless_failed(dispatch.look, dispatch.Look())
-        due = unless_failed(timers.look, None) or timers.everything_is_due()
+        own = unless_failed(dispatch.read_dispatch_timers, dispatch.DispatchTimers())
+        due = unless_failed(timers.read_run_timers, None) or timers.everything_is_due()
         batch += self.steps.do(Seen(own=own, runs=due), leads=leads)
         for chore in self.chores:
             if chore.is_due(due):
@@ -135,7 +135,7 @@ class Dispatcher:
         waits = [seconds_until_next(batch, own, due), *(wait for wait in retries if wait is not None)]
         return batch.has_progressed or batch.ready > 0, min(waits)
 
-    def send_couriers(self, own: dispatch.Look, due: timers.Look) -> None:
+    def send_couriers(self, own: dispatch.DispatchTimers, due: timers.RunTimers) -> None:
         for send, wait in (
             (self.couriers.ringer.deliver, due.outside),
             (self.couriers.messenger.send, due.slow),
@@ -145,7 +145,7 @@ class Dispatcher:
             if wait is not None:
                 send(max(wait.total_seconds(), 0.0))
 
-    def ring(self, batch: Batch, due: timers.Look) -> None:
+    def ring(self, batch: Batch, due: timers.RunTimers) -> None:
         """The doorbell has rung for runs that wait for a busy worker; ring again only on news, or after a second."""
         is_news = due.ready and (self.notified or not self.was_ready) and not batch.has_progressed
         if batch.ready or is_news or (due.ready and time.monotonic() >= self.ring_at):
@@ -154,7 +154,7 @@ class Dispatcher:
         self.was_ready = due.ready
 
 
-def seconds_until_next(batch: Batch, own: dispatch.Look, due: timers.Look) -> float:
+def seconds_until_next(batch: Batch, own: dispatch.DispatchTimers, due: timers.RunTimers) -> float:
     waits = [settings.WAKEFUL_SAFETY_LOOK.total_seconds()]
     for wait_for in (own.window, own.offer, own.replay):
         if wait_for is not None:

@@ -27,8 +27,8 @@ NEVER = -1
 class Seen:
     """What the looks have found: the work of `triggers`, and that of `runs`."""
 
-    own: dispatch.Look
-    runs: timers.Look
+    own: dispatch.DispatchTimers
+    runs: timers.RunTimers
 
 
 @dataclass(frozen=True, kw_only=True)

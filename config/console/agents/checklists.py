@@ -14,7 +14,7 @@ from unfold.widgets import UnfoldBooleanWidget
 
 from agents import registry
 from agents.checklists.history import difference
-from agents.checklists.run_checklist import look
+from agents.checklists.run_checklist import read_checklist
 from agents.kernel.durations import in_words, parse_duration
 from agents.models import Checklist, ChecklistItem
 from config.console.access.audit import entries_of
@@ -250,7 +250,7 @@ def _notice(checklist: Checklist, items: Sequence[ChecklistItem]) -> Notice:
         return Notice(text=format_html("Silenced until {}: no item is due.", moment(until)), level="warning")
     if failing := sum(item.failures_in_a_row > 0 for item in items):
         return Notice(text=f"{failing} of {len(items)} items could not be checked the last time.", level="warning")
-    due = len(look(checklist.agent, checklist.trigger).due)
+    due = len(read_checklist(checklist.agent, checklist.trigger).due)
     return Notice(text=f"{len(items)} items, {due} due now.", level="good" if items else "info")
 
 

@@ -19,7 +19,7 @@ from config.console.parts.sections import Section, Table
 from config.console.runs.list import BLOCKED
 from config.console.runs.words import first_line, trigger_of
 from config.health.problems import problems
-from config.health.situation import look
+from config.health.situation import read_situation
 from runs.incidents.signs.open_incidents import INCIDENTS
 from runs.models import Run
 from runs.states import RunStatus
@@ -56,7 +56,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 
 def _wrong() -> list[Section]:
     # The banner shows pauses, and a table the incidents.
-    shown = [problem for problem in problems(look()) if not problem.name.startswith(("paused:", INCIDENTS))]
+    shown = [problem for problem in problems(read_situation()) if not problem.name.startswith(("paused:", INCIDENTS))]
     return notices(shown)
 
 

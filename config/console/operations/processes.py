@@ -17,7 +17,7 @@ from config.console.parts.html import format_html, format_html_join
 from config.console.parts.links import link, listing, page
 from config.console.parts.sections import Notice, Section, Table
 from config.health.problems import needed, problems
-from config.health.situation import Process, Situation, look
+from config.health.situation import Process, Situation, read_situation
 from runs.db.signs.oldest_transaction import OLDEST_TRANSACTION
 from runs.models import Worker
 from runs.queues.names import spelled
@@ -32,7 +32,7 @@ def processes(request: HttpRequest) -> dict[str, Any]:
     """The context of the page, for users who may view processes."""
     if not request.user.has_perm("runs.view_worker"):
         raise PermissionDenied
-    now = look()
+    now = read_situation()
     wrong = problems(now)
     return {
         "title": "Processes",

@@ -11,7 +11,7 @@ import pytest
 from django.utils import timezone
 
 from config.health.alarms import stand_in, update_alarms
-from config.health.situation import look
+from config.health.situation import read_situation
 from config.health.watch import Watch
 from runs import outbox
 from runs.actions.incidents import close_incident
@@ -345,7 +345,7 @@ def test_an_alarm_that_is_not_taken_stays_and_gives_the_reason(receiver: Receive
 
     message.refresh_from_db()
     assert "500" in message.last_error
-    assert look()[UNDELIVERED] != []
+    assert read_situation()[UNDELIVERED] != []
 
     receiver.answer = 204
     OutboxMessage.objects.update(available_at=LONG_AGO)

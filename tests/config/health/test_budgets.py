@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from config.health.problems import problems
-from config.health.situation import look
+from config.health.situation import read_situation
 from runs.budgets.windows import current, make
 from runs.models import Budget, BudgetWindow, Step, Wait
 from runs.sign import Problem
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 
 
 def found() -> dict[str, Problem]:
-    return {problem.name: problem for problem in problems(look()) if problem.name.startswith("budget")}
+    return {problem.name: problem for problem in problems(read_situation()) if problem.name.startswith("budget")}
 
 
 def spend(amount: str) -> Budget:

@@ -5,7 +5,7 @@ from django.contrib.auth import get_user_model
 
 from config.health.alarms import update_alarms
 from config.health.problems import problems
-from config.health.situation import look
+from config.health.situation import read_situation
 from runs.db.sql import database_now
 from runs.models import Alarm, Delivery, Notification, Recipient
 from runs.notifications.signs.unknown_recipients import UNKNOWN_RECIPIENTS
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 
 
 def found(name: str) -> Problem | None:
-    return next((problem for problem in problems(look()) if problem.name == name), None)
+    return next((problem for problem in problems(read_situation()) if problem.name == name), None)
 
 
 def test_a_recipient_that_cannot_be_reached_is_one_alarm_until_something_arrives() -> None:

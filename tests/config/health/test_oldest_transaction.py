@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 
 from config.health.problems import problems
-from config.health.situation import look
+from config.health.situation import read_situation
 from runs.db.signs import inactive_slots
 from runs.db.signs.inactive_slots import INACTIVE_SLOTS
 from runs.db.signs.oldest_transaction import OLDEST_TRANSACTION
@@ -29,15 +29,15 @@ def test_an_idle_session_in_a_transaction_is_named_with_the_statement_that_ends_
 
     with neighbour(application_name="report") as other:
         other.execute("SELECT 1")
-        [found] = look()[OLDEST_TRANSACTION]
-        [problem] = [one for one in problems(look()) if one.name == "transaction"]
+        [found] = read_situation()[OLDEST_TRANSACTION]
+        [problem] = [one for one in problems(read_situation()) if one.name == "transaction"]
 
         assert (found.application, found.pid) == ("report", other.info.backend_pid)
         assert problem.remedy.endswith(f"SELECT pg_terminate_backend({found.pid})")
         assert problem.is_alarm
         other.rollback()
 
-    assert look()[OLDEST_TRANSACTION] == []
+    assert read_situation()[OLDEST_TRANSACTION] == []
 
 
 @pytest.mark.django_db(transaction=True)
@@ -45,10 +45,10 @@ def test_an_inactive_replication_slot_is_named(monkeypatch: pytest.MonkeyPatch) 
     with neighbour(autocommit=True) as other:
         other.execute("SELECT pg_create_physical_replication_slot('forgotten', true)")
         try:
-            assert look()[INACTIVE_SLOTS] == []  # it keeps next to nothing yet
+            assert read_situation()[INACTIVE_SLOTS] == []  # it keeps next to nothing yet
             monkeypatch.setattr(inactive_slots, "BYTES", -1)
 
-            [slot] = look()[INACTIVE_SLOTS]
+            [slot] = read_situation()[INACTIVE_SLOTS]
         finally:
             other.execute("SELECT pg_drop_replication_slot('forgotten')")
 

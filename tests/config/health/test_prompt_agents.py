@@ -9,7 +9,7 @@ from agents import registry
 from agents.agent import Agent
 from agents.models import PromptAgentVersion
 from config.health.problems import problems
-from config.health.situation import look
+from config.health.situation import read_situation
 from runs.sign import Problem
 from tests.support.console import make_worker
 from tests.support.prompt_agents import make_prompt_agent
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 
 def found(prefix: str) -> list[Problem]:
-    return [problem for problem in problems(look()) if problem.name.startswith(prefix)]
+    return [problem for problem in problems(read_situation()) if problem.name.startswith(prefix)]
 
 
 def test_a_deploy_that_takes_a_name_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:

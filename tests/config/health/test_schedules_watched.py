@@ -12,7 +12,7 @@ from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from config.health import doctor
 from config.health.problems import problems
-from config.health.situation import look
+from config.health.situation import read_situation
 from runs.db.sql import database_now
 from runs.models import Worker
 from runs.sign import Problem
@@ -46,7 +46,7 @@ def beat_is_alive() -> None:
 
 
 def found() -> dict[str, Problem]:
-    return {problem.name: problem for problem in problems(look())}
+    return {problem.name: problem for problem in problems(read_situation())}
 
 
 def test_a_schedule_is_late_from_its_due_time_on_not_from_its_nominal_one() -> None:
@@ -164,7 +164,7 @@ def test_among_many_nothing_is_read_from_end_to_end() -> None:
         before = scans(cursor)
 
         missed_lately(10)
-        look()
+        read_situation()
         scrape()
 
         assert scans(cursor) == before

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from config.health.problems import problems
-from config.health.situation import look
+from config.health.situation import read_situation
 from runs.sign import Problem
 from tests.support.hooks import add_secret, make_source
 from triggers.models import Secret, Source
@@ -17,7 +17,7 @@ DAY = timedelta(days=1)
 
 
 def of_secrets() -> list[Problem]:
-    return [one for one in problems(look()) if one.name.split(":")[0] in ("rotation", "unused-secret")]
+    return [one for one in problems(read_situation()) if one.name.split(":")[0] in ("rotation", "unused-secret")]
 
 
 def aged(secret: Secret, *, created: timedelta, matched: timedelta | None = None) -> None:

@@ -15,7 +15,7 @@ from config.health import signs as reading
 from config.health.alarms import update_alarms
 from config.health.problems import problems
 from config.health.signs import signs
-from config.health.situation import look
+from config.health.situation import read_situation
 from runs.db.patience import statements_take
 from runs.db.sql import execute
 from runs.models import Alarm, OutboxMessage, Worker
@@ -57,7 +57,7 @@ def forbidden() -> Iterator[None]:
 
 
 def found() -> dict[str, str]:
-    return {problem.name: problem.text for problem in problems(look())}
+    return {problem.name: problem.text for problem in problems(read_situation())}
 
 
 @pytest.mark.django_db(transaction=True)
@@ -122,7 +122,7 @@ def test_while_a_slow_sign_is_read_again_no_other_thread_reads_it_with_the_quick
         return read_joined(wanted)
 
     monkeypatch.setattr(reading, "_joined", joined)
-    look()
+    read_situation()
 
     assert left_alone == [True]
     assert not reading.slow
@@ -163,7 +163,7 @@ def test_a_row_that_a_sign_does_not_expect_hides_no_other_sign(trouble: None, mo
 @pytest.mark.django_db(transaction=True)
 def test_an_error_of_a_sign_inside_a_transaction_is_raised(forbidden: None) -> None:
     with pytest.raises(DatabaseError), transaction.atomic():
-        look()
+        read_situation()
 
 
 @pytest.mark.django_db(transaction=True)
@@ -172,7 +172,7 @@ def test_a_lost_connection_is_no_sign_that_cannot_be_read(monkeypatch: pytest.Mo
     connection.connection.close()
 
     with pytest.raises(DatabaseError):
-        look()
+        read_situation()
     connection.close()
 
 

@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from config.health.problems import problems
-from config.health.situation import look
+from config.health.situation import read_situation
 from runs.db.sql import execute
 from runs.sign import COUNTED
 from tests.support.console import make_worker, page_of
@@ -38,7 +38,7 @@ def make_gap(source: Source, number: int = 1, **fields: Any) -> SourceGap:
 
 
 def names() -> set[str]:
-    return {problem.name for problem in problems(look())}
+    return {problem.name for problem in problems(read_situation())}
 
 
 def test_a_source_without_a_reader_is_a_problem_until_a_process_is_alive(source: Source) -> None:
@@ -56,7 +56,7 @@ def test_a_source_that_cannot_be_read_and_its_poison_are_problems(source: Source
     make_poison(source)
     make_poison(source, message_id="6-0", last_at=timezone.now() - timedelta(days=2))
 
-    found = {problem.name: problem for problem in problems(look())}
+    found = {problem.name: problem for problem in problems(read_situation())}
 
     assert found["source:orders"].remedy == "Start it."
     assert found["source:orders"].is_alarm
@@ -97,7 +97,7 @@ def test_a_gap_is_a_problem_for_a_day_a_figure_and_a_line_of_the_page(
     make_gap(source, 3, start="1", at=timezone.now() - timedelta(days=2))
     make_gap(source, 4, at=timezone.now() - timedelta(days=3), since=timezone.now() - timedelta(days=4), times=1234)
 
-    found = {problem.name: problem for problem in problems(look())}
+    found = {problem.name: problem for problem in problems(read_situation())}
     page = admin_client.get(page_of("triggers_source", source)).content.decode()
 
     assert "2 gaps of the last day: 1,003 messages (trimmed) had no event" in found["source-gap:orders"].text

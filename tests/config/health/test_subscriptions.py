@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from config.health.problems import problems
-from config.health.situation import look
+from config.health.situation import read_situation
 from runs.models import Alarm
 from runs.sign import Problem
 from tests.support.deliveries import delivery, secrets
@@ -43,7 +43,7 @@ def notified(source: Source, ends_in: timedelta, number: int = 1, resource: str 
 
 
 def found() -> Problem | None:
-    return {problem.name: problem for problem in problems(look())}.get("ending:calendar")
+    return {problem.name: problem for problem in problems(read_situation())}.get("ending:calendar")
 
 
 def test_a_channel_that_ends_within_a_day_is_a_problem_until_another_is_there() -> None:

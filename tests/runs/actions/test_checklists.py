@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 
 from agents import Agent, AgentRun, agent, registry
 from agents.checklists.history import KEPT, difference
-from agents.checklists.run_checklist import look
+from agents.checklists.run_checklist import read_checklist
 from agents.exceptions import DeclarationError
 from agents.models import Checklist, ChecklistItem, ChecklistRevision
 from runs.actions import checklists
@@ -153,20 +153,20 @@ def test_a_second_checklist_of_an_agent_is_refused(checklist: Checklist) -> None
 def test_a_trigger_may_have_a_checklist_of_its_own(checklist: Checklist) -> None:
     create_checklist("ops", trigger="ops-2", items=[ItemEdit(text="its own")], by="bob")
 
-    assert [item.text for item in look("ops", "ops-2").due] == ["its own"]
-    assert [item.text for item in look("ops", "ops").due] == ["failed runs", "backups"]
+    assert [item.text for item in read_checklist("ops", "ops-2").due] == ["its own"]
+    assert [item.text for item in read_checklist("ops", "ops").due] == ["failed runs", "backups"]
 
 
 def test_a_paused_item_is_not_due_until_it_is_resumed(checklist: Checklist) -> None:
     item = checklist.items.get(text="backups")
     pause_item(item.pk, by="bob")
-    paused = [one.text for one in look("ops", "").due]
+    paused = [one.text for one in read_checklist("ops", "").due]
     with pytest.raises(IllegalState, match="paused already"):
         pause_item(item.pk, by="bob")
     resume_item(item.pk, by="bob")
 
     assert paused == ["failed runs"]
-    assert [one.text for one in look("ops", "").due] == ["failed runs", "backups"]
+    assert [one.text for one in read_checklist("ops", "").due] == ["failed runs", "backups"]
     assert changes(checklist) == ["backups: paused → on"]
     assert list(AuditEntry.objects.order_by("id").values_list("action", flat=True)) == ["create", "pause", "resume"]
 
@@ -174,21 +174,21 @@ def test_a_paused_item_is_not_due_until_it_is_resumed(checklist: Checklist) -> N
 def test_a_silenced_checklist_is_due_again_a_day_later(checklist: Checklist) -> None:
     until = in_a_day()
     silence_checklist(checklist.pk, until, by="bob")
-    seen = look("ops", "")
+    seen = read_checklist("ops", "")
     Checklist.objects.update(silenced_until=until - DAY)
 
     assert (seen.due, seen.silenced_until, seen.next_at) == ((), until, until)
-    assert len(look("ops", "").due) == 2
+    assert len(read_checklist("ops", "").due) == 2
 
 
 def test_a_silenced_item_leaves_the_others_due(checklist: Checklist) -> None:
     item = checklist.items.get(text="backups")
     silence_item(item.pk, in_a_day(), by="bob")
-    silenced = [one.text for one in look("ops", "").due]
+    silenced = [one.text for one in read_checklist("ops", "").due]
     silence_item(item.pk, None, by="bob")
 
     assert silenced == ["failed runs"]
-    assert len(look("ops", "").due) == 2
+    assert len(read_checklist("ops", "").due) == 2
 
 
 def test_the_oldest_revisions_make_room(checklist: Checklist) -> None:

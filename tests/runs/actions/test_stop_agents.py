@@ -10,7 +10,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from config.health.problems import problems
-from config.health.situation import look
+from config.health.situation import read_situation
 from runs.actions.stop_agents import EVERY, all_agents, start_agents, stop_agents
 from runs.db.sql import execute
 from runs.exceptions import IllegalState, UnknownAgent
@@ -87,17 +87,17 @@ def test_a_worker_learns_within_a_renewal_which_of_its_runs_are_stopped(lab: Lab
 def test_no_one_rings_for_runs_that_are_stopped(lab: Lab) -> None:
     Worker.objects.update(queues=["default"], agents=["durable"])
     make_run(trigger="durable")
-    assert [line.claimable for line in doorbell.look("default")] == [1]
+    assert [line.claimable for line in doorbell.read_wanted("default")] == [1]
 
     stop_agents(EVERY, reason="", by="ann")
-    assert [line.claimable for line in doorbell.look("default")] == [0]
+    assert [line.claimable for line in doorbell.read_wanted("default")] == [0]
 
 
 def test_a_stopped_agent_is_a_problem_that_shows_who_and_why(lab: Lab) -> None:
     lab.declare(lambda run: None)
     stop_agents("durable", reason="odd answers", by="ann")
 
-    [stopped] = [problem for problem in problems(look()) if problem.name == "stopped:durable"]
+    [stopped] = [problem for problem in problems(read_situation()) if problem.name == "stopped:durable"]
     assert "by ann: odd answers" in stopped.text
     assert "manage.py start --agent durable" in stopped.remedy
     assert [one.name for one in all_agents() if one.is_stopped] == ["durable"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agents.checklists.run_checklist import look
+from agents.checklists.run_checklist import read_checklist
 from agents.models import Checklist
 from runs.actions.checklists import ItemEdit, create_checklist
 from runs.models import AuditEntry
@@ -41,9 +41,9 @@ def test_a_checklist_is_made_listed_edited_and_silenced() -> None:
     )
     assert (edited.status, items_of(edited.body)) == (200, [("disk", None, False), ("backups", 60, True)])
     silenced = api.patch(f"checklists/{listed['id']}/", {"silenced_until": "2999-01-01T00:00:00Z"})
-    assert (silenced.body["silenced_until"], look("ops", "").due) == ("2999-01-01T00:00:00Z", ())
+    assert (silenced.body["silenced_until"], read_checklist("ops", "").due) == ("2999-01-01T00:00:00Z", ())
     api.patch(f"checklists/{listed['id']}/", {"silenced_until": None})
-    assert [one.text for one in look("ops", "").due] == ["disk"]
+    assert [one.text for one in read_checklist("ops", "").due] == ["disk"]
     actions = list(AuditEntry.objects.filter(kind="checklist").order_by("id").values_list("action", flat=True))
     assert actions == ["create", "edit", "silence", "unsilence"]
 

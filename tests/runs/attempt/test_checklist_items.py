@@ -9,7 +9,7 @@ import pytest
 from django.db import connection, transaction
 
 from agents import AgentRun, Checked, Quiet
-from agents.checklists.run_checklist import look
+from agents.checklists.run_checklist import read_checklist
 from agents.gate_run import GateRun
 from agents.heartbeats.watch import Watch
 from agents.models import Checklist, ChecklistItem
@@ -89,7 +89,7 @@ def test_a_run_that_failed_after_its_look_looks_at_its_items_at_its_retry(lab: L
 
     lab.declare(body)
     tried = lab.go_on(run_of("slow", retries=1))
-    between = len(free_items(look("durable", "fast").due))
+    between = len(free_items(read_checklist("durable", "fast").due))
     lab.later(tried)
 
     assert (between, seen) == (0, [3, 3])
@@ -104,7 +104,7 @@ def test_a_look_in_a_transactional_step_holds_with_the_step(lab: Lab) -> None:
     lab.declare(body)
     lab.go_on(run_of("slow"))
 
-    assert free_items(look("durable", "fast").due) == []
+    assert free_items(read_checklist("durable", "fast").due) == []
 
 
 def test_a_look_in_a_step_that_reads_holds(lab: Lab) -> None:
@@ -116,7 +116,7 @@ def test_a_look_in_a_step_that_reads_holds(lab: Lab) -> None:
     lab.declare(body)
     lab.go_on(run_of("slow"))
 
-    assert free_items(look("durable", "fast").due) == []
+    assert free_items(read_checklist("durable", "fast").due) == []
 
 
 def test_a_gate_is_quiet_while_another_run_looks_at_what_is_due(lab: Lab) -> None:
@@ -155,7 +155,7 @@ def elsewhere() -> int:
     def act() -> None:
         try:
             with transaction.atomic():
-                found.append(len(held_items(uuid4(), look("durable", "fast").due)))
+                found.append(len(held_items(uuid4(), read_checklist("durable", "fast").due)))
         finally:
             connection.close()
 
@@ -171,7 +171,7 @@ def test_runs_that_look_at_the_same_instant_share_the_items(lab: Lab, checklist:
         ChecklistItem.objects.create(
             checklist=checklist, text=f"item {position}", position=position + 3, every=timedelta(hours=1)
         )
-    due = look("durable", "").due
+    due = read_checklist("durable", "").due
     everyone_has_read = threading.Barrier(4)
     held: list[list[int]] = []
 
@@ -197,7 +197,7 @@ def test_runs_that_look_at_the_same_instant_share_the_items(lab: Lab, checklist:
 
 def test_an_item_that_was_looked_at_since_it_was_read_is_not_held(lab: Lab) -> None:
     lab.declare(Looks())
-    read = look("durable", "slow").due
+    read = read_checklist("durable", "slow").due
     lab.go_on(run_of("fast"))
 
     assert held_items(make_run(agent="durable").id, read, keeps=True) == []

@@ -661,7 +661,7 @@ def test_a_look_with_enough_time_reads_all_waits(lab: Lab, monkeypatch: pytest.M
     monkeypatch.setattr(wake, "LOOK", 600.0)
     Budget.objects.filter(pk=budget.pk).update(cap=Decimal("0.60"))
 
-    assert wake.look() == 3
+    assert wake.wake_waiting() == 3
 
 
 def test_a_run_whose_model_has_a_lower_price_now_goes_on(lab: Lab) -> None:

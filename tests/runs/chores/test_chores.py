@@ -7,7 +7,7 @@ import pytest
 
 from runs.chores import timers
 from runs.chores.chores import Chores
-from runs.chores.timers import Look
+from runs.chores.timers import RunTimers
 from runs.ports import ports
 
 NAMES = [
@@ -21,13 +21,13 @@ NAMES = [
     "deliver messages",
     "rescue runs",
 ]
-IDLE = Look(
+IDLE = RunTimers(
     ready=False, lost=False, due=None, wait=None, look_back=None, inside={}, outside=None, slow=None, lease_expiry=None
 )
 NOW = timedelta()
 
 
-def due_of(look: Look) -> list[str]:
+def due_of(look: RunTimers) -> list[str]:
     chores = Chores()
     chores.mend_at = chores.budgets_at = chores.incidents_at = float("inf")
     return [chore.name for chore in chores if chore.is_due(look)]
@@ -51,7 +51,7 @@ def test_the_chores_are_these_in_this_order() -> None:
         (replace(IDLE, wait=timedelta(seconds=1), due=timedelta(hours=1), inside={"event": timedelta(days=1)}), []),
     ],
 )
-def test_a_chore_is_due_where_the_look_found_work_for_it(look: Look, due: list[str]) -> None:
+def test_a_chore_is_due_where_the_look_found_work_for_it(look: RunTimers, due: list[str]) -> None:
     assert due_of(look) == due
 
 

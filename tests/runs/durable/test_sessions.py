@@ -166,7 +166,7 @@ def ends_by_a_person(lab: Lab, run: Run) -> None:
     approve(run)
     work(lab)
     assert again(run).status == "uncertain"
-    assert not timers.look().free_session  # parked, it is live
+    assert not timers.read_run_timers().free_session  # parked, it is live
     resolve(run.id, outcome="fail", by="test")
 
 
@@ -176,11 +176,11 @@ def test_a_run_that_has_ended_without_its_turn_holds_nothing(
 ) -> None:
     first = holding(lab, listener)
     second = lab.go_on(start(lab, "second", says(listener, "two")))
-    assert not timers.look().free_session
+    assert not timers.read_run_timers().free_session
 
     end(lab, first)
     work(lab)
-    look = timers.look()
+    look = timers.read_run_timers()
     handed_over = [chore.do(look) for chore in Chores() if chore.name == "hand over sessions" and chore.is_due(look)]
 
     assert again(first).status in FINISHED

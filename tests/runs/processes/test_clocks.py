@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from config.health.problems import problems
-from config.health.situation import look
+from config.health.situation import read_situation
 from runs.models import Worker
 from runs.processes.lease import Clock, Presence, open_row, renew
 
@@ -19,7 +19,7 @@ def presence() -> Iterator[Presence]:
 
 
 def named() -> list[str]:
-    return [f"{one.name} {one.text}" for one in problems(look()) if one.name.startswith("clock:")]
+    return [f"{one.name} {one.text}" for one in problems(read_situation()) if one.name.startswith("clock:")]
 
 
 @pytest.mark.parametrize(("off", "message"), [(-360, "6 min behind"), (360, "6 min ahead of")])

@@ -12,7 +12,7 @@ from django.db import connection
 from kombu import Connection
 
 from config.health.problems import problems
-from config.health.situation import look
+from config.health.situation import read_situation
 from runs.models import Delivery, Worker
 from runs.network import broker
 from runs.network.sending import BLOCKED
@@ -165,7 +165,7 @@ def test_a_courier_that_hangs_and_a_broker_that_is_away_are_problems_until_they_
 
     presence.renew(ringer.troubles)
 
-    found = {problem.name: problem for problem in problems(look())}
+    found = {problem.name: problem for problem in problems(read_situation())}
     assert {"stuck:ringer", "broker-away"} <= set(found)
     assert found["broker-away"].is_alarm and "refused" in found["broker-away"].text
     assert 80 < found["broker-away"].lasted.total_seconds() < 100
@@ -173,7 +173,7 @@ def test_a_courier_that_hangs_and_a_broker_that_is_away_are_problems_until_they_
     ringer.left_at = None
     broker.breaker.succeeded()
     presence.renew(ringer.troubles)
-    assert not {"stuck:ringer", "broker-away"} & {problem.name for problem in problems(look())}
+    assert not {"stuck:ringer", "broker-away"} & {problem.name for problem in problems(read_situation())}
 
 
 def test_a_trouble_is_written_when_it_comes_and_goes_not_at_each_look(django_assert_num_queries: Any) -> None:

@@ -119,7 +119,7 @@ def test_looking_at_the_queues_reads_only_the_head_of_a_long_one() -> None:
 
 
 def claimable() -> int:
-    return sum(line.claimable for line in doorbell.look(None))
+    return sum(line.claimable for line in doorbell.read_wanted(None))
 
 
 @pytest.mark.parametrize("name", ["default", EVERY])

@@ -10,7 +10,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from config.health.problems import problems
-from config.health.situation import look
+from config.health.situation import read_situation
 from runs.chores import timers
 from runs.db.sql import database_now, execute
 from runs.exceptions import IllegalState
@@ -18,7 +18,7 @@ from runs.models import NIL, AuditEntry, Run
 from tests.support.triggers import hold, make_event, make_paused_trigger, make_trigger
 from triggers.dispatch import offers
 from triggers.dispatch.batch import Batch, dispatch
-from triggers.dispatch.batch import look as look_for_work
+from triggers.dispatch.batch import read_dispatch_timers as look_for_work
 from triggers.dispatch.close_windows import close_windows
 from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.loop import seconds_until_next
@@ -362,7 +362,7 @@ def test_an_offer_that_fails_is_put_off_and_a_problem_and_the_others_go_on() -> 
         assert put_off.moved_at >= before + timedelta(seconds=2**failures)
 
     assert Run.objects.filter(trigger="good").count() == 4
-    [problem] = [one for one in problems(look()) if one.name.startswith("offer:")]
+    [problem] = [one for one in problems(read_situation()) if one.name.startswith("offer:")]
     assert problem.text.startswith("Held events of trigger bad cannot be dispatched again: OperationalError")
     assert "no room" in problem.text
     assert problem.is_alarm
@@ -373,10 +373,10 @@ def test_an_offer_that_fails_is_put_off_and_a_problem_and_the_others_go_on() -> 
     assert [run.event_ids[0] for run in Run.objects.filter(trigger="bad").order_by("seq")] == [
         event.pk for event in held
     ]
-    assert not [one for one in problems(look()) if one.name.startswith("offer:")]
+    assert not [one for one in problems(read_situation()) if one.name.startswith("offer:")]
 
 
-NOTHING_IS_DUE = timers.Look(
+NOTHING_IS_DUE = timers.RunTimers(
     ready=False,
     lost=False,
     due=None,

@@ -16,12 +16,12 @@ from triggers.dispatch.steps import Seen, Steps
 
 NAMES = ["move offers", "advance replays", "close windows", "arm switches", "follow the clock", "open switches"]
 VERSION = 7
-IDLE = dispatch.Look(version=VERSION)
+IDLE = dispatch.DispatchTimers(version=VERSION)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NOW = timedelta()
 
 
-def seen(own: dispatch.Look = IDLE, at: datetime = NOON) -> Seen:
+def seen(own: dispatch.DispatchTimers = IDLE, at: datetime = NOON) -> Seen:
     return Seen(own=own, runs=replace(timers.everything_is_due(), at=at))
 
 

@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 from standardwebhooks import Webhook
 
 from config.health.problems import problems
-from config.health.situation import look
+from config.health.situation import read_situation
 from runs.db.sql import database_now
 from runs.network.breakers import Breaker
 from runs.network.sending import NO_WORD, Result
@@ -197,11 +197,11 @@ def test_status_410_disables_the_subscription_and_is_a_problem(hook: HookServer)
     subscription.refresh_from_db()
     assert not subscription.enabled and "410" in subscription.disabled_reason
     assert statuses() == ["failed"] * 20 and len(hook.posted) <= deliver.MOST_AT_ONCE
-    [problem] = [one for one in problems(look()) if one.name == "subscription-disabled:shop"]
+    [problem] = [one for one in problems(read_situation()) if one.name == "subscription-disabled:shop"]
     assert problem.severity == "bad" and "410" in problem.text and problem.remedy
 
     change_subscription(subscription, {"enabled": True}, by="test")
-    assert not [one for one in problems(look()) if one.name.startswith("subscription-")]
+    assert not [one for one in problems(read_situation()) if one.name.startswith("subscription-")]
 
 
 def test_days_without_a_success_disable_the_subscription(hook: HookServer) -> None:
@@ -212,7 +212,7 @@ def test_days_without_a_success_disable_the_subscription(hook: HookServer) -> No
     Subscription.objects.update(failing_since=Now() - timedelta(days=4))
     make_due()
     sent()
-    [problem] = [one for one in problems(look()) if one.name == "subscription-failing:shop"]
+    [problem] = [one for one in problems(read_situation()) if one.name == "subscription-failing:shop"]
     assert problem.is_alarm and Subscription.objects.get().enabled
 
     Subscription.objects.update(failing_since=Now() - timedelta(days=6))

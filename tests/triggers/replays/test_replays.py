@@ -9,14 +9,14 @@ import pytest
 from django.utils import timezone
 
 from config.health.problems import problems
-from config.health.situation import look as situation_now
+from config.health.situation import read_situation as situation_now
 from runs.db.sql import execute
 from runs.exceptions import IllegalState
 from runs.models import AuditEntry, Run
 from runs.retention.sweep import Step
 from tests.support.triggers import make_event, make_paused_trigger, make_trigger
 from triggers.dispatch import replay_pieces as pieces
-from triggers.dispatch.batch import dispatch, look
+from triggers.dispatch.batch import dispatch, read_dispatch_timers
 from triggers.dispatch.replay_pieces import BURST, Allowance, advance, pieces_apart
 from triggers.dispatch.rules import Rules
 from triggers.events.search import FieldIs, Search
@@ -218,13 +218,13 @@ def test_the_dispatcher_looks_when_the_next_piece_is_due() -> None:
     make_trigger()
     archived(3)
     replay = start(rate=0.5)
-    assert (due := look().replay) is not None and due <= timedelta()
+    assert (due := read_dispatch_timers().replay) is not None and due <= timedelta()
 
     advance(Rules())
 
     replay.refresh_from_db()
     assert replay.dispatched == 1
-    assert (due := look().replay) is not None and timedelta(seconds=1) < due <= timedelta(seconds=2)
+    assert (due := read_dispatch_timers().replay) is not None and timedelta(seconds=1) < due <= timedelta(seconds=2)
 
 
 def test_a_paused_replay_takes_nothing_until_it_is_resumed() -> None:
@@ -233,7 +233,7 @@ def test_a_paused_replay_takes_nothing_until_it_is_resumed() -> None:
     replay = pause_replay(start(), by="test")
     now_due(replay)
 
-    assert (advance(Rules()), look().replay) == (0, None)
+    assert (advance(Rules()), read_dispatch_timers().replay) == (0, None)
     with pytest.raises(IllegalState, match="is paused"):
         pause_replay(replay, by="test")
 
@@ -298,7 +298,7 @@ def test_a_replay_that_fails_is_put_off_and_gives_the_reason(monkeypatch: pytest
     replay.refresh_from_db()
     assert progress(replay).obstacle == "RuntimeError: no"
     assert (replay.dispatched, Redispatch.objects.count()) == (0, 0)
-    assert (due := look().replay) is not None and due > timedelta(seconds=0.5)
+    assert (due := read_dispatch_timers().replay) is not None and due > timedelta(seconds=0.5)
     assert carry_out(replay).failures == 0
 
 

@@ -65,7 +65,7 @@ def paced(schedule: Schedule, after: timedelta, reason: str = "", at: datetime =
 
 def beat(until: datetime) -> list[datetime]:
     """Beat is there until then; the nominal times of all events so far."""
-    while (next_due := due_schedules.look().next_due) and next_due <= until:
+    while (next_due := due_schedules.find_due().next_due) and next_due <= until:
         due_schedules.fire_due(next_due)
     return [event.time for event in Event.objects.filter(type="schedule.fired").order_by("seq") if event.time]
 

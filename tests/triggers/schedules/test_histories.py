@@ -147,7 +147,7 @@ class Life:
     def beat_until(self, end: datetime) -> None:
         """Tick at every due time, a little late, as a Beat does."""
         self.settle(min(end, self.now + self.random.random() * SECOND))
-        while (next_due := due_schedules.look().next_due) and next_due <= end:
+        while (next_due := due_schedules.find_due().next_due) and next_due <= end:
             self.now = min(end, max(self.now, next_due) + self.random.random() * SECOND)
             self.fire()
         self.now = end
@@ -160,7 +160,7 @@ class Life:
         self.fire()
 
     def settle(self, at: datetime) -> None:
-        while due_schedules.look().has_stale:
+        while due_schedules.find_due().has_stale:
             due_schedules.settle(at)
             self.date(at)
 

@@ -78,7 +78,7 @@ def test_schedules_beyond_the_time_of_a_batch_are_left_to_the_next(monkeypatch: 
     assert fire_all(NINE + HOUR) == [NINE + HOUR] * 3
 
     Schedule.objects.update(jitter=MINUTE)
-    while due.look().has_stale:
+    while due.find_due().has_stale:
         due.settle(NINE + HOUR)
     assert Schedule.objects.filter(jitter=MINUTE, next_fire_at=NINE + 2 * HOUR).count() == 3
 
@@ -93,7 +93,7 @@ def test_many_edits_while_no_beat_ran_are_worked_off_piece_by_piece(monkeypatch:
 
     due.settle(NINE + 4 * HOUR)
     assert nominals() == [NINE + HOUR]
-    while due.look().has_stale:
+    while due.find_due().has_stale:
         due.settle(NINE + 4 * HOUR)
 
     assert nominals() == [NINE + HOUR, NINE + 2 * HOUR, NINE + 3 * HOUR]
@@ -119,7 +119,7 @@ def test_beat_looks_again_soon_at_a_locked_stale_schedule() -> None:
     make_schedule(every(HOUR))
     Schedule.objects.update(jitter=MINUTE)
 
-    assert beat.time_until_next(due.look()) <= timedelta(milliseconds=100)
+    assert beat.time_until_next(due.find_due()) <= timedelta(milliseconds=100)
 
 
 @pytest.mark.django_db
@@ -147,7 +147,7 @@ def test_calendar_that_sql_deletes_before_its_links_is_an_edit_of_its_schedules(
     calendar = ExclusionCalendar.objects.create(slug="at", days="2050-03-08 Holiday")
     schedule = make_schedule(Cron.parse("0 9 * * *"))
     schedule.exclude.add(calendar)
-    while due.look().has_stale:
+    while due.find_due().has_stale:
         due.settle(NINE)
 
     with connection.cursor() as cursor:
@@ -183,7 +183,7 @@ def test_rows_that_make_no_sense_stop_neither_others_nor_backfills_nor_pages(bro
     )
     PeriodicTask.objects.filter(pk=other.task_id).update(start_time=None)
 
-    while due.look().has_stale:
+    while due.find_due().has_stale:
         due.settle(NINE)
     fire_all(NINE + HOUR)
     advance()
@@ -202,11 +202,11 @@ def test_a_one_shot_paused_before_it_fires_is_paused_after_fires_of_another_rule
     schedule = make_schedule(every(HOUR))
     fire_all(NINE + HOUR)
     set_rule(schedule, Clocked(at=NINE + DAY))
-    while due.look().has_stale:
+    while due.find_due().has_stale:
         due.settle(NINE + HOUR)
 
     PeriodicTask.objects.filter(pk=schedule.task_id).update(enabled=False)
-    while due.look().has_stale:
+    while due.find_due().has_stale:
         due.settle(NINE + HOUR)
 
     assert Schedule.objects.get().status == "paused"

@@ -28,16 +28,16 @@ def wakes_ahead() -> None:
 
 
 def names() -> Sequence[str]:
-    return [problem.name for problem in problems(situation.look())]
+    return [problem.name for problem in problems(situation.read_situation())]
 
 
 def test_the_outbox_counts_what_is_due() -> None:
-    assert situation.look().outbox == 0
+    assert situation.read_situation().outbox == 0
     assert "outbox" not in names()
 
     put("wakeup", timedelta(minutes=-1))
 
-    assert situation.look().outbox == 1
+    assert situation.read_situation().outbox == 1
 
 
 def test_the_metrics_distinguish_what_waits_from_what_is_ahead() -> None:
@@ -53,7 +53,7 @@ def test_an_undelivered_message_is_counted_behind_any_number_of_future_ones(monk
     monkeypatch.setattr(UNDELIVERED, "sql", UNDELIVERED.sql.replace(str(COUNTED), "2"))
     put("alarm", timedelta(seconds=30), last_error="ConnectionError", attempts=3)
 
-    [undelivered] = situation.look()[UNDELIVERED]
+    [undelivered] = situation.read_situation()[UNDELIVERED]
     assert undelivered.count == 1
 
 

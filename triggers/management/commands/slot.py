@@ -9,8 +9,8 @@ from runs.management.command import BaseCommand
 from runs.management.operator import operator
 from triggers.exceptions import Invalid
 from triggers.models import Source
-from triggers.sources.databases.publish import create_slot, drop_slot, look_at, plan
-from triggers.sources.databases.server import Look
+from triggers.sources.databases.publish import create_slot, drop_slot, plan, slot_facts_of
+from triggers.sources.databases.server import SlotFacts
 
 
 class Command(BaseCommand):
@@ -42,7 +42,7 @@ class Command(BaseCommand):
                     drop_slot(source, keep_publication=options["keep_publication"], by=operator())
                     self.stdout.write("dropped")
                 case _:
-                    self._show(look_at(source), as_json=options["as_json"])
+                    self._show(slot_facts_of(source), as_json=options["as_json"])
         except Source.DoesNotExist:
             raise CommandError(f"No such source: {slug}") from None
         except Invalid as error:
@@ -60,11 +60,11 @@ class Command(BaseCommand):
                 "The server sets no limit to the WAL that a slot keeps: set max_slot_wal_keep_size, below its free disk space."
             )
 
-    def _show(self, look: Look, *, as_json: bool) -> None:
+    def _show(self, facts: SlotFacts, *, as_json: bool) -> None:
         if as_json:
-            self.stdout.write(json.dumps(asdict(look), indent=2))
+            self.stdout.write(json.dumps(asdict(facts), indent=2))
         else:
-            for name, value in asdict(look).items():
+            for name, value in asdict(facts).items():
                 self.stdout.write(f"{name}: {'–' if value is None else value}")
-        if not look.has_slot or look.is_lost:
+        if not facts.has_slot or facts.is_lost:
             raise CommandError("The slot cannot be read: it does not exist, or its WAL is gone.")

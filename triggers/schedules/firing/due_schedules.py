@@ -39,7 +39,7 @@ WHERE id = %s::bigint
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class DueSchedules:
     """The work of Beat that is due, by the database's clock."""
 
     now: datetime
@@ -53,9 +53,9 @@ class Look:
         return self.next_due is not None and self.next_due <= self.now
 
 
-def look() -> Look:
+def find_due() -> DueSchedules:
     """One cheap statement, the only one of an idle Beat."""
-    [found] = fetch_as(Look, LOOK)
+    [found] = fetch_as(DueSchedules, LOOK)
     return found
 
 

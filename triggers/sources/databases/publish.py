@@ -11,7 +11,7 @@ from runs.models.audit import record
 from triggers.exceptions import Invalid
 from triggers.models import Source
 from triggers.sources.databases.connection import conninfo, in_words
-from triggers.sources.databases.server import PLUGIN, Look, Server
+from triggers.sources.databases.server import PLUGIN, Server, SlotFacts
 from triggers.sources.databases.slot_settings import KIND, SlotSettings
 from triggers.sources.kind import kinds
 from triggers.sources.secrets import newest_secret
@@ -46,21 +46,21 @@ def plan(source: Source, *, tables: Sequence[str] = (), failover: bool = False) 
 
 
 @not_in_atomic_body
-def create_slot(source: Source, *, tables: Sequence[str] = (), failover: bool = False, by: str) -> Look:
+def create_slot(source: Source, *, tables: Sequence[str] = (), failover: bool = False, by: str) -> SlotFacts:
     """Create the publication and the slot if they are missing. Raises Invalid, which names the fault."""
     settings = settings_of(source)
     slot, publication = settings.slot_of(source.slug), settings.publication_of(source.slug)
     make_publication, make_slot = plan(source, tables=tables, failover=failover)
     server = _server(source, statement_timeout=CREATE_WITHIN)
     try:
-        found = server.look(slot, publication)
+        found = server.slot_facts(slot, publication)
         if problem := _hindrance(found, slot, publication, tables=tables, failover=failover):
             raise Invalid([problem])
         if not found.has_publication:
             _require_identity(server, tables)
             server.connection.execute(make_publication.encode())
         server.connection.execute(make_slot.encode())
-        made = server.look(slot, publication)
+        made = server.slot_facts(slot, publication)
     except psycopg.errors.QueryCanceled:
         raise Invalid(
             [f"the slot was not ready within {CREATE_WITHIN}: a transaction is open; end it and repeat"]
@@ -81,7 +81,7 @@ def drop_slot(source: Source, *, keep_publication: bool = False, by: str) -> Non
     slot, publication = settings.slot_of(source.slug), settings.publication_of(source.slug)
     server = _server(source)
     try:
-        found = server.look(slot, publication)
+        found = server.slot_facts(slot, publication)
         if found.has_slot:
             server.rows("SELECT pg_drop_replication_slot(%s)", [slot])
         if found.has_publication and not keep_publication:
@@ -96,12 +96,12 @@ def drop_slot(source: Source, *, keep_publication: bool = False, by: str) -> Non
         record(by, "drop slot", source, slot=slot, publication="" if keep_publication else publication)
 
 
-def look_at(source: Source) -> Look:
+def slot_facts_of(source: Source) -> SlotFacts:
     """Invalid if its database does not answer."""
     settings = settings_of(source)
     server = _server(source)
     try:
-        return server.look(settings.slot_of(source.slug), settings.publication_of(source.slug))
+        return server.slot_facts(settings.slot_of(source.slug), settings.publication_of(source.slug))
     except psycopg.Error as error:
         raise Invalid([f"PostgreSQL reports: {in_words(error)}"]) from None
     finally:
@@ -125,7 +125,7 @@ def _server(source: Source, **options: str) -> Server:
         raise Invalid([f"PostgreSQL reports: {in_words(error)}"]) from None
 
 
-def _hindrance(found: Look, slot: str, publication: str, *, tables: Sequence[str], failover: bool) -> str:
+def _hindrance(found: SlotFacts, slot: str, publication: str, *, tables: Sequence[str], failover: bool) -> str:
     if found.wal_level != "logical":
         return f"the server has wal_level = {found.wal_level}: set it to logical, and restart the server"
     if found.has_slot:

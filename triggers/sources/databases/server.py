@@ -63,7 +63,7 @@ FROM pg_type WHERE oid = ANY(%s::oid[])
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class SlotFacts:
     """A slot, and what it needs of its server. Bytes are None without a slot, and `safe` also without a limit for it."""
 
     version: int
@@ -99,8 +99,8 @@ class Server:
         chosen = {**OPTIONS, "statement_timeout": statement_timeout, "lock_timeout": "5s", "row_security": "off"}
         self.connection = psycopg.connect(with_options(conninfo, name, chosen), autocommit=True)
 
-    def look(self, slot: str, publication: str) -> Look:
-        with self._within(ANSWERS_WITHIN), self.connection.cursor(row_factory=class_row(Look)) as cursor:
+    def slot_facts(self, slot: str, publication: str) -> SlotFacts:
+        with self._within(ANSWERS_WITHIN), self.connection.cursor(row_factory=class_row(SlotFacts)) as cursor:
             cursor.execute(LOOK, {"slot": slot, "publication": publication})
             return cursor.fetchall()[0]
 

@@ -88,12 +88,12 @@ class SlotReader(Reader):
 
     def _begin(self, stored: Place | None) -> None:
         self.server = Server(self.conninfo, f"wakeful-{self.slug}")
-        look = self.server.look(self.slot, self.publication)
-        if reason := refusal(look, self.slot, self.publication, self.slug, stored):
+        facts = self.server.slot_facts(self.slot, self.publication)
+        if reason := refusal(facts, self.slot, self.publication, self.slug, stored):
             raise reason
         self.wire = Wire(self.conninfo, f"wakeful-{self.slug}")
         now = self.wire.identify()
-        history, confirmed = self.wire.history(now.timeline), lsn_of(look.confirmed)
+        history, confirmed = self.wire.history(now.timeline), lsn_of(facts.confirmed)
         self.fresh = beginning(now, confirmed, self.slot, self.publication)
         place, gap = resume(stored, self.fresh, now, history)
         if gap or stored is None or stored.slot != self.slot:

@@ -15,8 +15,8 @@ from runs.db.sql import execute, fetch_column
 from runs.queues.courier import Courier
 from triggers.exceptions import Invalid
 from triggers.models import Source, WatchedSlot
-from triggers.sources.databases.publish import look_at, settings_of
-from triggers.sources.databases.server import Look
+from triggers.sources.databases.publish import settings_of, slot_facts_of
+from triggers.sources.databases.server import SlotFacts
 from triggers.sources.databases.slot_settings import KIND, SlotSettings
 
 LOOK_EVERY = timedelta(seconds=30)
@@ -75,7 +75,7 @@ def look_after(source_id: UUID) -> None:
     if source is None:
         return  # it was deleted meanwhile
     try:
-        settings, look = settings_of(source), look_at(source)
+        settings, facts = settings_of(source), slot_facts_of(source)
     except (Invalid, InvalidToken, ImproperlyConfigured) as error:
         said = str(error) or "no key of WAKEFUL_ENCRYPTION_KEYS decrypts its secret"
         WatchedSlot.objects.filter(pk=source_id).update(error=said[:ERROR_CHARACTERS])
@@ -84,26 +84,26 @@ def look_after(source_id: UUID) -> None:
     names: dict[str, Any] = {
         "source": source_id,
         "slot": slot,
-        "exists": look.has_slot,
-        "reader": look.reader or "",
-        "wal_status": look.wal_status,
-        "retained": look.retained,
-        "behind": look.behind,
-        "safe": look.safe,
-        "unread": look.has_slot and not look.is_active,
+        "exists": facts.has_slot,
+        "reader": facts.reader or "",
+        "wal_status": facts.wal_status,
+        "retained": facts.retained,
+        "behind": facts.behind,
+        "safe": facts.safe,
+        "unread": facts.has_slot and not facts.is_active,
     }
     seen = fetch_column(SEEN, names)
-    found = finding(look, settings, source, timedelta(seconds=(seen or [0])[0] or 0))
+    found = finding(facts, settings, source, timedelta(seconds=(seen or [0])[0] or 0))
     execute(FOUND, {"source": source_id, "problem": found.problem, "remedy": found.remedy, "is_bad": found.is_bad})
 
 
-def finding(look: Look, settings: SlotSettings, source: Source, unread: timedelta) -> Finding:
+def finding(facts: SlotFacts, settings: SlotSettings, source: Source, unread: timedelta) -> Finding:
     """The worst problem of the slot. A missing slot is reported by its reader."""
-    if not look.has_slot:
+    if not facts.has_slot:
         return Finding()
-    slug, slot, retained = source.slug, settings.slot_of(source.slug), look.retained or 0
+    slug, slot, retained = source.slug, settings.slot_of(source.slug), facts.retained or 0
     whose = f"Replication slot {slot} of source {slug}"
-    reader = f"{look.reader or 'a process'} reads it" if look.is_active else "nothing reads it"
+    reader = f"{facts.reader or 'a process'} reads it" if facts.is_active else "nothing reads it"
     state = f"{reader}{'' if source.enabled else '; the source is disabled'}"
     read_it = (
         f"Let it be read: start `manage.py sources`, and look at the page of the source. If nothing needs it any more, disable the "
@@ -111,20 +111,20 @@ def finding(look: Look, settings: SlotSettings, source: Source, unread: timedelt
     )
     limit = (
         " The server sets no limit (max_slot_wal_keep_size = -1): set one below its free disk space."
-        if look.keep == "-1"
+        if facts.keep == "-1"
         else ""
     )
-    if look.is_lost:
+    if facts.is_lost:
         return Finding(
-            problem=f"{whose} is lost: the server has removed WAL that was not read ({look.invalidation or look.wal_status}). Changes "
-            f"after {look.confirmed or 'the last recorded ones'} may be missing.",
+            problem=f"{whose} is lost: the server has removed WAL that was not read ({facts.invalidation or facts.wal_status}). Changes "
+            f"after {facts.confirmed or 'the last recorded ones'} may be missing.",
             remedy=f"`manage.py slot drop {slug} --keep-publication`, then `manage.py slot create {slug}`: events go on from there.",
             is_bad=True,
         )
-    if look.wal_status == "unreserved":
+    if facts.wal_status == "unreserved":
         return Finding(
             problem=f"{whose} is about to be lost: the server may remove its WAL at the next checkpoint ({state}).",
-            remedy=f"{read_it} Raise max_slot_wal_keep_size (now {look.keep}) if the disk has room.",
+            remedy=f"{read_it} Raise max_slot_wal_keep_size (now {facts.keep}) if the disk has room.",
             is_bad=True,
         )
     if retained >= settings.alarm_mb * 2**20:
@@ -133,10 +133,10 @@ def finding(look: Look, settings: SlotSettings, source: Source, unread: timedelt
             remedy=read_it,
             is_bad=True,
         )
-    if look.safe is not None and retained > NEARLY * (retained + look.safe):
+    if facts.safe is not None and retained > NEARLY * (retained + facts.safe):
         return Finding(
-            problem=f"{whose} keeps {_size(retained)} of WAL, and is lost after another {_size(max(look.safe, 0))} ({state}).",
-            remedy=f"{read_it} Raise max_slot_wal_keep_size (now {look.keep}) if the disk has room.",
+            problem=f"{whose} keeps {_size(retained)} of WAL, and is lost after another {_size(max(facts.safe, 0))} ({state}).",
+            remedy=f"{read_it} Raise max_slot_wal_keep_size (now {facts.keep}) if the disk has room.",
             is_bad=True,
         )
     if unread >= UNREAD:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from agents.files import Look
+from agents.files import FileMetadata
 from triggers.sources.files.ledger import Path
 from triggers.sources.files.tree import AT_ONCE
 
@@ -16,7 +16,7 @@ class Candidate:
 
     due: float
     is_seen: bool = False
-    look: Look | None = None
+    metadata: FileMetadata | None = None
 
 
 class Candidates:
@@ -56,10 +56,10 @@ class Candidates:
     def next_due(self) -> float:
         return min((one.due for one in self.waiting.values()), default=float("inf"))
 
-    def settles(self, path: Path, look: Look | None, *, now: float, seconds: float) -> bool:
+    def settles(self, path: Path, metadata: FileMetadata | None, *, now: float, seconds: float) -> bool:
         """Whether the file has been unchanged for these seconds; else it becomes due again after them."""
         one = self.waiting[path]
-        if seconds <= 0 or one.is_seen and one.look == look:
+        if seconds <= 0 or one.is_seen and one.metadata == metadata:
             return True
-        self.waiting[path] = Candidate(due=now + seconds, is_seen=True, look=look)
+        self.waiting[path] = Candidate(due=now + seconds, is_seen=True, metadata=metadata)
         return False

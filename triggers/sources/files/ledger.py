@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from agents.files import Look
+from agents.files import FileMetadata
 from runs.db.sql import execute, fetch_together
 
 PAGE = 1000  # rows
@@ -69,7 +69,7 @@ class Known:
     """A file as it was recorded. Not reported: it could not be read, and has no event."""
 
     path: Path
-    look: Look
+    metadata: FileMetadata
     fingerprint: str = ""
     is_reported: bool = True
 
@@ -124,7 +124,9 @@ class Ledger:
             execute(BY_INDEX)
             execute(DROP, [list(folders), list(names), self.source_id])
         if changes.put:
-            rows = [(*known.path, *known.look, known.fingerprint, known.is_reported) for known in changes.put.values()]
+            rows = [
+                (*known.path, *known.metadata, known.fingerprint, known.is_reported) for known in changes.put.values()
+            ]
             execute(PUT, [self.source_id, *map(list, zip(*rows, strict=True))])
 
 
@@ -134,6 +136,6 @@ def _is_in(folder: bytes, outer: bytes) -> bool:
 
 def _known(row: tuple[Any, ...]) -> Known:
     folder, name, size, mtime_ns, ctime_ns, inode, fingerprint, is_reported = row
-    look = Look(size, mtime_ns, ctime_ns, inode)
+    metadata = FileMetadata(size, mtime_ns, ctime_ns, inode)
     path = Path(bytes(folder), bytes(name))
-    return Known(path=path, look=look, fingerprint=fingerprint, is_reported=is_reported)
+    return Known(path=path, metadata=metadata, fingerprint=fingerprint, is_reported=is_reported)

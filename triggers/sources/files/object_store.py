@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from django.db import connection
 
-from agents.files import Look
+from agents.files import FileMetadata
 from triggers.sources.access_key import LABEL, clean_access_key, keep_ours_at_amazon, parts_of
 from triggers.sources.continuity import Gaps
 from triggers.sources.files.beginning import Beginning
@@ -210,7 +210,7 @@ class ObjectReader(Reader):
         place = f"s3://{self.settings.bucket}".encode()
         is_wanted = self._wants(path.name)
         if now and is_wanted:
-            if was and (was.fingerprint, was.look.size) == (now.fingerprint, now.look.size):
+            if was and (was.fingerprint, was.metadata.size) == (now.fingerprint, now.metadata.size):
                 return
             changes.put[path] = now
             if was:
@@ -233,7 +233,7 @@ class ObjectReader(Reader):
         if self.position["is_complete"]:
             return False
         return self.beginning.passes_over(
-            found.path.name, lambda time: found.look.mtime_ns >= int(time.timestamp()) * 1e9
+            found.path.name, lambda time: found.metadata.mtime_ns >= int(time.timestamp()) * 1e9
         )
 
     def _forget_other(self) -> Batch:
@@ -271,6 +271,6 @@ def _is_in_order(found: Sequence[Known], after: str) -> bool:
 
 def _object(listed: dict[str, Any]) -> Known:
     modified: datetime = listed["LastModified"]
-    look = Look(listed["Size"], int(modified.timestamp() * 1e9), 0, 0)
+    metadata = FileMetadata(listed["Size"], int(modified.timestamp() * 1e9), 0, 0)
     etag = str(listed.get("ETag", "")).strip('"')
-    return Known(path=Path(b"", listed["Key"].encode()), look=look, fingerprint=f"etag:{etag}")
+    return Known(path=Path(b"", listed["Key"].encode()), metadata=metadata, fingerprint=f"etag:{etag}")

@@ -22,14 +22,14 @@ def event_of(
     path = _join(directory, known)
     data = {
         **named(path),
-        "size": known.look.size,
+        "size": known.metadata.size,
         "fingerprint": known.fingerprint,
-        "modified_at": _time(known.look.mtime_ns),
+        "modified_at": _time(known.metadata.mtime_ns),
     }
     if previous:
         data["previous"] = {
             **named(_join(directory, previous)),
-            "size": previous.look.size,
+            "size": previous.metadata.size,
             "fingerprint": previous.fingerprint,
         }
     is_content = once_per_content and type in (CREATED, CHANGED) and known.fingerprint.startswith("sha256:")

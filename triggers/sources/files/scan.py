@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import structlog
 
-from agents.files import Look
+from agents.files import FileMetadata
 from triggers.sources.files.beginning import Beginning
 from triggers.sources.files.candidates import Candidates
 from triggers.sources.files.findings import Findings
@@ -144,16 +144,16 @@ class Scan:
         for path in wanted:
             if path in known or path in self.candidates or path in self.findings.changes.put:
                 continue
-            if (look := tree.try_look(*path)) and self._is_passed_over(path, look):
-                self.findings.changes.put[path] = Known(path=path, look=look)
+            if (metadata := tree.try_metadata(*path)) and self._is_passed_over(path, metadata):
+                self.findings.changes.put[path] = Known(path=path, metadata=metadata)
             else:
                 self.candidates.add(path, now)
 
-    def _is_passed_over(self, path: Path, look: Look) -> bool:
+    def _is_passed_over(self, path: Path, metadata: FileMetadata) -> bool:
         """Whether it was there before the source."""
         if self.directory.position["is_complete"]:
             return False
-        return self.beginning.passes_over(path.relative, lambda time: look.ctime_ns >= time.timestamp() * 1e9)
+        return self.beginning.passes_over(path.relative, lambda time: metadata.ctime_ns >= time.timestamp() * 1e9)
 
     def _find_changed(self, tree: Tree, page: Sequence[Known]) -> None:
         now = time.monotonic()
@@ -163,9 +163,9 @@ class Scan:
                     self.findings.changes.gone.add(known.path)
                 continue
             try:
-                look = tree.look(*known.path)
+                metadata = tree.metadata(*known.path)
             except OSError:
                 continue  # not known: it has not vanished
             # While there is no room for all new files, one that seems gone may be one of them.
-            if (look != known.look or not known.is_reported) and (look or not self.candidates.was_full):
+            if (metadata != known.metadata or not known.is_reported) and (metadata or not self.candidates.was_full):
                 self.candidates.add(known.path, now)

@@ -10,7 +10,7 @@ from errno import ELOOP, EXDEV
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from agents.files import FOLDER, Look, open_beneath
+from agents.files import FOLDER, FileMetadata, open_beneath
 
 AT_ONCE = 1000  # names
 DEEPEST = 100  # folders within folders: each is an open file while the walk is below it
@@ -40,7 +40,7 @@ class Tree:
         self.path = path
         self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         found = os.fstat(self.fd)
-        self.device, self.inode = found.st_dev, Look.of(found).inode
+        self.device, self.inode = found.st_dev, FileMetadata.of(found).inode
         # The first folder of many file systems has the same inode; the number of a device may be another one after a restart.
         self.identity = f"{os.fstatvfs(self.fd).f_fsid:x}-{self.inode}"
         self._last: tuple[bytes, int] | None = None
@@ -61,7 +61,7 @@ class Tree:
         """Whether the path still leads to the open folder."""
         with suppress(OSError):
             found = os.stat(self.path)
-            return (found.st_dev, Look.of(found).inode) == (self.device, self.inode)
+            return (found.st_dev, FileMetadata.of(found).inode) == (self.device, self.inode)
         return False
 
     def now(self) -> datetime | None:
@@ -77,18 +77,18 @@ class Tree:
         finally:
             os.close(fd)
 
-    def look(self, folder: bytes, name: bytes) -> Look | None:
+    def metadata(self, folder: bytes, name: bytes) -> FileMetadata | None:
         """The metadata of the file; None if there is no regular file. Raises OSError if it cannot be read."""
         try:
             found = os.stat(name, dir_fd=self._folder(folder), follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return Look.of(found) if stat.S_ISREG(found.st_mode) else None
+        return FileMetadata.of(found) if stat.S_ISREG(found.st_mode) else None
 
-    def try_look(self, folder: bytes, name: bytes) -> Look | None:
+    def try_metadata(self, folder: bytes, name: bytes) -> FileMetadata | None:
         """How the file looks; None if there is none, or that cannot be known."""
         with suppress(OSError):
-            return self.look(folder, name)
+            return self.metadata(folder, name)
         return None
 
     def open(self, folder: bytes, name: bytes) -> BinaryIO:
@@ -204,7 +204,7 @@ class _Open:
 
 
 def changed_at(fd: int) -> datetime:
-    return datetime.fromtimestamp(Look.of(os.fstat(fd)).ctime_ns / 1e9, UTC)
+    return datetime.fromtimestamp(FileMetadata.of(os.fstat(fd)).ctime_ns / 1e9, UTC)
 
 
 def _reason(error: OSError) -> str:

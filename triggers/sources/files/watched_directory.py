@@ -65,7 +65,7 @@ class WatchedDirectory:
             )
 
     def _require_same(self, tree: Tree) -> None:
-        if self.settings.sentinel and tree.look(b"", os.fsencode(self.settings.sentinel)) is None:
+        if self.settings.sentinel and tree.metadata(b"", os.fsencode(self.settings.sentinel)) is None:
             raise self.away(f"has no {self.settings.sentinel}")
         root = self.position.get("root")
         if root == tree.identity:
@@ -82,7 +82,9 @@ class WatchedDirectory:
     def _knows(self, tree: Tree) -> bool:
         """Whether a known file is there, or none is known."""
         page = next(self.ledger.pages(), [])
-        return not page or any((now := tree.try_look(*known.path)) and now[:2] == known.look[:2] for known in page)
+        return not page or any(
+            (now := tree.try_metadata(*known.path)) and now[:2] == known.metadata[:2] for known in page
+        )
 
     def away(self, how: str) -> SourceError:
         return SourceError(

@@ -11,7 +11,7 @@ from runs.db.sql import database_now, fetch
 from runs.models.audit import record
 from triggers.exceptions import Invalid
 from triggers.models import DetectorState, MetricDetector, MetricSample, MetricSeries, Source
-from triggers.sources.metrics.detector import Detector, Look, State, Terms, detectors
+from triggers.sources.metrics.detector import Detector, Observation, State, Terms, detectors
 from triggers.sources.metrics.replay import Replayed, replay
 from triggers.sources.metrics.samples import LOCK, end
 from triggers.sources.settings import InvalidSettings
@@ -59,11 +59,11 @@ def disarm(armed: MetricDetector, *, by: str) -> None:
             record(by, "disarm", armed, name=armed.name)
 
 
-def looks_of(series: MetricSeries, *, days: float, most: int = MOST_DRAWN) -> list[Look]:
+def observations_of(series: MetricSeries, *, days: float, most: int = MOST_DRAWN) -> list[Observation]:
     """The stored samples of the last days, the newest of them, oldest first."""
     since = database_now() - timedelta(days=days)
     rows = MetricSample.objects.filter(series=series, at__gt=since).order_by("-at")[:most]
-    return [Look(at.timestamp(), value) for at, value in reversed(rows.values_list("at", "value"))]
+    return [Observation(at.timestamp(), value) for at, value in reversed(rows.values_list("at", "value"))]
 
 
 def try_on(
@@ -71,7 +71,7 @@ def try_on(
 ) -> Replayed:
     """Try the detector on stored samples. Raises Invalid; writes nothing."""
     detector, terms = cleaned(name, settings)
-    return replay(detector, terms, looks_of(series, days=days, most=most))
+    return replay(detector, terms, observations_of(series, days=days, most=most))
 
 
 def _teach(armed: MetricDetector) -> None:
@@ -79,9 +79,9 @@ def _teach(armed: MetricDetector) -> None:
     every = list(MetricSeries.objects.filter(source=armed.source_id))
     for series in every:
         learned: State = {}
-        looks = looks_of(series, days=LEARNT_DAYS, most=MOST_LEARNT // len(every))
-        for look in looks:
-            learned, _ = detector.look(terms, learned, look)
-        if looks:
-            seen_at = datetime.fromtimestamp(looks[-1].at, UTC)
+        observations = observations_of(series, days=LEARNT_DAYS, most=MOST_LEARNT // len(every))
+        for observation in observations:
+            learned, _ = detector.judge(terms, learned, observation)
+        if observations:
+            seen_at = datetime.fromtimestamp(observations[-1].at, UTC)
             DetectorState.objects.create(detector=armed, series=series, state={"learned": learned}, seen_at=seen_at)

@@ -1,4 +1,4 @@
-"""Detectors: they find unusual values in a series. A detector is a pure function of its state and a look, which returns
+"""Detectors: they find unusual values in a series. A detector is a pure function of its state and an observation, which returns
 a new state and a reading. Its state is JSON and is bounded, so that it is stored in the commit that stores the sample,
 and a replay over a stored series shows what would have happened.
 
@@ -104,7 +104,7 @@ class LearnedTerms(Terms):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Observation:
     """A sample, or no sample where there could be one (`value` is None). `at` is in seconds since 1970."""
 
     at: float
@@ -113,7 +113,7 @@ class Look:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
-    """The reading of a detector for a look. Between out and back an episode stays unchanged."""
+    """The reading of a detector for an observation. Between out and back an episode stays unchanged."""
 
     is_out: bool
     is_back: bool
@@ -124,13 +124,13 @@ class Reading:
 
 
 class Detector(ABC, Generic[S]):
-    """A detector: its settings, and its reading of a look."""
+    """A detector: its settings, and its reading of an observation."""
 
     name: ClassVar[str]
     label: ClassVar[str]
     help_text: ClassVar[str]
     settings_class: type[S]
-    sees_absence: ClassVar[bool] = False  # is also shown looks without a value
+    sees_absence: ClassVar[bool] = False  # is also shown observations without a value
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -141,7 +141,7 @@ class Detector(ABC, Generic[S]):
         return clean(self.settings_class, settings)
 
     @abstractmethod
-    def look(self, settings: S, state: State, look: Look) -> tuple[State, Reading | None]:
+    def judge(self, settings: S, state: State, observation: Observation) -> tuple[State, Reading | None]:
         """The new state, and the reading; None until the detector has learned enough. The state is empty at first."""
 
 

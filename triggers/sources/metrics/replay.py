@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from triggers.sources.metrics.detector import Detector, Look, Reading, Terms
+from triggers.sources.metrics.detector import Detector, Observation, Reading, Terms
 from triggers.sources.metrics.episodes import Change, Transition, see
 
 LOOKS_IN_A_GAP = 50
@@ -13,7 +13,7 @@ LOOKS_IN_GAPS = 10_000  # of all gaps, at least one in each
 
 @dataclass(frozen=True, kw_only=True)
 class Replayed:
-    readings: list[tuple[Look, Reading | None]] = field(default_factory=list)
+    readings: list[tuple[Observation, Reading | None]] = field(default_factory=list)
     transitions: list[Transition] = field(default_factory=list)
 
     @property
@@ -23,26 +23,28 @@ class Replayed:
         return [(one, closed.get(one.opened_at)) for one in self.transitions if one.change is Change.OPENED]
 
 
-def replay(detector: Detector[Any], settings: Terms, looks: Iterable[Look]) -> Replayed:
+def replay(detector: Detector[Any], settings: Terms, observations: Iterable[Observation]) -> Replayed:
     replayed, state = Replayed(), dict[str, Any]()
-    for look in with_absence(looks) if detector.sees_absence else looks:
-        seen = see(detector, settings, state, look)
+    for observation in with_absence(observations) if detector.sees_absence else observations:
+        seen = see(detector, settings, state, observation)
         state = seen.state
-        replayed.readings.append((look, seen.reading))
+        replayed.readings.append((observation, seen.reading))
         if seen.transition:
             replayed.transitions.append(seen.transition)
     return replayed
 
 
-def with_absence(looks: Iterable[Look]) -> Iterator[Look]:
+def with_absence(observations: Iterable[Observation]) -> Iterator[Observation]:
     """Looks without a value between two samples that are far from each other, as a process would have had them: the usual distance
     apart, up to LOOKS_IN_A_GAP of a gap, and to LOOKS_IN_GAPS."""
-    samples = list(looks)
+    samples = list(observations)
     gaps = [after.at - before.at for before, after in zip(samples, samples[1:], strict=False)]
     usual = sorted(gaps)[len(gaps) // 2] if gaps else 0.0
     most = min(max(LOOKS_IN_GAPS // (sum(gap > 1.5 * usual for gap in gaps) or 1), 1), LOOKS_IN_A_GAP)
-    for look, gap in zip(samples, [*gaps, 0.0], strict=True):
-        yield look
+    for observation, gap in zip(samples, [*gaps, 0.0], strict=True):
+        yield observation
         if usual and gap > 1.5 * usual:
             count = min(int(gap / usual), most)
-            yield from (Look(look.at + gap * number / (count + 1), None) for number in range(1, count + 1))
+            yield from (
+                Observation(observation.at + gap * number / (count + 1), None) for number in range(1, count + 1)
+            )

@@ -22,7 +22,7 @@ from runs.db.sql import database_now, execute_many, fetch
 from triggers.accept import Incoming, accept
 from triggers.models import DetectorState, MetricDetector, MetricEpisode, MetricSeries
 from triggers.sources.http.headers import storable
-from triggers.sources.metrics.detector import MOST, Detector, Look, Terms, detectors
+from triggers.sources.metrics.detector import MOST, Detector, Observation, Terms, detectors
 from triggers.sources.metrics.episodes import Change, Transition, see
 from triggers.sources.polling.novelty import digest
 from triggers.sources.process.poison import keep
@@ -199,21 +199,23 @@ def _show(
     now: datetime,
 ) -> list[UUID]:
     """Show a detector the samples, oldest first, and then that a series has none; record what became of its episodes."""
-    looks: list[tuple[int, Look, Any]] = [(id, Look(at.timestamp(), one.value), one.detail) for at, id, one in fresh]
+    observations: list[tuple[int, Observation, Any]] = [
+        (id, Observation(at.timestamp(), one.value), one.detail) for at, id, one in fresh
+    ]
     if detector.sees_absence:
-        looks += [(id, Look(now.timestamp(), None), None) for id in names]
-    shown = {id for id, _, _ in looks}
+        observations += [(id, Observation(now.timestamp(), None), None) for id in names]
+    shown = {id for id, _, _ in observations}
     states = {one.series_id: one for one in DetectorState.objects.filter(detector=row, series_id__in=shown)}
     events = []
     changed: dict[int, DetectorState] = {}
-    for id, look, detail in looks:
+    for id, observation, detail in observations:
         state = states.setdefault(id, DetectorState(detector=row, series_id=id, state={}, seen_at=_time(0)))
-        if look.at <= state.seen_at.timestamp():
+        if observation.at <= state.seen_at.timestamp():
             continue
-        seen = see(detector, settings, state.state, look)
+        seen = see(detector, settings, state.state, observation)
         state.state = seen.state
-        if look.value is not None:  # a sample may come after a look that is younger than it
-            state.seen_at = _time(look.at)
+        if observation.value is not None:  # a sample may come after an observation that is younger than it
+            state.seen_at = _time(observation.at)
         changed[id] = state
         if seen.transition:
             events.append(_record(source, row, id, names[id], seen.transition, detail))

@@ -12,7 +12,7 @@ from runs.network.fetching import Answer, Limits, NotFetched, Request, fetch
 from runs.network.outgoing import what_is_wrong_with
 from runs.network.posting import pause_of
 from triggers.sources.continuity import Gap, Reason
-from triggers.sources.polling.novelty import Item, Memory, everything, look
+from triggers.sources.polling.novelty import Item, Memory, everything, find_new
 from triggers.sources.polling.poller import NEW, SECONDS, Polled, PollingReader, PollSettings
 from triggers.sources.runner import BATCH, Poison, Received, SourceError
 from triggers.sources.settings import InvalidSettings, header_name, server_of, setting
@@ -130,7 +130,7 @@ class ListReader(PollingReader):
         if "memory" not in state and self.settings.begin_with == NEW:
             return Polled(state={**state, **validators, "memory": everything(items).dump()})
         memory = Memory.load(state["memory"]) if "memory" in state else Memory()
-        found = look(items, memory, most=BATCH, is_by_content=self.settings.is_by_content)
+        found = find_new(items, memory, most=BATCH, is_by_content=self.settings.is_by_content)
         messages = [self.message(item, found.id_of(item)) for item in found.items]
         if found.is_by_content and not self.settings.is_by_content:
             messages.append(Poison(id="known by content", reason=GUESSED))

@@ -10,7 +10,7 @@ from triggers.sources.continuity import Gaps, Reason
 from triggers.sources.http.payload import Payload
 from triggers.sources.kind import Group, register
 from triggers.sources.polling.conditional_get import Asking, HttpSettings, ListReader, validators_of
-from triggers.sources.polling.novelty import Item, Memory, digest, look
+from triggers.sources.polling.novelty import Item, Memory, digest, find_new
 from triggers.sources.polling.poller import NEW, Polled, Poller
 from triggers.sources.runner import BATCH, Assignment, Poison, Reader, Received, SourceError
 from triggers.sources.settings import InvalidSettings, json_path, setting
@@ -172,7 +172,7 @@ class JsonListReader(ListReader):
         # After a cut page no further page can be requested: its last items show whether there are new ones.
         items = page.items[-LAST_ITEMS:] if page.is_cut else page.items
         memory, is_by_content = Memory.load(state["memory"]), self.settings.is_by_content
-        return bool(look(items, memory, most=len(items), is_by_content=is_by_content).items)
+        return bool(find_new(items, memory, most=len(items), is_by_content=is_by_content).items)
 
     def _cut(self, items: Sequence[Item], state: dict[str, Any], first: Answer) -> Polled:
         if self.settings.order == OLDEST_FIRST:
@@ -200,7 +200,7 @@ class JsonListReader(ListReader):
         if "memory" not in state and self.settings.begin_with == NEW:
             return self._passed_over(page, url, state)
         memory = Memory.load(state["memory"]) if "memory" in state else Memory()
-        found = look(page.items, memory, most=BATCH, is_log=True, is_by_content=self.settings.is_by_content)
+        found = find_new(page.items, memory, most=BATCH, is_log=True, is_by_content=self.settings.is_by_content)
         goes_on = bool(page.next_url) and not found.has_more
         return Polled(
             state={
@@ -216,7 +216,9 @@ class JsonListReader(ListReader):
     def _passed_over(self, page: Page, url: str, state: dict[str, Any]) -> Polled:
         """Skip items that exist before the first poll: page until a page has no unseen item."""
         memory = Memory.load(state["passed"]) if "passed" in state else Memory()
-        found = look(page.items, memory, most=len(page.items), is_log=True, is_by_content=self.settings.is_by_content)
+        found = find_new(
+            page.items, memory, most=len(page.items), is_log=True, is_by_content=self.settings.is_by_content
+        )
         if page.next_url and found.items:
             return Polled(state={"cursor": page.next_url, "passed": found.memory.dump()}, has_more=True)
         return Polled(state={"cursor": page.next_url or url, "memory": found.memory.dump()})

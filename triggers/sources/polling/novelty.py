@@ -67,7 +67,7 @@ class Novelty:
         return f"content:{item.pair[1]}" if self.is_by_content else item.id
 
 
-def look(
+def find_new(
     items: Sequence[Item], memory: Memory, *, most: int, is_log: bool = False, is_by_content: bool = False
 ) -> Novelty:
     """The first `most` new items. Those after them are not remembered, so that the next look finds them. The pages of a log have
@@ -96,7 +96,7 @@ def look(
 
 def everything(items: Sequence[Item]) -> Memory:
     """Remember all of these items without an event."""
-    return look(items, Memory(), most=len(items)).memory
+    return find_new(items, Memory(), most=len(items)).memory
 
 
 def digest(text: str) -> str:

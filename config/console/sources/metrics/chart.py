@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from config.console.parts.moments import instant
 from config.console.parts.sections import Cell
-from triggers.sources.metrics.detector import Look, Reading
+from triggers.sources.metrics.detector import Observation, Reading
 
 WIDTH, HEIGHT, TOP = 1000.0, 220.0, 22.0  # of the drawing; the runs stand above TOP
 COLUMNS = 500  # a path has at most two points in each
@@ -56,20 +56,24 @@ class Chart:
 
 def draw(
     title: str,
-    readings: Sequence[tuple[Look, Reading | None]],
+    readings: Sequence[tuple[Observation, Reading | None]],
     *,
     spans: Sequence[Span] = (),
     marks: Sequence[Mark] = (),
     note: Cell = "",
 ) -> Chart:
     """Readings are None where no detector is drawn, or where it has not learned enough."""
-    samples = [(look.at, look.value) for look, _ in readings if look.value is not None]
+    samples = [(observation.at, observation.value) for observation, _ in readings if observation.value is not None]
     if not samples:
         return Chart(title=title, note=note, paths=(), spans=(), marks=(), highest="", lowest="", start="", end="")
     frame = _Frame.around(readings, samples)
     lines = [("value", _thinned(samples, frame))]
     for name in ("upper", "lower", "expected"):
-        bound = [(look.at, value) for look, one in readings if one and (value := getattr(one, name)) is not None]
+        bound = [
+            (observation.at, value)
+            for observation, one in readings
+            if one and (value := getattr(one, name)) is not None
+        ]
         lines.append((name, _thinned([(at, frame.cut(value)) for at, value in bound], frame)))
     return Chart(
         title=title,
@@ -103,7 +107,7 @@ class _Frame:
     high: float
 
     @classmethod
-    def around(cls, readings: Sequence[tuple[Look, Reading | None]], samples: Sequence[Point]) -> "_Frame":
+    def around(cls, readings: Sequence[tuple[Observation, Reading | None]], samples: Sequence[Point]) -> "_Frame":
         """All samples, and bounds that are not much further away than they reach."""
         values = [value for _, value in samples]
         low, high = min(values), max(values)

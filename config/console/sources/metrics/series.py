@@ -20,8 +20,8 @@ from runs.actions.event_runs import runs_of_events
 from runs.models import Run
 from runs.states import RunStatus
 from triggers.models import DetectorState, MetricDetector, MetricEpisode, MetricSeries, Source
-from triggers.sources.metrics.arm import looks_of, try_on
-from triggers.sources.metrics.detector import Look, detectors
+from triggers.sources.metrics.arm import observations_of, try_on
+from triggers.sources.metrics.detector import Observation, detectors
 
 DRAWN = 3  # series on one page
 EPISODES = 30  # of the source, the newest
@@ -65,7 +65,7 @@ def drawn(
     if armed and armed.name in detectors():
         readings: Any = try_on(series, armed.name, armed.settings, days=days).readings
     else:
-        readings = [(look, None) for look in looks_of(series, days=days)]
+        readings = [(observation, None) for observation in observations_of(series, days=days)]
     return draw(
         f"Series {series.name}" if series.name else "Series",
         [*readings, *_until_now(readings)],
@@ -88,7 +88,7 @@ def runs_by_event(episodes: Sequence[MetricEpisode]) -> dict[str, list[Run]]:
 def _until_now(readings: Sequence[Any]) -> list[Any]:
     """The time since the last sample belongs to the picture."""
     now = timezone.now().timestamp()
-    return [(Look(now, None), None)] if readings and readings[-1][0].at < now else []
+    return [(Observation(now, None), None)] if readings and readings[-1][0].at < now else []
 
 
 def _woken(episode: MetricEpisode, runs: dict[str, list[Run]]) -> list[Run]:

@@ -151,7 +151,7 @@ def _drawn(series: MetricSeries, days: str, replayed: Replayed) -> Section:
         f"{len(replayed.readings):,} samples; it learns from the first {learning:,}. "
         f"It would have recorded {len(replayed.transitions)} events of {len(spans)} episodes."
     )
-    if sum(look.value is not None for look, _ in replayed.readings) == MOST_TRIED:
+    if sum(observation.value is not None for observation, _ in replayed.readings) == MOST_TRIED:
         note += " Older samples are not tried: there are too many."
     return draw(
         f"Trial on the last {CHOICES[days]} of {series.name or 'the series'}", replayed.readings, spans=spans, note=note

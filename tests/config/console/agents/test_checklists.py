@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.test import Client
 
-from agents.checklists.run_checklist import look
+from agents.checklists.run_checklist import read_checklist
 from agents.models import Checklist, ChecklistItem
 from runs.actions.checklists import ItemEdit, create_checklist, edit_checklist, silence_checklist, silence_item
 from tests.support.console import list_of, page_of
@@ -69,20 +69,20 @@ def test_an_edit_made_meanwhile_is_not_overwritten(admin: Client, checklist: Che
 
 def test_a_checklist_is_silenced_for_a_day_and_woken(admin: Client, checklist: Checklist) -> None:
     admin.post(path_of(checklist, "silence"), {"what": "", "length": "1d"})
-    silenced = look("ops", "")
+    silenced = read_checklist("ops", "")
     shown = admin.get(page_of("agents_checklist", checklist)).content.decode()
     admin.post(path_of(checklist, "silence"), {"what": "", "length": ""})
 
     assert silenced.due == ()
     assert "Silenced until" in shown
-    assert len(look("ops", "").due) == 2
+    assert len(read_checklist("ops", "").due) == 2
 
 
 def test_silencing_one_item_leaves_the_others_due(admin: Client, checklist: Checklist) -> None:
     item = ChecklistItem.objects.get(text="backups")
     admin.post(path_of(checklist, "silence"), {"what": str(item.pk), "length": "1h"})
 
-    assert [one.text for one in look("ops", "").due] == ["failed runs"]
+    assert [one.text for one in read_checklist("ops", "").due] == ["failed runs"]
 
 
 def test_a_new_checklist_leads_to_its_items(admin: Client) -> None:

@@ -5,7 +5,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
-from agents.checklists.run_checklist import look
+from agents.checklists.run_checklist import read_checklist
 from agents.models import ChecklistItem
 from runs.actions.checklists import ItemEdit, create_checklist
 from tests.support.console import page_of
@@ -35,4 +35,4 @@ def test_a_checklist_is_edited_and_silenced_for_a_day(live_server: LiveServer, p
     page.get_by_role("button", name="Silence").click()
 
     expect(page.get_by_text("Silenced until").first).to_be_visible()
-    assert look("ops", "").due == ()
+    assert read_checklist("ops", "").due == ()

@@ -11,7 +11,7 @@ from pytest_django.live_server_helper import LiveServer
 from tests.support.api import Api
 from tests.support.outbound import dispatched
 from tests.support.triggers import make_trigger
-from tests.triggers.sources.metrics.recorded import CLAIMS, looks
+from tests.triggers.sources.metrics.recorded import CLAIMS, observations
 from triggers.models import MetricEpisode, Source
 
 pytestmark = [pytest.mark.browser, pytest.mark.chaos, pytest.mark.django_db(transaction=True)]
@@ -30,7 +30,7 @@ def test_a_series_is_drawn_a_detector_is_armed_after_its_trial_and_the_episode_i
     expect(page.get_by_text("No detector is armed")).to_be_visible()
 
     # The claims of 2014 to 2019, an hour for a week: the last one is now, and Covid is yet to come.
-    history = [look.value for look in looks(CLAIMS)[104:427]]
+    history = [look.value for look in observations(CLAIMS)[104:427]]
     start = timezone.now().replace(microsecond=0) - timedelta(hours=len(history))
     push([(start + timedelta(hours=number), value) for number, value in enumerate(history)])
     page.reload()

@@ -7,7 +7,7 @@ from django.test import Client
 from django.utils import timezone
 
 from config.health.alarms import update_alarms
-from config.health.situation import look
+from config.health.situation import read_situation
 from runs.db.sql import fetch
 from runs.models import NIL, Alarm, AuditEntry, Run
 from tests.config.console.test_actions import press
@@ -33,7 +33,7 @@ def make_erring(slug: str = "greeter", events: int = 2) -> Trigger:
 
 
 def erring() -> list[Erring]:
-    return look()[ERRING]
+    return read_situation()[ERRING]
 
 
 def dispatch_all() -> None:

@@ -123,7 +123,7 @@ def test_no_time_is_owed_after_max_fires_was_reached_before_an_edit() -> None:
     Schedule.objects.filter(pk=schedule.pk).update(catch_up_max=100)
     date_edit(schedule, NINE + 8.5 * HOUR)
 
-    while due.look().has_stale:
+    while due.find_due().has_stale:
         due.settle(NINE + 10 * HOUR)
 
     assert nominals() == [NINE + HOUR, NINE + 2 * HOUR, NINE + 3 * HOUR]
@@ -207,7 +207,7 @@ def test_more_than_one_transaction_holds_is_owed_batch_by_batch(monkeypatch: pyt
     Schedule.objects.filter(pk=schedule.pk).update(jitter=MINUTE)
     date_edit(schedule, NINE + 10.5 * HOUR)
 
-    while due.look().has_stale:
+    while due.find_due().has_stale:
         due.settle(NINE + 10.5 * HOUR)
 
     assert nominals() == [NINE + k * HOUR for k in range(1, 11)]

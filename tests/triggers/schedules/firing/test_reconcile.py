@@ -28,19 +28,19 @@ def test_enabled_schedule_without_a_next_fire_is_armed_again() -> None:
     schedule = make_schedule(every(HOUR))
     Schedule.objects.filter(pk=schedule.pk).update(next_fire_at=None, due_at=None)
 
-    assert due_schedules.look().has_unarmed
+    assert due_schedules.find_due().has_unarmed
     assert rearm() == 1
     due_schedules.settle()
 
     schedule.refresh_from_db()
     assert schedule.next_fire_at == NINE + HOUR
-    assert not due_schedules.look().has_unarmed
+    assert not due_schedules.find_due().has_unarmed
 
 
 def test_a_schedule_that_records_why_it_rests_is_left_alone() -> None:
     make_schedule(every(HOUR), enabled=False)
 
-    assert not due_schedules.look().has_unarmed
+    assert not due_schedules.find_due().has_unarmed
     assert Walk().step() == 0
 
 

@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 from runs.models import AuditEntry
 from tests.support.foreign import PASSWORD, ForeignDatabase
 from triggers.models import Source
-from triggers.sources.databases.publish import look_at
+from triggers.sources.databases.publish import slot_facts_of
 from triggers.sources.edit import create_source
 from triggers.sources.secrets import add_secret
 
@@ -50,7 +50,7 @@ def test_a_slot_is_made_shown_and_dropped(foreign: ForeignDatabase) -> None:
     with pytest.raises(CommandError, match="exists: drop it first"):
         slot("create", "shop")
     slot("drop", "shop")
-    assert not look_at(source).has_slot and not look_at(source).has_publication
+    assert not slot_facts_of(source).has_slot and not slot_facts_of(source).has_publication
     with pytest.raises(CommandError, match="cannot be read"):
         slot("status", "shop")
     actions = AuditEntry.objects.filter(kind="source", object_id=str(source.pk)).values_list("action", flat=True)

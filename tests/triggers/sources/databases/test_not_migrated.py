@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from agents import AgentRun, agent, on, registry
 from config.health.problems import problems
-from config.health.situation import look
+from config.health.situation import read_situation
 from runs.db.sql import execute
 from triggers.declarations.sync import sync
 from triggers.models import Event, Source, Trigger, WatchedTable
@@ -38,7 +38,7 @@ def test_a_model_without_a_table_stops_nothing_else_and_is_watched_when_the_tabl
     assert {*Trigger.objects.values_list("slug", flat=True)} == {"clerk", "reader"}
     [waiting] = [one for one in changes if one.startswith("waiting source clerk")]
     assert "auth.Group has no table yet: run manage.py makemigrations, then manage.py migrate" in waiting
-    [problem] = [one for one in problems(look()) if one.name == "table:clerk"]
+    [problem] = [one for one in problems(read_situation()) if one.name == "table:clerk"]
     assert "auth.Group has no table yet: run manage.py makemigrations" in problem.text
     assert "when the migration is applied" in problem.remedy
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from psycopg import postgres
 
-from triggers.sources.databases.server import Look
+from triggers.sources.databases.server import SlotFacts
 from triggers.sources.databases.slot import ReplicationSlot
 from triggers.sources.databases.slot_refusal import refusal
 from triggers.sources.databases.values import value_of
@@ -74,7 +74,7 @@ def test_a_server_without_logical_wal_and_a_slot_that_lost_its_wal_are_refused_w
     }  # fmt: skip
 
     def refused(**changed: Any) -> str:
-        found = refusal(Look(**{**fine, **changed}), "wakeful_shop", "wakeful_shop", "shop", None)
+        found = refusal(SlotFacts(**{**fine, **changed}), "wakeful_shop", "wakeful_shop", "shop", None)
         return f"{found} {found.remedy}" if found else ""
 
     assert refused() == ""

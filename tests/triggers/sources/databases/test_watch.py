@@ -9,19 +9,19 @@ import pytest
 from django.test import Client
 
 from config.health.problems import problems
-from config.health.situation import look
+from config.health.situation import read_situation
 from runs.sign import Problem
 from tests.support.console import page_of
 from tests.support.foreign import PASSWORD, ForeignDatabase
 from tests.support.hooks import add_secret
 from triggers.models import Source, WatchedSlot
 from triggers.sources.databases import server
-from triggers.sources.databases.server import Look, Server
+from triggers.sources.databases.server import Server, SlotFacts
 from triggers.sources.databases.slot import ReplicationSlot
 from triggers.sources.databases.watch import Finding, Watcher, finding, look_after
 
 MB, GB = 2**20, 2**30
-FINE = Look(
+FINE = SlotFacts(
     version=180000, wal_level="logical", keep="-1", database="shop", role="reader", has_publication=True, has_events=False, has_slot=True,
     plugin="pgoutput", slot_database="shop", is_active=True, active_pid=7, wal_status="reserved", invalidation="",
     confirmed="0/1", safe=None, retained=10 * MB, behind=0, reader="wakeful-shop (pid 7, local)",
@@ -59,7 +59,7 @@ def test_the_worst_that_is_wrong_is_reported(changed: dict[str, Any], message: s
 
 
 def of_the_slot() -> Problem | None:
-    return next((problem for problem in problems(look()) if problem.name == "source-slot:shop"), None)
+    return next((problem for problem in problems(read_situation()) if problem.name == "source-slot:shop"), None)
 
 
 @pytest.mark.django_db

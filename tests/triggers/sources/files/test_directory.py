@@ -222,11 +222,11 @@ class FileServer:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.aged: set[int] = set()
-        self.real = files.Look.of
-        monkeypatch.setattr(files.Look, "of", self.look_of)
+        self.real = files.FileMetadata.of
+        monkeypatch.setattr(files.FileMetadata, "of", self.look_of)
         monkeypatch.setattr(os, "major", lambda _: 0)
 
-    def look_of(self, found: os.stat_result) -> files.Look:
+    def look_of(self, found: os.stat_result) -> files.FileMetadata:
         look = self.real(found)
         minutes = 70 if found.st_ino in self.aged else 10
         return look._replace(ctime_ns=look.ctime_ns - minutes * 60 * 10**9)
@@ -351,7 +351,7 @@ def test_a_directory_that_goes_in_the_middle_of_a_scan_loses_no_file(
 ) -> None:
     write(place / "a.csv")
     watching.look()
-    real = Tree.look
+    real = Tree.metadata
 
     def goes(tree: Tree, folder: bytes, name: bytes) -> Any:
         if place.exists():
@@ -362,7 +362,7 @@ def test_a_directory_that_goes_in_the_middle_of_a_scan_loses_no_file(
     watching.reader.directory.scan_at = 0.0
     watching.read_all()
     watching.settle()
-    monkeypatch.setattr(Tree, "look", goes)
+    monkeypatch.setattr(Tree, "metadata", goes)
     with pytest.raises(SourceError, match="went while it was read"):
         watching.read_all()
 

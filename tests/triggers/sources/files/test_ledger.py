@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agents.files import Look
+from agents.files import FileMetadata
 from runs.db.sql import execute, fetch
 from triggers.models import Source
 from triggers.sources.files.ledger import PAGE, Changes, Known, Ledger, Path
@@ -75,7 +75,7 @@ def test_paging_through_the_ledger_gives_all_files_in_order(ledger: Ledger) -> N
 
 
 def test_files_of_one_inode_are_found_together(ledger: Ledger) -> None:
-    link = Known(path=Path(b"other", b"link"), look=Look(1, 0, 0, 7))
+    link = Known(path=Path(b"other", b"link"), metadata=FileMetadata(1, 0, 0, 7))
     ledger.write(Changes(put={link.path: link}))
 
     assert {known.path for known in ledger.with_inodes([7])} == {link.path, Path(b"folder", b"7")}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.triggers.sources.metrics.recorded import CLAIMS, looks
-from triggers.sources.metrics.detector import Look, detectors
+from tests.triggers.sources.metrics.recorded import CLAIMS, observations
+from triggers.sources.metrics.detector import Observation, detectors
 from triggers.sources.metrics.detectors.quantile import _cut
 from triggers.sources.metrics.episodes import HOUR, MOST_AN_HOUR, Change, Transition, see
 from triggers.sources.metrics.replay import LOOKS_IN_GAPS, replay, with_absence
@@ -25,7 +25,7 @@ def run(name: str, values: list[float | None], *, every: float = 60, **settings:
     detector = detectors()[name]
     terms, state, found = detector.clean_settings(settings), dict[str, Any](), []
     for number, value in enumerate(values):
-        seen = see(detector, terms, state, Look(1e9 + every * number, value))
+        seen = see(detector, terms, state, Observation(1e9 + every * number, value))
         state = json.loads(json.dumps(seen.state))
         found += [seen.transition] if seen.transition else []
     return found
@@ -48,13 +48,15 @@ def test_every_detector_explains_itself_and_its_settings(name: str) -> None:
 def test_a_detector_is_a_function_of_state_and_sample_whose_state_is_small_json(name: str) -> None:
     detector = detectors()[name]
     settings = detector.clean_settings(SETTINGS.get(name, {}))
-    series = looks(CLAIMS)[:-20] + [Look(look.at + 86_400 * 100, look.value) for look in looks(CLAIMS)[-20:]]
+    series = observations(CLAIMS)[:-20] + [
+        Observation(observation.at + 86_400 * 100, observation.value) for observation in observations(CLAIMS)[-20:]
+    ]
     whole = replay(detector, settings, series)
 
     state, found = dict[str, Any](), []
-    for look, _ in whole.readings:
+    for observation, _ in whole.readings:
         before = json.dumps(state)
-        seen = see(detector, settings, state, look)
+        seen = see(detector, settings, state, observation)
         assert json.dumps(state) == before  # it changes nothing that it is given
         state = json.loads(json.dumps(seen.state))
         assert len(json.dumps(state)) < 20_000
@@ -170,7 +172,7 @@ def test_the_quantiles_are_those_of_the_library() -> None:
 
 
 def test_a_series_of_bursts_has_no_more_looks_in_its_gaps_than_samples() -> None:
-    bursts = [Look(3_600.0 * hour + second, 1.0) for hour in range(3_000) for second in range(3)]
+    bursts = [Observation(3_600.0 * hour + second, 1.0) for hour in range(3_000) for second in range(3)]
     assert len(list(with_absence(bursts))) <= len(bursts) + LOOKS_IN_GAPS
 
 

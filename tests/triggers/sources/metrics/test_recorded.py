@@ -15,7 +15,7 @@ from tests.triggers.sources.metrics.recorded import (
     TEMPERATURE,
     Labelled,
     Score,
-    looks,
+    observations,
     score,
 )
 from triggers.sources.metrics.detector import detectors
@@ -60,7 +60,7 @@ def test_the_table_of_the_docs_is_what_the_detectors_find(
 def test_a_gap_is_one_event_for_each_transition() -> None:
     """Of those of 1964 and 1984: the level is reported when the time without a sample has doubled, and never twice."""
     missing = detectors()["missing"]
-    found = replay(missing, missing.clean_settings({"after": "28d"}), looks(CARBON_DIOXIDE)).transitions
+    found = replay(missing, missing.clean_settings({"after": "28d"}), observations(CARBON_DIOXIDE)).transitions
 
     assert [(datetime.fromtimestamp(one.at, UTC).year, one.change, one.level) for one in found[-6:]] == [
         (1964, "opened", 1), (1964, "worsened", 2), (1964, "worsened", 3), (1964, "closed", 3),

@@ -21,7 +21,7 @@ from triggers.models import (
     Source,
 )
 from triggers.sources.metrics import samples
-from triggers.sources.metrics.arm import arm, disarm, looks_of, try_on
+from triggers.sources.metrics.arm import arm, disarm, observations_of, try_on
 from triggers.sources.metrics.samples import Metered, Sample, Taken, take_in
 
 pytestmark = pytest.mark.django_db
@@ -164,7 +164,7 @@ def test_a_detector_is_armed_with_what_the_stored_series_teaches_and_disarmed_wi
 
 
 def test_a_new_detector_learns_from_more_samples_than_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("triggers.sources.metrics.arm.looks_of", partial(looks_of, most=20))
+    monkeypatch.setattr("triggers.sources.metrics.arm.observations_of", partial(observations_of, most=20))
     source = make_pushed()
     take(source, [float(minute % 5) for minute in range(60)])
 

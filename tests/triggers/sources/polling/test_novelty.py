@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from triggers.sources.polling.novelty import KEPT, Item, Memory, Novelty, everything, look
+from triggers.sources.polling.novelty import KEPT, Item, Memory, Novelty, everything, find_new
 
 
 def items(*ids: object, says: str = "") -> list[Item]:
@@ -18,17 +18,17 @@ def ids(found: Novelty) -> list[str]:
 
 
 def test_items_are_new_once() -> None:
-    first = look(items(1, 2), Memory(), most=10)
-    second = look(items(2, 3, 3), again(first), most=10)
-    third = look(items(1, 2, 3), again(second), most=10)
+    first = find_new(items(1, 2), Memory(), most=10)
+    second = find_new(items(2, 3, 3), again(first), most=10)
+    third = find_new(items(1, 2, 3), again(second), most=10)
 
     assert (ids(first), ids(second), ids(third)) == (["1", "2"], ["3"], [])
     assert not second.is_turnover
 
 
 def test_items_over_the_limit_are_found_by_the_next_look() -> None:
-    first = look(items(1, 2, 3), Memory(), most=2)
-    second = look(items(1, 2, 3), again(first), most=2)
+    first = find_new(items(1, 2, 3), Memory(), most=2)
+    second = find_new(items(1, 2, 3), again(first), most=2)
 
     assert (ids(first), first.has_more) == (["1", "2"], True)
     assert (ids(second), second.has_more) == (["3"], False)
@@ -40,9 +40,9 @@ def fetched(time: int, *names: str) -> list[Item]:
 
 
 def test_a_list_that_is_known_by_its_content_has_other_ids_at_every_fetch() -> None:
-    first = look(fetched(1, "a", "b", "c"), Memory(), most=10, is_by_content=True)
-    second = look(fetched(2, "a", "b", "c"), again(first), most=10, is_by_content=True)
-    third = look(fetched(3, "b", "c", "d"), again(second), most=10, is_by_content=True)
+    first = find_new(fetched(1, "a", "b", "c"), Memory(), most=10, is_by_content=True)
+    second = find_new(fetched(2, "a", "b", "c"), again(first), most=10, is_by_content=True)
+    third = find_new(fetched(3, "b", "c", "d"), again(second), most=10, is_by_content=True)
 
     assert len(first.items) == 3
     assert not second.items
@@ -51,8 +51,8 @@ def test_a_list_that_is_known_by_its_content_has_other_ids_at_every_fetch() -> N
 
 
 def test_items_with_new_ids_are_new_although_their_texts_are_known() -> None:
-    first = look(fetched(1, "disk full", "cpu hot"), Memory(), most=10)
-    second = look(fetched(2, "disk full", "cpu hot"), again(first), most=10)
+    first = find_new(fetched(1, "disk full", "cpu hot"), Memory(), most=10)
+    second = find_new(fetched(2, "disk full", "cpu hot"), again(first), most=10)
 
     assert ids(second) == ["disk full-2", "cpu hot-2"]
 
@@ -60,17 +60,17 @@ def test_items_with_new_ids_are_new_although_their_texts_are_known() -> None:
 def test_a_list_that_an_earlier_version_took_for_one_without_stable_ids_stays_so_until_the_operator_chooses() -> None:
     memory = Memory.load({**everything(fetched(1, "a", "b")).dump(), "are_ids_stable": False})
 
-    second = look(fetched(2, "a", "b"), memory, most=10)
+    second = find_new(fetched(2, "a", "b"), memory, most=10)
     assert (ids(second), second.is_by_content) == ([], True)
-    chosen = look(fetched(3, "a", "b"), again(second), most=10, is_by_content=True)
+    chosen = find_new(fetched(3, "a", "b"), again(second), most=10, is_by_content=True)
     assert ids(chosen) == []
-    assert ids(look(fetched(4, "a", "b"), again(chosen), most=10)) == ["a-4", "b-4"]
+    assert ids(find_new(fetched(4, "a", "b"), again(chosen), most=10)) == ["a-4", "b-4"]
 
 
 def test_the_newest_of_those_that_left_the_list_are_remembered() -> None:
-    memory = look(items(*range(950, 1001)), everything(items(*range(1, 1001))), most=10).memory
+    memory = find_new(items(*range(950, 1001)), everything(items(*range(1, 1001))), most=10).memory
 
-    assert ids(look(items(900, *range(951, 1001)), memory, most=10)) == []
+    assert ids(find_new(items(900, *range(951, 1001)), memory, most=10)) == []
 
 
 @pytest.mark.parametrize(
@@ -83,20 +83,20 @@ def test_the_newest_of_those_that_left_the_list_are_remembered() -> None:
 def test_equal_contents_under_other_ids_are_new_items(before: list[int], now: list[int]) -> None:
     memory = everything(items(*before, says="ping"))
 
-    found = look(items(*now, says="ping"), memory, most=10)
+    found = find_new(items(*now, says="ping"), memory, most=10)
 
     assert ids(found) == [str(id) for id in now if id not in before]
 
 
 def test_a_list_without_any_known_item_is_a_turnover() -> None:
-    assert look(items(4, 5), everything(items(1, 2, 3)), most=10).is_turnover
-    assert not look(items(4, 5), Memory(), most=10).is_turnover
-    assert not look(items(4, 5), everything(items(1, 2, 3)), most=10, is_log=True).is_turnover
+    assert find_new(items(4, 5), everything(items(1, 2, 3)), most=10).is_turnover
+    assert not find_new(items(4, 5), Memory(), most=10).is_turnover
+    assert not find_new(items(4, 5), everything(items(1, 2, 3)), most=10, is_log=True).is_turnover
 
 
 def test_the_memory_is_bounded() -> None:
     memory = Memory()
     for start in range(0, 1_000, 50):
-        memory = look(items(*range(start, start + 50)), memory, most=100).memory
+        memory = find_new(items(*range(start, start + 50)), memory, most=100).memory
 
     assert len(memory.seen) == 50 + KEPT

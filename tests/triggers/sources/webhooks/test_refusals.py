@@ -7,7 +7,7 @@ from django.test import Client
 from django.utils import timezone
 
 from config.health.problems import problems
-from config.health.situation import look
+from config.health.situation import read_situation
 from tests.config.health.test_metrics import scrape
 from tests.support.hooks import make_source, post, signed_headers
 from triggers.models import RefusedDelivery, Source
@@ -23,7 +23,7 @@ def proven(source: Source, *, ago: timedelta) -> None:
 
 
 def refusing() -> list[str]:
-    return [problem.text for problem in problems(look()) if problem.name == "refusing:shop"]
+    return [problem.text for problem in problems(read_situation()) if problem.name == "refusing:shop"]
 
 
 def test_refused_deliveries_are_counted_by_reason() -> None:

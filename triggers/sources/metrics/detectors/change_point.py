@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 from statistics import median
 
-from triggers.sources.metrics.detector import Detector, LearnedTerms, Look, Reading, State, positive, register
+from triggers.sources.metrics.detector import Detector, LearnedTerms, Observation, Reading, State, positive, register
 from triggers.sources.metrics.detectors.z_score import NORMAL
 from triggers.sources.settings import setting, whole_number
 
@@ -34,21 +34,23 @@ class ChangePoint(Detector[ChangePointSettings]):
     )
     settings_class = ChangePointSettings
 
-    def look(self, settings: ChangePointSettings, state: State, look: Look) -> tuple[State, Reading | None]:
+    def judge(
+        self, settings: ChangePointSettings, state: State, observation: Observation
+    ) -> tuple[State, Reading | None]:
         """The state is the level, its spread, and what adds up; after a change also the values that form the new level."""
-        if look.value is None:
+        if observation.value is None:
             return state, None
         if "learning" in state or "level" not in state:
-            return self._learn(settings, state, look.value)
+            return self._learn(settings, state, observation.value)
         level, reach = state["level"], settings.reach(state["level"], state["spread"])
-        step = min(max((look.value - level) / reach, -STEPS), STEPS)
+        step = min(max((observation.value - level) / reach, -STEPS), STEPS)
         lower, upper = settings.bounds(level, STEPS * reach)  # beyond, a value counts no more
         up = 0.0 if settings.direction == "below" else max(state["up"] + step - IDLE, 0.0)
         down = 0.0 if settings.direction == "above" else max(state["down"] - step - IDLE, 0.0)
         if max(up, down) <= float(settings.evidence):
             reading = Reading(is_out=False, is_back=True, expected=level, lower=lower, upper=upper)
             return {**_refined(settings, state, step * reach), "up": up, "down": down}, reading
-        changed = {"level": level, "spread": state["spread"], "learning": [look.value]}
+        changed = {"level": level, "spread": state["spread"], "learning": [observation.value]}
         return changed, Reading(is_out=True, is_back=False, level=1, expected=level, lower=lower, upper=upper)
 
     def _learn(self, settings: ChangePointSettings, state: State, value: float) -> tuple[State, Reading | None]:

@@ -1,7 +1,7 @@
 import math
 from dataclasses import dataclass
 
-from triggers.sources.metrics.detector import MOST_LEVEL, Detector, Look, Reading, State, Terms, register
+from triggers.sources.metrics.detector import MOST_LEVEL, Detector, Observation, Reading, State, Terms, register
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,9 +18,11 @@ class Difference(Detector[DifferenceSettings]):
     )
     settings_class = DifferenceSettings
 
-    def look(self, settings: DifferenceSettings, state: State, look: Look) -> tuple[State, Reading | None]:
-        if look.value is None:
+    def judge(
+        self, settings: DifferenceSettings, state: State, observation: Observation
+    ) -> tuple[State, Reading | None]:
+        if observation.value is None:
             return state, None
-        count = abs(look.value)
+        count = abs(observation.value)
         level = min(1 + int(math.log2(max(count, 1))), MOST_LEVEL) if count else 0
         return state, Reading(is_out=count > 0, is_back=count == 0, level=level, expected=0.0)

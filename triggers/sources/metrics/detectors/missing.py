@@ -2,7 +2,16 @@ import math
 from dataclasses import dataclass
 
 from agents.kernel.durations import parse_duration
-from triggers.sources.metrics.detector import MOST_LEVEL, Detector, Look, Reading, State, Terms, duration, register
+from triggers.sources.metrics.detector import (
+    MOST_LEVEL,
+    Detector,
+    Observation,
+    Reading,
+    State,
+    Terms,
+    duration,
+    register,
+)
 from triggers.sources.settings import InvalidSettings, setting
 
 
@@ -25,12 +34,12 @@ class Missing(Detector[MissingSettings]):
     settings_class = MissingSettings
     sees_absence = True
 
-    def look(self, settings: MissingSettings, state: State, look: Look) -> tuple[State, Reading | None]:
-        if look.value is not None:
-            return {"last": look.at}, Reading(is_out=False, is_back=True)
+    def judge(self, settings: MissingSettings, state: State, observation: Observation) -> tuple[State, Reading | None]:
+        if observation.value is not None:
+            return {"last": observation.at}, Reading(is_out=False, is_back=True)
         if "last" not in state:
             return state, None
-        times = (look.at - state["last"]) / parse_duration(settings.after).total_seconds()
+        times = (observation.at - state["last"]) / parse_duration(settings.after).total_seconds()
         if times < 1:
             return state, Reading(is_out=False, is_back=False)
         return state, Reading(is_out=True, is_back=False, level=min(1 + int(math.log2(times)), MOST_LEVEL))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from triggers.sources.metrics.detector import (
     Detector,
     LearnedTerms,
-    Look,
+    Observation,
     Reading,
     State,
     not_negative,
@@ -38,11 +38,11 @@ class Quantile(Detector[QuantileSettings]):
     help_text = "Out beyond a high or low quantile of the last samples. It assumes no distribution; for skewed series such as latencies."
     settings_class = QuantileSettings
 
-    def look(self, settings: QuantileSettings, state: State, look: Look) -> tuple[State, Reading | None]:
-        if look.value is None:
+    def judge(self, settings: QuantileSettings, state: State, observation: Observation) -> tuple[State, Reading | None]:
+        if observation.value is None:
             return state, None
         values: list[float] = state.get("values", [])
-        learned = {"values": [*values, look.value][-settings.window :]}
+        learned = {"values": [*values, observation.value][-settings.window :]}
         if len(values) < min(settings.window, 30):
             return learned, None
         ordered, slack = sorted(values), 1 + float(settings.slack) / 100
@@ -50,7 +50,7 @@ class Quantile(Detector[QuantileSettings]):
         reach = slack * max(_cut(ordered, settings.percent) - middle, 0)
         below = slack * max(middle - _cut(ordered, 100 - settings.percent), 0)
         (lower, _), (_, upper) = settings.bounds(middle, below), settings.bounds(middle, reach)
-        return learned, _reading(look.value, middle, lower, upper)
+        return learned, _reading(observation.value, middle, lower, upper)
 
 
 def _cut(ordered: Sequence[float], percent: int) -> float:

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 from agents.kernel.durations import parse_duration
 from triggers.sources.metrics.detector import (
     Detector,
-    Look,
+    Observation,
     Reading,
     State,
     Terms,
@@ -47,21 +47,23 @@ class RateOfChange(Detector[RateOfChangeSettings]):
     help_text = "Out when a value differs too much from that of some time before, such as 20% within an hour."
     settings_class = RateOfChangeSettings
 
-    def look(self, settings: RateOfChangeSettings, state: State, look: Look) -> tuple[State, Reading | None]:
-        if look.value is None:
+    def judge(
+        self, settings: RateOfChangeSettings, state: State, observation: Observation
+    ) -> tuple[State, Reading | None]:
+        if observation.value is None:
             return state, None
         span = parse_duration(settings.over).total_seconds()
-        points: list[list[float]] = [point for point in state.get("points", []) if point[0] <= look.at]
-        if not points or look.at - points[-1][0] >= span / POINTS:
-            points = [*points, [look.at, look.value]]
-        old = [point for point in points if point[0] <= look.at - span]
+        points: list[list[float]] = [point for point in state.get("points", []) if point[0] <= observation.at]
+        if not points or observation.at - points[-1][0] >= span / POINTS:
+            points = [*points, [observation.at, observation.value]]
+        old = [point for point in points if point[0] <= observation.at - span]
         points = points[max(len(old) - 1, 0) :]  # the last one before the span is what a value is compared with
         if not old:
             return {"points": points}, None
         expected = old[-1][1]
         lower = expected - _amount(settings.fall, expected) if settings.fall else None
         upper = expected + _amount(settings.rise, expected) if settings.rise else None
-        return {"points": points}, within(look.value, expected, lower, upper)
+        return {"points": points}, within(observation.value, expected, lower, upper)
 
 
 def _amount(change: str, of: float) -> float:

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from triggers.sources.metrics.detector import (
     Detector,
     LearnedTerms,
-    Look,
+    Observation,
     Reading,
     State,
     cut,
@@ -49,10 +49,10 @@ class Seasonal(Detector[SeasonalSettings]):
     help_text = "Out when a value differs from what is usual at this hour, weekday or month: the median of the last eight of them."
     settings_class = SeasonalSettings
 
-    def look(self, settings: SeasonalSettings, state: State, look: Look) -> tuple[State, Reading | None]:
-        if look.value is None:
+    def judge(self, settings: SeasonalSettings, state: State, observation: Observation) -> tuple[State, Reading | None]:
+        if observation.value is None:
             return state, None
-        slot, season = place(look.at, settings)
+        slot, season = place(observation.at, settings)
         past: dict[str, list[float]] = state.get("past", {})
         now = state.get("now", [slot, season, 0, 0.0])  # the slot that goes on: its samples, and their mean
         if [slot, season] != now[:2]:
@@ -64,11 +64,11 @@ class Seasonal(Detector[SeasonalSettings]):
             expected = median(known)
             if count >= 30:
                 lower, upper = settings.bounds(expected, float(settings.deviations) * NORMAL * spread)
-                reading = within(look.value, expected, lower, upper)
-            deviation = abs(cut(look.value, reading) - expected)
+                reading = within(observation.value, expected, lower, upper)
+            deviation = abs(cut(observation.value, reading) - expected)
             count = min(count + 1, MEMORY)
             spread += (deviation - spread) / count
-        now = [slot, season, now[2] + 1, now[3] + (look.value - now[3]) / (now[2] + 1)]
+        now = [slot, season, now[2] + 1, now[3] + (observation.value - now[3]) / (now[2] + 1)]
         return {"past": past, "now": now, "count": count, "spread": spread}, reading
 
 

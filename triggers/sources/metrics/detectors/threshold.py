@@ -3,7 +3,7 @@ from dataclasses import dataclass
 from triggers.sources.metrics.detector import (
     MOST_LEVEL,
     Detector,
-    Look,
+    Observation,
     Reading,
     State,
     Terms,
@@ -49,14 +49,16 @@ class Threshold(Detector[ThresholdSettings]):
     help_text = "Out beyond a fixed limit, back on its other side by a margin."
     settings_class = ThresholdSettings
 
-    def look(self, settings: ThresholdSettings, state: State, look: Look) -> tuple[State, Reading | None]:
-        if look.value is None:
+    def judge(
+        self, settings: ThresholdSettings, state: State, observation: Observation
+    ) -> tuple[State, Reading | None]:
+        if observation.value is None:
             return state, None
         upper = float(settings.above) if settings.above else None
         lower = float(settings.below) if settings.below else None
         over = max(
-            look.value - upper if upper is not None else float("-inf"),
-            lower - look.value if lower is not None else float("-inf"),
+            observation.value - upper if upper is not None else float("-inf"),
+            lower - observation.value if lower is not None else float("-inf"),
         )
         step = float(settings.step)
         level = min(1 + int(min(over / step, MOST_LEVEL)) if step else 1, MOST_LEVEL) if over > 0 else 0

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from triggers.sources.metrics.detector import (
     Detector,
     LearnedTerms,
-    Look,
+    Observation,
     Reading,
     State,
     cut,
@@ -32,15 +32,15 @@ class ZScore(Detector[ZScoreSettings]):
     help_text = "Out many standard deviations from the moving mean (EWMA). For series without a daily or weekly rhythm."
     settings_class = ZScoreSettings
 
-    def look(self, settings: ZScoreSettings, state: State, look: Look) -> tuple[State, Reading | None]:
-        if look.value is None:
+    def judge(self, settings: ZScoreSettings, state: State, observation: Observation) -> tuple[State, Reading | None]:
+        if observation.value is None:
             return state, None
-        count, mean, spread = state.get("count", 0), state.get("mean", look.value), state.get("spread", 0.0)
+        count, mean, spread = state.get("count", 0), state.get("mean", observation.value), state.get("spread", 0.0)
         reading: Reading | None = None
         if count >= min(settings.memory, 30):
             lower, upper = settings.bounds(mean, float(settings.deviations) * NORMAL * spread)
-            reading = within(look.value, mean, lower, upper)
-        value = cut(look.value, reading)
+            reading = within(observation.value, mean, lower, upper)
+        value = cut(observation.value, reading)
         share = max(1 / (count + 1), 2 / (settings.memory + 1))
         learned = {
             "count": min(count + 1, settings.memory),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-from triggers.sources.metrics.detector import Look, detectors
+from triggers.sources.metrics.detector import Observation, detectors
 from triggers.sources.metrics.replay import replay
 
 HERE = Path(__file__).parent
@@ -69,16 +69,16 @@ class Score:
     worsened: int
 
 
-def looks(series: Labelled) -> list[Look]:
+def observations(series: Labelled) -> list[Observation]:
     with (HERE / f"{series.name}.csv").open() as file:
         rows = list(csv.DictReader(file))
     [first, *_] = rows[0]
-    return [Look(_seconds(row[first]), float(row[series.column])) for row in rows]
+    return [Observation(_seconds(row[first]), float(row[series.column])) for row in rows]
 
 
 def score(series: Labelled, detector: str, **settings: object) -> Score:
     known = detectors()[detector]
-    replayed = replay(known, known.clean_settings(settings), looks(series))
+    replayed = replay(known, known.clean_settings(settings), observations(series))
     labelled = [(_seconds(start), _seconds(end)) for start, end in series.episodes]
     opened = [opening.at for opening, _ in replayed.episodes]
     delays = sorted(
