@@ -120,7 +120,7 @@ def of_the_peer(stack: Stack, count: int, say: Say) -> Seen:
     rows.overdue("overdue-")
     at = next_minute(AHEAD)
     rows.together("task-", TOGETHER, at)
-    rows.settle()
+    rows.vacuum()
     began = time.time()
     schedule = str(stack.folder / "beat-peer")
     beat = start(
@@ -155,7 +155,7 @@ def of_ours(stack: Stack, count: int, say: Say, seconds: float = IDLE) -> Seen:
     say(f"schedules: armed after {seen.armed:.0f} s")
     beat.stop()
     rows.overdue("overdue-")
-    rows.settle()
+    rows.vacuum()
     began = time.time()
     beat.restart(wait=False)
     eventually(lambda: broker.count("overdue"), PATIENCE)
@@ -232,7 +232,7 @@ def touched(stack: Stack, count: int, say: Say) -> Calls:
     beat.stop()
     stack.query("ALTER SYSTEM SET autovacuum = off")
     stack.query("SELECT pg_reload_conf()")
-    rows.settle()
+    rows.vacuum()
     calls: Calls = Load("bench.probes.schedules", [], {**stack.env, "WAKEFUL_LEASE": "1h"}).go()
     return calls
 

@@ -10,7 +10,7 @@ from statistics import median
 from bench.ground.own_stack import own_stack
 from bench.ground.processes import CONCURRENCY, Load
 from bench.peers import spread
-from bench.rows.waits import AT_ONE_INSTANT, FOR_ONE_EVENT, MIXED, READY, add_waiting, settle
+from bench.rows.waits import AT_ONE_INSTANT, FOR_ONE_EVENT, MIXED, READY, add_waiting, vacuum_database
 from tests.support.stack import Stack, eventually
 
 SMALL, LARGE = 1_000, 100_000
@@ -39,7 +39,7 @@ def section(say: Say, repeats: int = REPEATS) -> Iterator[str]:
 
 def touched(stack: Stack, more: int, after: int) -> Calls:
     add_waiting(stack.database_url, more, MIXED, after=after)
-    settle(stack.database_url)
+    vacuum_database(stack.database_url)
     calls: Calls = Load("bench.probes.waits", [after + 1], {**stack.env, "WAKEFUL_LEASE": "1h"}).go()
     return calls
 

@@ -109,7 +109,7 @@ PUT_ASIDE = """
 UPDATE runs_run SET ready_at = NULL, due_at = clock_timestamp() + interval '5 minutes', status_reason = %(reason)s::text
 WHERE id = %(run)s::uuid
 """
-SETTLE = """
+UNBEGUN = """
 SELECT id AS run_id, epoch, claim, key, slot, key_limit FROM runs_run WHERE status = 'running' AND worker_id = %s::uuid AND pid = %s::int
 """
 HAS_LIMIT = f"SELECT EXISTS ({LIMIT})"
@@ -182,7 +182,7 @@ def claim_next(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim 
         return _claim(worker_id, queue, agents)
     except IntegrityError:
         # A child may have one running run: the answer of an earlier claim never reached this process.
-        settle(worker_id)
+        release_unbegun(worker_id)
         return _claim(worker_id, queue, agents)
 
 
@@ -290,8 +290,8 @@ def _claim_limited(queue: str, parameters: Mapping[str, Any]) -> list[Claim]:
         return fetch_as(_claim_of, CLAIM_LIMITED, parameters)
 
 
-def settle(worker_id: UUID) -> None:
+def release_unbegun(worker_id: UUID) -> None:
     """Release runs that the database lists as running in this process: it runs none, so their claims never began."""
-    for ticket in fetch_as(Ticket, SETTLE, [worker_id, os.getpid()]):
+    for ticket in fetch_as(Ticket, UNBEGUN, [worker_id, os.getpid()]):
         take_away(ticket, released("its claim never reached the worker"), expected=RunStatus.RUNNING)
         log.info("run.released", run=str(ticket.run_id), epoch=ticket.epoch)

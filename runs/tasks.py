@@ -11,7 +11,7 @@ from django.db import close_old_connections, connection
 from agents import registry
 from agents.prompt_agents import catalog
 from runs.attempt.ownership import with_patience
-from runs.claim import Claim, claim_along, claim_next, settle
+from runs.claim import Claim, claim_along, claim_next, release_unbegun
 from runs.db import nudge
 from runs.db.outage import CONNECTION_ERRORS
 from runs.executor import execute
@@ -33,7 +33,7 @@ def doorbell(queue: str, format: int = relay.FORMAT, *newer: object, **newest: o
     close_old_connections()
     with_patience(catalog.refresh)
     agents = {agent.name: agent.version for agent in registry.all_agents()}
-    with_patience(lambda: settle(worker_id))
+    with_patience(lambda: release_unbegun(worker_id))
     slice_ends = time.monotonic() + SLICE
 
     def another() -> Claim | None:
@@ -52,18 +52,18 @@ def doorbell(queue: str, format: int = relay.FORMAT, *newer: object, **newest: o
 
 
 def next_claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | None:
-    """Claim a run, reconnecting while the database is away. Then settle first: the answer of a claim may be lost, and no other
-    process would notice that before its deadline."""
+    """Claim a run, reconnecting while the database is away. Then release unbegun claims first: the answer of a claim may be lost,
+    and no other process would notice that before its deadline."""
     try:
         return claim_next(worker_id, queue, agents)
     except CONNECTION_ERRORS:
         connection.close()
 
-    def settle_and_claim() -> Claim | None:
-        settle(worker_id)
+    def release_and_claim() -> Claim | None:
+        release_unbegun(worker_id)
         return claim_next(worker_id, queue, agents)
 
-    return with_patience(settle_and_claim)
+    return with_patience(release_and_claim)
 
 
 def hand_over(queue: str) -> bool:

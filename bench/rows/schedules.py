@@ -98,7 +98,7 @@ class Rows:
     def end_others(self, prefix: str) -> None:
         self.connection.execute(OFF, [prefix, False])
 
-    def settle(self) -> None:
+    def vacuum(self) -> None:
         """What a database that has had them for long has done."""
         self.connection.execute("VACUUM (ANALYZE)")
         self.connection.execute("CHECKPOINT")

@@ -87,6 +87,6 @@ def add_waiting(database_url: str, count: int, how: dict[str, str], *, after: in
     return began
 
 
-def settle(database_url: str) -> None:
+def vacuum_database(database_url: str) -> None:
     with psycopg.connect(database_url, autocommit=True) as connection:
         vacuum(connection)

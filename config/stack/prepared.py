@@ -42,7 +42,7 @@ LOADS = {
     ),
 }
 KNOW_KINDS = {"dispatcher", "sources", "granian"}  # programs that ask for every kind of source
-# Settings that modules have read and that are read again in the child: see `settle`.
+# Settings that modules have read and that are read again in the child: see `adopt`.
 READ_AGAIN = {"DATABASES", "KNOBS", "LOGGING", "WAKEFUL_ADMIN_PASSWORD"}
 # Variables that only settings read, beside the knobs and WAKEFUL_…, or that clients of providers read when they are made.
 READ_LATE = ("_API_KEY", "_API_KEY_FILE", "_BASE_URL")
@@ -82,7 +82,7 @@ class Prepared:
         """Why a fork is not what a start with this environment would be."""
         return [*self._differing_variables(environment), *self._changed_files()]
 
-    def settle(self, environment: Mapping[str, str]) -> list[str]:
+    def adopt(self, environment: Mapping[str, str]) -> list[str]:
         """Let this process have these settings. Returns names of settings that differ and that modules have read already."""
         defaults = {name: os.environ[name] for name in DEFAULTS if name in os.environ}
         os.environ.clear()
@@ -147,7 +147,7 @@ def serve(asked: socket.socket) -> list[str]:
         if os.fork():
             os._exit(0)
         _begin(asked, between, descriptors, request)
-        why = prepared.differences(request["environment"]) or prepared.settle(request["environment"])
+        why = prepared.differences(request["environment"]) or prepared.adopt(request["environment"])
         command: list[str] = request["command"]
         if why:
             os.execve(command[0], command, request["environment"])  # noqa: S606  (the requested command)

@@ -15,7 +15,7 @@ from django.contrib.auth.models import Group
 from django.utils import timezone
 
 from agents import AgentRun, Permanent, Retry
-from runs.claim import Claim, claim_next, settle
+from runs.claim import Claim, claim_next, release_unbegun
 from runs.executor import execute
 from runs.models import Attempt, OutboxMessage, Queue, Run, Worker
 from runs.states import RunStatus
@@ -95,7 +95,7 @@ def test_a_permanent_error_fails_at_once(claim_for: Callable[..., Claim], body: 
 def test_a_claim_that_never_reached_its_process_is_released(claim_for: Callable[..., Claim], worker: Worker) -> None:
     claim = claim_for(lambda run: None)
 
-    settle(worker.id)
+    release_unbegun(worker.id)
 
     run = run_of(claim)
     assert (run.status, run.attempt) == ("queued", 0)

@@ -15,7 +15,7 @@ from runs import claim as claiming
 from runs import executor, keys, tasks
 from runs.actions.cancel import cancel
 from runs.body import ClaimAnother, finish
-from runs.claim import Claim, claim_next, settle
+from runs.claim import Claim, claim_next, release_unbegun
 from runs.executor import execute
 from runs.models import Attempt, Queue, Run, Worker
 from runs.worker import parent
@@ -97,7 +97,7 @@ def test_a_cancel_request_survives_the_release_of_its_run(claim_for: Callable[..
     claim = claim_for(lambda run: None)
     cancel(claim.run_id, by="test")
 
-    settle(worker.id)
+    release_unbegun(worker.id)
 
     assert Run.objects.get(pk=claim.run_id).status == "cancelled"
 

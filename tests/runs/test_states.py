@@ -33,7 +33,7 @@ from tests.support.examples import some_of
 from tests.support.runs import make_run
 from triggers.dispatch.admission import admit
 from triggers.dispatch.batch import open_ledger
-from triggers.dispatch.decisions import settle
+from triggers.dispatch.decisions import write_decisions
 from triggers.matching.flow_control import Intake, Rate
 from triggers.matching.index import Rule
 from triggers.matching.matches import Match
@@ -115,7 +115,7 @@ class OneKey(RuleBasedStateMachine):
         ledger = open_ledger([match])
         admit([match], ledger)
         ledger.refused, refused = [], ledger.refused  # decisions are the rows of real events
-        settle(ledger)
+        write_decisions(ledger)
         assert [refusal.outcome for refusal in refused] in ([], ["joined"] if overlap == "queue_one" else ["overlap"])
         assert (overlap == "skip" and live >= limit) == (bool(refused) and overlap == "skip")
 

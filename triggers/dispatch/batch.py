@@ -16,7 +16,15 @@ from runs.failpoints import failpoint
 from runs.queues import entrance
 from triggers.dispatch import offers, rates, windows
 from triggers.dispatch.admission import Ledger, admit
-from triggers.dispatch.decisions import Resumed, forget_held, give_up_on, mark_dispatched, mark_resumed, record, settle
+from triggers.dispatch.decisions import (
+    Resumed,
+    forget_held,
+    give_up_on,
+    mark_dispatched,
+    mark_resumed,
+    record,
+    write_decisions,
+)
 from triggers.dispatch.listeners import match_listeners
 from triggers.dispatch.order_of_keys import Behind
 from triggers.dispatch.replay_pieces import NEXT_DUE as NEXT_PIECE_DUE
@@ -168,7 +176,7 @@ def settle_matched(matched: Sequence[Matched], most: int = MOST) -> Batch:
     refusals = [refusal for one in kept for refusal in one.refusals]
     record(refusals)
     admit(matches, ledger)
-    settle(ledger)
+    write_decisions(ledger)
     mark_resumed([one.item for one in kept], ledger, resumed)
     forget_held([one.item for one in kept if not one.matches and not one.refusals])
     for one in (*kept, *postponed):

@@ -9,7 +9,7 @@ from runs.failpoints import failpoint
 from triggers.dispatch import windows
 from triggers.dispatch.admission import close, match_of
 from triggers.dispatch.batch import MOST, Batch, lock_keys, open_ledger
-from triggers.dispatch.decisions import give_up_on, record, settle
+from triggers.dispatch.decisions import give_up_on, record, write_decisions
 from triggers.dispatch.rules import Rules
 from triggers.dispatch_lock import try_lock
 from triggers.matching.matches import Group
@@ -42,7 +42,7 @@ def close_these(groups: Sequence[Group], rules: Rules) -> Batch:
         ledger = open_ledger([match for _, match in kept])
         for window, match in kept:
             close(window, match, ledger)
-        settle(ledger)
+        write_decisions(ledger)
         failpoint("before_window_commit")
     return Batch(dispatched=len(kept), left=len(matches) - len(kept), made=len(kept))
 

@@ -41,7 +41,7 @@ WHERE event_id = %s::uuid AND trigger_id = %s::uuid AND replay_id = %s::uuid AND
 Resumed = tuple[UUID, UUID, UUID, UUID]  # run, event, trigger, replay
 
 
-def settle(ledger: Ledger) -> None:
+def write_decisions(ledger: Ledger) -> None:
     """Write the decisions of admission."""
     entrance.write(ledger.new, ledger.unstarted.values(), ledger.replacing)
     record(ledger.refused)

@@ -137,7 +137,7 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
                     may_again = failures.passes(error) and (failures.is_uncharged(error) or not is_once)
                     seconds = failures.seconds_until_next(error, begun.attempts)
                     if not may_again or seconds > failures.SHORT or begun.attempts >= failures.TRIES:
-                        self._settle(begun, error, seconds if may_again else None)
+                        self._decide_after_failure(begun, error, seconds if may_again else None)
                         raise
                     begun.attempts += 1
                     await asyncio.sleep(seconds)
@@ -147,7 +147,7 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
 
         return request
 
-    def _settle(self, begun: Begun, error: Exception, seconds: float | None) -> None:
+    def _decide_after_failure(self, begun: Begun, error: Exception, seconds: float | None) -> None:
         """Decide what happens after a failed request; `seconds`: when it may be repeated."""
         if failures.is_refusal(error):
             raise Permanent(describe(error)) from error
