@@ -190,7 +190,7 @@ LARGE = {
     "triggers/schedules/definition.py Definition": "the fields of a schedule as properties",
     "triggers/sources/brokers/nats.py NatsReader": PLACE,
     "triggers/sources/brokers/redis_streams.py RedisReader": PLACE,
-    "triggers/sources/process/feed.py Feed": "one thread, and the four methods by which its process steers it",
+    "triggers/sources/process/reader_thread.py ReaderThread": "one thread, and the four methods by which its process steers it",
     "triggers/sources/process/loop.py Sources": "one loop; its methods are the steps of a look",
 }
 

@@ -9,8 +9,8 @@ from typing import Any
 from tests.support.stack import PATIENCE
 from triggers.models import Source
 from triggers.sources.continuity import Gaps
-from triggers.sources.process.feed import Failure, Handover
 from triggers.sources.process.loop import Sources
+from triggers.sources.process.reader_thread import Failure, Handover
 from triggers.sources.runner import Assignment, Batch, Broker, Reader, Received
 
 
@@ -60,7 +60,7 @@ def make_source(slug: str = "orders", **fields: Any) -> Source:
 
 
 def step(process: Sources) -> Handover | Failure | None:
-    """One look, and what a feed has handed over meanwhile; it is not taken in yet."""
+    """One look, and what a thread has handed over meanwhile; it is not taken in yet."""
     process.look()
     try:
         return process.inbox.get(timeout=0.02)
@@ -101,5 +101,5 @@ def processes(count: int = 1) -> Iterator[list[Sources]]:
         yield made
     finally:
         for process in made:
-            for feed in process.feeds.values():
-                feed.end()
+            for thread in process.threads.values():
+                thread.end()

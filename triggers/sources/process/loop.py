@@ -1,4 +1,4 @@
-"""The loop of `manage.py sources`: owns its share of the sources, lets a feed read each of them, and records what they read.
+"""The loop of `manage.py sources`: owns its share of the sources, lets a thread read each of them, and records what they read.
 
 Any number of these processes may run, on any hosts. The loop alone writes to the database.
 """
@@ -31,8 +31,8 @@ from triggers.sources.backlog import backlog_exceeded
 from triggers.sources.continuity import Marks, load
 from triggers.sources.kind import Waits
 from triggers.sources.process import owners
-from triggers.sources.process.feed import Answer, Failure, Feed, Handover
 from triggers.sources.process.owners import Wanted
+from triggers.sources.process.reader_thread import Answer, Failure, Handover, ReaderThread
 from triggers.sources.process.record import Mandate, NotOwned, record
 from triggers.sources.runner import Assignment, Runner, SourceError, runners
 from triggers.sources.settings import InvalidSettings
@@ -69,7 +69,7 @@ class Sources:
         self.presence = Presence(Worker.Kind.SOURCES)
         self.me: UUID | None = None
         self.valid_until = 0.0  # monotonic seconds: the end of the lease, by this host's clock
-        self.feeds: dict[UUID, Feed] = {}
+        self.threads: dict[UUID, ReaderThread] = {}
         self.configured: dict[UUID, tuple[Any, ...]] = {}
         self.inbox: queue.SimpleQueue[Handover | Failure] = queue.SimpleQueue()
         self.look_at = 0.0
@@ -107,14 +107,14 @@ class Sources:
                 self.take_in(self.inbox.get(timeout=max(self.look_at - time.monotonic(), 0)))
 
     def stop(self) -> None:
-        """Let the feeds end, then give the sources back: other processes read on at once."""
-        for feed in self.feeds.values():
-            feed.end()
+        """Let the threads end, then give the sources back: other processes read on at once."""
+        for thread in self.threads.values():
+            thread.end()
         deadline = time.monotonic() + STOPS_WITHIN
-        for feed in self.feeds.values():
-            feed.join(max(deadline - time.monotonic(), 0))
+        for thread in self.threads.values():
+            thread.join(max(deadline - time.monotonic(), 0))
         if self.me:
-            owners.give_back(self.me, list(self.feeds))
+            owners.give_back(self.me, list(self.threads))
         self.presence.close()
 
     # Owning
@@ -126,21 +126,21 @@ class Sources:
         self.bury(me)
         found = {source.id: source for source in owners.wanted(me, list(known))}
         self.end_feeds(found)
-        strays = [source.id for source in found.values() if source.is_mine and source.id not in self.feeds]
+        strays = [source.id for source in found.values() if source.is_mine and source.id not in self.threads]
         owners.give_back(me, strays)
         self.adopt(me, found, known)
-        for id in self.feeds:
+        for id in self.threads:
             self.let_read(id)
-        is_held = any(feed.is_held for feed in self.feeds.values())
+        is_held = any(thread.is_held for thread in self.threads.values())
         self.look_at = time.monotonic() + (LOOK_WHILE_HELD if is_held else settings.WAKEFUL_LEASE_RENEW.total_seconds())
 
     def renew(self) -> None:
         began, renewed_at = time.monotonic(), self.presence.renewed_at
         self.presence.renew()
         if self.presence.row != self.me:  # another process took the sources over, or this is the first look
-            for feed in self.feeds.values():
-                feed.end()
-            self.feeds.clear()
+            for thread in self.threads.values():
+                thread.end()
+            self.threads.clear()
             self.me = self.presence.row
         if self.presence.renewed_at != renewed_at:
             self.valid_until = began + settings.WAKEFUL_LEASE.total_seconds()
@@ -151,49 +151,51 @@ class Sources:
         return self.me
 
     def bury(self, me: UUID) -> None:
-        """Give back the sources of feeds that have ended, and of those that hang."""
+        """Give back the sources of threads that have ended, and of those that hang."""
         over = []
-        for id, feed in list(self.feeds.items()):
-            if feed.hangs:
+        for id, thread in list(self.threads.items()):
+            if thread.hangs:
                 self.hung += 1
                 self.hangs[id] += 1
                 self.rests_until[id] = time.monotonic() + backoff(FIRST_REST, LONGEST_REST, self.hangs[id])
-                self.fail(Failure(feed=feed, error="The client library has not answered for a minute.", remedy=RESTS))
-                log.error("source.hangs", source=feed.mandate.slug)
-            elif feed.is_alive():
+                self.fail(
+                    Failure(thread=thread, error="The client library has not answered for a minute.", remedy=RESTS)
+                )
+                log.error("source.hangs", source=thread.mandate.slug)
+            elif thread.is_alive():
                 continue
-            feed.end()
-            del self.feeds[id]
+            thread.end()
+            del self.threads[id]
             over.append(id)
         owners.give_back(me, over)
         if self.hung > HUNG_AT_MOST:
             raise TooManyHang
 
     def end_feeds(self, found: Mapping[UUID, Wanted]) -> None:
-        """End feeds whose sources are disabled, changed, owned by another process, or more than a fair share."""
-        for id, feed in list(self.feeds.items()):
+        """End threads whose sources are disabled, changed, owned by another process, or more than a fair share."""
+        for id, thread in list(self.threads.items()):
             source = found.get(id)
             if source is None or source.is_mine and source.configured != self.configured[id]:
-                feed.end()
-            elif not source.is_mine or source.epoch != feed.mandate.epoch:
-                feed.end()
-                del self.feeds[id]
-        live = [feed for feed in self.feeds.values() if not feed.is_ended]
-        for feed in live[self.share(found) :]:
-            feed.end()
+                thread.end()
+            elif not source.is_mine or source.epoch != thread.mandate.epoch:
+                thread.end()
+                del self.threads[id]
+        live = [thread for thread in self.threads.values() if not thread.is_ended]
+        for thread in live[self.share(found) :]:
+            thread.end()
 
     def share(self, found: Mapping[UUID, Wanted]) -> int:
         processes = next((source.processes for source in found.values()), 1)
         return owners.fair_share(len(found), processes)
 
     def adopt(self, me: UUID, found: Mapping[UUID, Wanted], known: Mapping[str, Runner[Any]]) -> None:
-        """Take free sources, as many as are missing to a fair share, and start their feeds."""
-        room = max(self.share(found) - len(self.feeds), 0)
+        """Take free sources, as many as are missing to a fair share, and start their threads."""
+        room = max(self.share(found) - len(self.threads), 0)
         now = time.monotonic()
         free = [
             source.id
             for source in found.values()
-            if source.id not in self.feeds
+            if source.id not in self.threads
             and (source.is_free or source.is_mine)
             and self.rests_until.get(source.id, now) <= now
         ]
@@ -201,59 +203,59 @@ class Sources:
             source = found[taken.source_id]
             mandate = Mandate(source_id=source.id, slug=source.slug, owner=me, epoch=taken.epoch)
             assign = assignments(source, known[source.kind])
-            self.feeds[source.id] = Feed(
+            self.threads[source.id] = ReaderThread(
                 mandate, known[source.kind], assign, taken.position, load(taken.marks), self.inbox
             )
             self.configured[source.id] = source.configured
-            self.feeds[source.id].start()
+            self.threads[source.id].start()
             log.info("source.taken", source=source.slug, epoch=taken.epoch)
 
     def let_read(self, id: UUID) -> None:
-        feed = self.feeds[id]
+        thread = self.threads[id]
         is_held = backlog_exceeded(id, Waits.READER)
-        if is_held != feed.is_held:
-            execute(HOLD, {**feed.mandate.names, "held": is_held})
-        feed.may_read(until=self.valid_until, is_held=is_held)
+        if is_held != thread.is_held:
+            execute(HOLD, {**thread.mandate.names, "held": is_held})
+        thread.may_read(until=self.valid_until, is_held=is_held)
 
     # Recording
 
     def take_in(self, item: Handover | Failure) -> None:
-        id = item.feed.mandate.source_id
-        if self.feeds.get(id) is not item.feed:
-            item.feed.end()  # it was given up
-        elif isinstance(item, Handover) and (item.feed.is_ended or item.is_left):
-            # The feed has left without an answer and confirms nothing, so its messages come again: what is not confirmed is not recorded.
-            log.info("source.batch_dropped", source=item.feed.mandate.slug)
+        id = item.thread.mandate.source_id
+        if self.threads.get(id) is not item.thread:
+            item.thread.end()  # it was given up
+        elif isinstance(item, Handover) and (item.thread.is_ended or item.is_left):
+            # The thread has left without an answer and confirms nothing, so its messages come again: what is not confirmed is not recorded.
+            log.info("source.batch_dropped", source=item.thread.mandate.slug)
         elif isinstance(item, Failure):
             self.fail(item)
         else:
             self.record(item)
-            if id in self.feeds:
+            if id in self.threads:
                 self.let_read(id)
 
     def record(self, handover: Handover) -> None:
-        feed = handover.feed
+        thread = handover.thread
         try:
-            handover.marks = record(feed.mandate, handover.batch, feed.marks)
+            handover.marks = record(thread.mandate, handover.batch, thread.marks)
         except NotOwned:
-            log.warning("source.lost", source=feed.mandate.slug, epoch=feed.mandate.epoch)
-            del self.feeds[feed.mandate.source_id]
-            feed.answer(handover, Answer.NOT_OWNED)
+            log.warning("source.lost", source=thread.mandate.slug, epoch=thread.mandate.epoch)
+            del self.threads[thread.mandate.source_id]
+            thread.answer(handover, Answer.NOT_OWNED)
         except Exception as error:
             # Also any error of a kind's own, such as in `Batch.keep`: one source does not stop the others.
             said = (str(error).strip() or type(error).__name__).splitlines()[0]
             handover.error = f"Its messages cannot be recorded: {said}"
-            feed.answer(handover, Answer.FAILED)
+            thread.answer(handover, Answer.FAILED)
             if isinstance(error, (DjangoDatabaseError, psycopg.Error)) and not connection.is_usable():
                 raise
-            log.exception("source.not_recorded", source=feed.mandate.slug)
-            self.fail(Failure(feed=feed, error=handover.error, remedy=""))
+            log.exception("source.not_recorded", source=thread.mandate.slug)
+            self.fail(Failure(thread=thread, error=handover.error, remedy=""))
         else:
-            del self.hangs[feed.mandate.source_id]
-            feed.answer(handover, Answer.RECORDED)
+            del self.hangs[thread.mandate.source_id]
+            thread.answer(handover, Answer.RECORDED)
 
     def fail(self, failure: Failure) -> None:
-        execute(FAIL, {**failure.feed.mandate.names, "error": failure.error, "remedy": failure.remedy})
+        execute(FAIL, {**failure.thread.mandate.names, "error": failure.error, "remedy": failure.remedy})
 
 
 def assignments(source: Wanted, runner: Runner[Any]) -> Callable[[Any, Marks], Assignment[Any]]:

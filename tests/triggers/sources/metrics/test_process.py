@@ -18,7 +18,7 @@ from triggers import accept
 from triggers.models import Event, MetricSample, MetricSeries, PoisonMessage, Reading, Source
 from triggers.sources.metrics.arm import arm, try_on
 from triggers.sources.metrics.samples import Metered, Sample, take_in
-from triggers.sources.process import feed
+from triggers.sources.process import reader_thread
 
 pytestmark = pytest.mark.django_db
 
@@ -33,8 +33,8 @@ def site(settings: Any) -> Iterator[ListServer]:
 def test_a_source_is_read_and_its_error_shown_while_its_detectors_go_on(
     site: ListServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(feed, "LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(reader_thread, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(reader_thread, "LONGEST_PAUSE", 0.01)
     monkeypatch.setattr("triggers.sources.metrics.metric.EverySettings.pause", timedelta(seconds=1.1))
     source = Source.objects.create(
         slug="load", kind="json_number", settings={"url": site.url("/load"), "value_path": "n", "every": "10s"}

@@ -19,7 +19,7 @@ from triggers.dispatch.batch import dispatch
 from triggers.dispatch.rules import Rules
 from triggers.models import Event, PoisonMessage, Reading, Source, SourceGap
 from triggers.sources.continuity import Gap, Reason, Span
-from triggers.sources.process import feed, loop
+from triggers.sources.process import loop, reader_thread
 from triggers.sources.process.loop import Sources
 from triggers.sources.process.owners import fair_share
 from triggers.sources.runner import Assignment, Batch, Poison, SourceError
@@ -41,8 +41,8 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(feed, "LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(reader_thread, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(reader_thread, "LONGEST_PAUSE", 0.01)
 
 
 def ids() -> list[str]:
@@ -86,7 +86,7 @@ def test_a_source_has_one_reader_and_the_next_one_goes_on_where_it_stopped(play:
     with processes(2) as [owner, other]:
         run_until(owner, lambda: script.confirmed)
         other.look()
-        assert not other.feeds
+        assert not other.threads
         owner.stop()
         run_until(other, lambda: len(script.assignments) == 2)
 
@@ -102,11 +102,11 @@ def test_an_owner_that_was_frozen_records_and_confirms_nothing(play: Play) -> No
     with processes(2) as [frozen, successor]:
         late = handed_over(frozen)
         unseen(frozen)
-        run_until(successor, lambda: successor.feeds)
+        run_until(successor, lambda: successor.threads)
         frozen.take_in(late)
-        late.feed.join(5)
+        late.thread.join(5)
 
-    assert not late.feed.is_alive() and not frozen.feeds
+    assert not late.thread.is_alive() and not frozen.threads
     assert (ids(), script.confirmed, Reading.objects.get().position) == ([], [], None)
 
 
@@ -115,14 +115,14 @@ def test_a_process_reads_nothing_while_its_lease_may_have_ended(play: Play, sett
     make_source()
     with processes() as [process]:
         run_until(process, lambda: script.assignments)
-        [feed_] = process.feeds.values()
+        [thread] = process.threads.values()
 
         settings.WAKEFUL_LEASE = timedelta(seconds=-1)
         process.presence.renewed_at = float("-inf")
         process.look()
         script.pages.append(Batch(messages=[message(1)]))
 
-        feed_.join(0.1)
+        thread.join(0.1)
         assert script.pages
 
 
@@ -132,14 +132,14 @@ def test_processes_share_the_sources_and_a_newcomer_gets_its_part(play: Play) ->
         make_source(slug)
 
     with processes(2) as [first, second]:
-        run_until(first, lambda: len(first.feeds) == 3)
+        run_until(first, lambda: len(first.threads) == 3)
         second.look()
-        run_until(first, lambda: len(first.feeds) == 2)
-        run_until(second, lambda: len(second.feeds) == 1)
+        run_until(first, lambda: len(first.threads) == 2)
+        run_until(second, lambda: len(second.threads) == 1)
         first.look()
 
-        assert len(first.feeds) == 2
-        assert not set(first.feeds) & set(second.feeds)
+        assert len(first.threads) == 2
+        assert not set(first.threads) & set(second.threads)
 
 
 @pytest.mark.parametrize(("sources", "live", "share"), [(0, 1, 0), (1, 3, 1), (3, 2, 2), (4, 2, 2), (5, 0, 5)])
@@ -291,7 +291,7 @@ def test_a_changed_source_is_read_with_its_new_settings_and_a_disabled_one_is_no
         add_secret(source, "the-new-password")
         run_until(process, lambda: len(script.assignments) == 2)
         Source.objects.update(enabled=False)
-        run_until(process, lambda: not process.feeds)
+        run_until(process, lambda: not process.threads)
 
     assert [(one.settings, one.secret) for one in script.assignments] == [
         ({"stream": "old"}, "the-old-password"),
@@ -307,22 +307,22 @@ def test_a_reader_that_hangs_is_given_up(play: Play, monkeypatch: pytest.MonkeyP
     with processes() as [process]:
         late = handed_over(process)
         with monkeypatch.context() as hanging:
-            hanging.setattr(feed, "RETURNS_WITHIN", -1e9)
-            late.feed.called_at = 0.0
+            hanging.setattr(reader_thread, "RETURNS_WITHIN", -1e9)
+            late.thread.called_at = 0.0
             process.look()
         assert "has not answered" in Reading.objects.get().error
         process.take_in(late)
-        assert late.feed.is_ended and not ids()
+        assert late.thread.is_ended and not ids()
 
         process.look()
-        assert not process.feeds  # a thread that hangs a minute later would be the only gain
+        assert not process.threads  # a thread that hangs a minute later would be the only gain
         process.rests_until = dict.fromkeys(process.rests_until, 0.0)
         process.look()
-        assert process.feeds
+        assert process.threads
 
 
 def test_a_batch_that_can_never_be_recorded_is_read_again(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "STAY_EVERY", 0.01)
+    monkeypatch.setattr(reader_thread, "STAY_EVERY", 0.01)
     kept: list[int] = []
 
     def refused() -> None:
@@ -333,7 +333,7 @@ def test_a_batch_that_can_never_be_recorded_is_read_again(play: Play, monkeypatc
     source = make_source()
 
     with processes() as [process]:
-        run_until(process, lambda: len(kept) == feed.TRIES)
+        run_until(process, lambda: len(kept) == reader_thread.TRIES)
         failing = Reading.objects.get(source=source)
         run_until(process, lambda: script.confirmed)
 
@@ -447,8 +447,8 @@ def test_a_batch_that_its_feed_does_not_confirm_any_more_is_not_recorded(play: P
     make_source()
     with processes() as [process]:
         late = handed_over(process)
-        late.feed.end()
-        late.feed.join(5)
+        late.thread.end()
+        late.thread.join(5)
         process.take_in(late)
         assert not Event.objects.exists()
         script.pages.append(late.batch)
@@ -471,7 +471,7 @@ def test_a_batch_whose_connection_breaks_before_it_is_recorded_is_read_again_and
     make_source()
     with processes() as [process]:
         late = handed_over(process)
-        monkeypatch.setattr(feed, "STAY_EVERY", 0.01)
+        monkeypatch.setattr(reader_thread, "STAY_EVERY", 0.01)
         monkeypatch.setattr(ScriptReader, "stay", stay)
         eventually(lambda: len(script.assignments) == 2)  # it has connected again
         process.take_in(late)
@@ -517,7 +517,7 @@ def test_a_source_that_rests_holds_no_connection_to_the_database(monkeypatch: py
             return Asks(self)
 
     resting: list[Any] = []
-    monkeypatch.setattr(feed, "STAY_EVERY", 0.01)
+    monkeypatch.setattr(reader_thread, "STAY_EVERY", 0.01)
     monkeypatch.setattr(loop, "runners", lambda: {"script": Asking()})
     make_source()
 

@@ -1,6 +1,6 @@
 """The thread that reads one source. It never writes to the database: it hands each batch over, and waits until it is recorded.
 
-A feed reads only while its process's lease is valid by this host's clock, so that a process that was frozen does not read beside
+It reads only while its process's lease is valid by this host's clock, so that a process that was frozen does not read beside
 the new owner.
 """
 
@@ -45,28 +45,28 @@ class Answer(Enum):
 class Handover:
     """A batch for the process to record."""
 
-    feed: "Feed"
+    thread: "ReaderThread"
     batch: Batch
     answer: Answer | None = None
     marks: Marks | None = None  # after it, if it is recorded
     error: str = ""  # why it has failed
-    is_left: bool = False  # its feed reads it again, and does not wait for the answer any more
+    is_left: bool = False  # its thread reads it again, and does not wait for the answer any more
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
     """An error of the source, for its page."""
 
-    feed: "Feed"
+    thread: "ReaderThread"
     error: str
     remedy: str
 
 
 class Ended(Exception):
-    """The feed must not go on: its source has another owner, or other settings, or its process stops."""
+    """The thread must not go on: its source has another owner, or other settings, or its process stops."""
 
 
-class Feed(threading.Thread):
+class ReaderThread(threading.Thread):
     def __init__(
         self,
         mandate: Mandate,
@@ -170,7 +170,7 @@ class Feed(threading.Thread):
     def _hand_over(self, reader: Reader, batch: Batch) -> None:
         """Return when the batch is recorded. One that fails again and again is read again, after a pause: it may be another one then."""
         for number in count(1):
-            handover = Handover(feed=self, batch=batch)
+            handover = Handover(thread=self, batch=batch)
             self.inbox.put(handover)
             try:
                 while not self._is_answered(handover):
@@ -179,7 +179,7 @@ class Feed(threading.Thread):
                 handover.is_left = True
                 raise
             if handover.answer is Answer.RECORDED:
-                return  # and confirm it, also if this feed is to end
+                return  # and confirm it, also if this thread is to end
             if handover.answer is not Answer.FAILED or self.is_ended:
                 raise Ended
             if number == TRIES:
@@ -199,7 +199,7 @@ class Feed(threading.Thread):
             said = f"{type(error).__name__}: {said}"
         remedy = error.remedy if isinstance(error, SourceError) else ""
         log.warning("source.failed", source=self.mandate.slug, error=said, failures=self.failures)
-        self.inbox.put(Failure(feed=self, error=said, remedy=redacted(remedy)))
+        self.inbox.put(Failure(thread=self, error=said, remedy=redacted(remedy)))
 
     def _pause(self, error: Exception) -> None:
         pause = backoff(FIRST_PAUSE, LONGEST_PAUSE, self.failures) * random.uniform(0.5, 1)  # noqa: S311
