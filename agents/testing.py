@@ -66,7 +66,7 @@ from agents.guards.storable import storable
 from agents.journal import engine
 from agents.journal.ends import Interrupted, Lost, Parked, Released, TriedAgain, Waiting
 from agents.journal.entries import NewWait, RecordedStep, RecordedWait, StepEntry
-from agents.journal.memory import KeptWait, MemoryStore
+from agents.journal.in_memory import KeptWait, MemoryStore
 from agents.journal.protocol import (
     EXPIRED,
     Answer,

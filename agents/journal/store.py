@@ -1,4 +1,4 @@
-"""The store that keeps a journal, as the engine needs it. `runs.durable.store` is the database's, `agents.journal.memory` the
+"""The store that keeps a journal, as the engine needs it. `runs.durable.store` is the database's, `agents.journal.in_memory` the
 one of tests, `runs.shadow.store` the one of shadow runs."""
 
 from collections.abc import Callable, Mapping, Sequence

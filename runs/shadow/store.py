@@ -16,7 +16,7 @@ from django.db import connection, transaction
 from agents.guards.storable import shown
 from agents.journal.ends import Interrupted
 from agents.journal.entries import RESULTS, VALUE, NewWait, RecordedStep, RecordedWait, StepEntry, sought_by
-from agents.journal.memory import Nesting
+from agents.journal.in_memory import Nesting
 from agents.journal.protocol import (
     ApprovalRequest,
     BudgetRequest,

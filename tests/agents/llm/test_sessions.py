@@ -10,7 +10,7 @@ from pydantic_ai.messages import ModelRequest, UserPromptPart
 from agents import AgentRun, AsyncAgentRun, Permanent
 from agents.agent import Agent
 from agents.journal.budget import Limits, Refusal
-from agents.journal.memory import MemoryStore
+from agents.journal.in_memory import MemoryStore
 from agents.models import Session, SessionTurn
 from agents.sessions.messages import loaded, said_in
 from agents.sessions.size import surplus
