@@ -89,7 +89,7 @@ class RecordSignal(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class GateSubject:
     """The subject of a gate: the events of a run of this trigger, in this replay."""
 
     run_id: UUID
@@ -111,16 +111,16 @@ class Last:
 class Gates(Protocol):
     """The book of the triggers' gates; `quiet`, `fired` and `keep` write in the caller's transaction."""
 
-    def last(self, asked: Asked, /) -> Last:
+    def last(self, asked: GateSubject, /) -> Last:
         """The state that the last success kept (None: none)."""
 
-    def quiet(self, asked: Asked, reason: str, /) -> None:
+    def quiet(self, asked: GateSubject, reason: str, /) -> None:
         """Count a quiet answer, and write it as the decision on each of the events."""
 
-    def fired(self, asked: Asked, reason: str, /) -> None:
+    def fired(self, asked: GateSubject, reason: str, /) -> None:
         """Count an answer that lets a run begin."""
 
-    def failed(self, asked: Asked, error: str, /) -> None:
+    def failed(self, asked: GateSubject, error: str, /) -> None:
         """Count a gate that raised or hung."""
 
     def keep(self, trigger_id: UUID, agent: str, new: Last, /) -> bool:

@@ -21,7 +21,7 @@ from agents.guards.llm_calls import admitted
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread
 from agents.journal.engine import Journal
 from agents.journal.protocol import Place, fitting
-from agents.llm.context import Asked, LlmContext, LlmOptions, Prompt
+from agents.llm.context import LlmArguments, LlmContext, LlmOptions, Prompt
 from agents.llm.costs.metered import MeteredModel
 from agents.llm.delegates import DEEPEST
 from agents.llm.door.approvals import Approver
@@ -67,7 +67,7 @@ class LlmCall:
 
     async def run(self, prompt: Prompt, untrusted: Any, deps: Any, options: LlmOptions) -> AgentRunResult[Any]:
         """Run the LLM agent to its result. Recorded requests are neither sent nor paid again."""
-        asked = Asked.of(prompt, untrusted, deps, options)
+        asked = LlmArguments.of(prompt, untrusted, deps, options)
         model: Model = MeteredModel(model_for(self._agent), self._steps.journal, is_spare=self._is_spare)
         await in_main_thread(secrets.learn, model)
         call = await opened(self._steps.journal, self._place, asked, self._context, model)

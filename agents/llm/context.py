@@ -55,8 +55,8 @@ class LlmContext:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What the caller of `run.llm` asks. `options` are those that `pydantic_ai.Agent.run` takes."""
+class LlmArguments:
+    """What the caller of `run.llm` gives. `options` are those that `pydantic_ai.Agent.run` takes."""
 
     prompt: Prompt
     untrusted: Any
@@ -67,7 +67,7 @@ class Asked:
     options: dict[str, Any]
 
     @classmethod
-    def of(cls, prompt: Prompt, untrusted: Any, deps: Any, options: LlmOptions) -> "Asked":
+    def of(cls, prompt: Prompt, untrusted: Any, deps: Any, options: LlmOptions) -> "LlmArguments":
         """Permanent: these do not go together."""
         given: dict[str, Any] = dict(options)
         tools, in_flight = given.pop("tools", None), given.pop("llm_in_flight", "repeat")
@@ -83,7 +83,7 @@ class Asked:
             prompt=prompt, untrusted=untrusted, deps=deps, tools=tools, session=session, effect=effect, options=given
         )
 
-    def after(self, past: Sequence[ModelMessage]) -> "Asked":
+    def after(self, past: Sequence[ModelMessage]) -> "LlmArguments":
         """The same as the next turn of a conversation. Its history has no system prompts, so that each agent speaks with
         its own."""
         capabilities = [ReinjectSystemPrompt(), *(self.options.get("capabilities") or ())]

@@ -15,7 +15,7 @@ from agents.journal.concurrent import in_main_thread
 from agents.journal.engine import Journal
 from agents.journal.protocol import Place
 from agents.kernel.tool_cap import narrowed
-from agents.llm.context import Asked, LlmContext
+from agents.llm.context import LlmArguments, LlmContext
 from agents.llm.strangers.addresses import without
 from agents.llm.strangers.fences import fenced, fenced_answer, is_declared_trusted
 
@@ -32,7 +32,7 @@ class Words:
 class Opened:
     """A call that has its entry in the journal. `asked` has fences around what strangers wrote."""
 
-    asked: Asked
+    asked: LlmArguments
     place: str  # the key of the call
     began: datetime
     mark: str  # of its fences
@@ -40,7 +40,7 @@ class Opened:
     words: Words
 
 
-async def opened(journal: Journal, place: Place, asked: Asked, context: LlmContext, model: Model) -> Opened:
+async def opened(journal: Journal, place: Place, asked: LlmArguments, context: LlmContext, model: Model) -> Opened:
     """Open the call, or read how it was opened, and taint the run if strangers wrote some of it."""
     key, entry = await in_main_thread(
         journal.named_value, place, lambda: _entry(asked, context, model.model_id), kind="llm"
@@ -62,7 +62,7 @@ async def opened(journal: Journal, place: Place, asked: Asked, context: LlmConte
     )
 
 
-def _entry(asked: Asked, context: LlmContext, model: str) -> dict[str, Any]:
+def _entry(asked: LlmArguments, context: LlmContext, model: str) -> dict[str, Any]:
     return {
         "began": datetime.now(UTC).isoformat(),
         "mark": token_hex(8),
@@ -87,7 +87,7 @@ def _with_fenced_results(options: dict[str, Any], mark: str) -> tuple[dict[str, 
     return {**options, "deferred_tool_results": fenced_results}, bool(strange)
 
 
-async def _words(asked: Asked, context: LlmContext) -> Words:
+async def _words(asked: LlmArguments, context: LlmContext) -> Words:
     own = asked.prompt if isinstance(asked.prompt, str) else ""
     if not context.is_tainted():
         return Words(own=own)

@@ -17,11 +17,11 @@ from runs.transitions.leave import take_away
 from runs.transitions.lock import lock_run
 from runs.transitions.outcome import Outcome, back_in_line, ticket_of
 
-Answer = Literal["happened", "did_not_happen", "fail"]
+UncertainOutcome = Literal["happened", "did_not_happen", "fail"]
 
 
 @not_in_atomic_body
-def resolve(run_id: UUID, *, outcome: Answer, by: str, result: Any = None) -> Run:
+def resolve(run_id: UUID, *, outcome: UncertainOutcome, by: str, result: Any = None) -> Run:
     """Resolve the first step with an unknown outcome: it happened, and `result` is its output; it did not happen, and is done
     now; or the run fails. "did_not_happen" also retries a run that is parked because its journal does not fit its agent, for
     example after another deploy.
@@ -53,15 +53,15 @@ def resolve(run_id: UUID, *, outcome: Answer, by: str, result: Any = None) -> Ru
 
 
 def _check(outcome: str, result: Any) -> None:
-    if outcome not in get_args(Answer):
-        raise ValueError(f"outcome is one of {', '.join(get_args(Answer))}, not {outcome!r}")
+    if outcome not in get_args(UncertainOutcome):
+        raise ValueError(f"outcome is one of {', '.join(get_args(UncertainOutcome))}, not {outcome!r}")
     if result is not None and outcome != "happened":
         raise ValueError('a result is only allowed with outcome "happened"')
     if len(json.dumps(result, ensure_ascii=False).encode()) > settings.WAKEFUL_MAX_OUTPUT:
         raise ValueError(f"the result is larger than WAKEFUL_MAX_OUTPUT, {settings.WAKEFUL_MAX_OUTPUT} bytes")
 
 
-def _settle(step: Step, outcome: Answer, result: Any) -> None:
+def _settle(step: Step, outcome: UncertainOutcome, result: Any) -> None:
     """Record the answer. If the run fails, its step keeps an unknown outcome, and a requeue parks the run again."""
     unproved = Step.objects.filter(run_id=step.run_id, key=step.key, status=Step.Status.STARTED)
     if outcome == "happened":
@@ -84,7 +84,7 @@ def _output(step: Step, result: Any) -> Any:
     return result
 
 
-def _outcome(run: Run, outcome: Answer, by: str) -> Outcome:
+def _outcome(run: Run, outcome: UncertainOutcome, by: str) -> Outcome:
     if outcome == "fail":
         return Outcome(status=RunStatus.FAILED, reason=f"resolved by {by}: it failed", error=run.status_reason)
     return back_in_line(run, f"resolved by {by}")

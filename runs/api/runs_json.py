@@ -6,7 +6,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from runs.actions.approve import Choice
-from runs.actions.resolve import Answer
+from runs.actions.resolve import UncertainOutcome
 from runs.actions.select import ApprovalStatus
 from runs.api.approval_links import approval_link
 from runs.api.body import Body
@@ -135,7 +135,7 @@ class SignalBody(Body):
 
 
 class ResolveBody(Body):
-    outcome = serializers.ChoiceField(get_args(Answer))
+    outcome = serializers.ChoiceField(get_args(UncertainOutcome))
     result = serializers.JSONField(
         required=False, default=None, allow_null=True, help_text="the output of the step that happened"
     )

@@ -44,7 +44,7 @@ from runs.db.sql import database_now, fetch
 from runs.exceptions import DeadlineExceeded, GateWasQuiet, RunLost
 from runs.failpoints import failpoint
 from runs.models import Attempt
-from runs.ports import Asked, Last, ports
+from runs.ports import GateSubject, Last, ports
 from runs.states import RunStatus
 from runs.transitions.leave import ON_ITS_TIMELINE, leave
 from runs.transitions.outcome import Outcome
@@ -86,9 +86,9 @@ def ask_gate(claim: Claim, agent: Agent) -> Claim | Outcome:
     raise GateWasQuiet
 
 
-def asked_of(claim: Claim) -> Asked:
+def asked_of(claim: Claim) -> GateSubject:
     assert claim.trigger_id is not None  # noqa: S101  (must_ask)
-    return Asked(
+    return GateSubject(
         run_id=claim.run_id,
         trigger_id=claim.trigger_id,
         agent=claim.agent,
@@ -126,7 +126,7 @@ def _answer(claim: Claim, agent: Agent, last: Last, seconds: float) -> tuple[Fir
         raise TimeoutError(f"the gate took longer than {seconds:g} s (WAKEFUL_GATE_TIMEOUT)") from None
 
 
-def _fire(claim: Claim, asked: Asked, answer: Fire, revision: int, is_tainted: bool) -> Claim:
+def _fire(claim: Claim, asked: GateSubject, answer: Fire, revision: int, is_tainted: bool) -> Claim:
     with transaction.atomic():
         ports.gates.fired(asked, answer.reason)
         fired = Jsonb({**asdict(answer), "revision": revision, "is_tainted": is_tainted})
@@ -142,14 +142,14 @@ def _limit(claim: Claim, statement: str, seconds: float, **more: Any) -> None:
         raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
 
 
-def _end_quietly(claim: Claim, asked: Asked, answer: Quiet) -> None:
+def _end_quietly(claim: Claim, asked: GateSubject, answer: Quiet) -> None:
     if claim.epoch > 1 or not _withdraw(claim, asked, answer):
         _succeed(claim, asked, answer)
     failpoint("after_gate_commit")
     log.info("gate.quiet", run=str(claim.run_id), trigger=claim.trigger, reason=answer.reason)
 
 
-def _withdraw(claim: Claim, asked: Asked, answer: Quiet) -> bool:
+def _withdraw(claim: Claim, asked: GateSubject, answer: Quiet) -> bool:
     with transaction.atomic():
         ports.gates.quiet(asked, answer.reason)
         is_gone = withdraw(claim.ticket)
@@ -158,7 +158,7 @@ def _withdraw(claim: Claim, asked: Asked, answer: Quiet) -> bool:
     return is_gone
 
 
-def _succeed(claim: Claim, asked: Asked, answer: Quiet) -> None:
+def _succeed(claim: Claim, asked: GateSubject, answer: Quiet) -> None:
     """End a run that already has a history as succeeded: its row shows the outcome, so no decision is needed."""
     with transaction.atomic():
         ports.gates.quiet(replace(asked, event_ids=()), answer.reason)
@@ -168,7 +168,7 @@ def _succeed(claim: Claim, asked: Asked, answer: Quiet) -> None:
         )
 
 
-def _failed(error: BaseException, claim: Claim, asked: Asked) -> Outcome:
+def _failed(error: BaseException, claim: Claim, asked: GateSubject) -> Outcome:
     with suppress(*CONNECTION_ERRORS):  # only a counter; the run's outcome is recorded elsewhere
         ports.gates.failed(asked, describe(error))
     outcome = outcome_of(error, claim)

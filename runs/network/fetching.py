@@ -39,7 +39,7 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class FetchResponse:
     """The answer of the last address that redirects led to. Names of `headers` are in lower case."""
 
     url: str
@@ -49,7 +49,7 @@ class Answer:
     links: Mapping[str, str] = field(default_factory=dict)  # of the header Link, by relation
 
 
-def fetch(request: Request, limits: Limits) -> Answer:
+def fetch(request: Request, limits: Limits) -> FetchResponse:
     """Raises NotFetched. A status of an error is an answer."""
     try:
         return asyncio.run(_fetch(request, limits))
@@ -65,7 +65,7 @@ def fetch(request: Request, limits: Limits) -> Answer:
         raise NotFetched(in_words(error)) from None
 
 
-async def _fetch(request: Request, limits: Limits) -> Answer:
+async def _fetch(request: Request, limits: Limits) -> FetchResponse:
     first = url = checked_url(request.url)
     async with (
         asyncio.timeout(limits.seconds),
@@ -81,12 +81,12 @@ async def _fetch(request: Request, limits: Limits) -> Answer:
     raise NotFetched(f"more than {limits.redirects} redirects")
 
 
-async def _ask(client: httpx.AsyncClient, url: httpx.URL, headers: Mapping[str, str], limits: Limits) -> Answer:
+async def _ask(client: httpx.AsyncClient, url: httpx.URL, headers: Mapping[str, str], limits: Limits) -> FetchResponse:
     sent = {"User-Agent": "wakeful", **PACKED, **headers}
     response = await client.send(client.build_request("GET", url, headers=sent), stream=True)
     try:
         is_last = response.status_code not in REDIRECTS
-        return Answer(
+        return FetchResponse(
             url=str(url),
             status=response.status_code,
             headers={name.lower(): value for name, value in response.headers.items()},

@@ -27,7 +27,7 @@ class CutOff(OSError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class PostResponse:
     status: int
     after: timedelta | None = None  # Retry-After
     begins: bytes = b""  # the first bytes of its body
@@ -42,7 +42,7 @@ def post(
     whole: float,
     keep: int = 0,
     networks: Sequence[Network] | None = None,
-) -> Answer:
+) -> PostResponse:
     """The status of the answer, and the first `keep` bytes of its body. Redirects are not followed. With `networks`, hosts must
     have public addresses, or addresses in these networks. Raises NotHandedOver or CutOff."""
     progress = _Progress()
@@ -75,7 +75,7 @@ async def _post(
     keep: int,
     networks: Sequence[Network] | None,
     progress: _Progress,
-) -> Answer:
+) -> PostResponse:
     transport = None if networks is None else CheckedTransport(networks)
     limits = httpx.Timeout(whole, connect=connect)
     asked = {"User-Agent": "wakeful", **({"Accept-Encoding": "identity"} if keep else {}), **headers}
@@ -91,7 +91,7 @@ async def _post(
         try:
             begins = await _beginning(response, keep) if keep else b""
             after = pause_of(response.headers.get("retry-after", ""))
-            return Answer(status=response.status_code, after=after, begins=begins)
+            return PostResponse(status=response.status_code, after=after, begins=begins)
         finally:
             await response.aclose()
 

@@ -15,7 +15,7 @@ from triggers.api.fields import Instant, Zone
 from triggers.models import ExclusionCalendar, Schedule, Skip, Trigger
 from triggers.schedules import excluded_days
 from triggers.schedules.clock import LONGEST_TEXT, LONGEST_ZONE
-from triggers.schedules.explain.why import Answer
+from triggers.schedules.explain.why import WhyAnswer
 from triggers.schedules.preview import describe, upcoming
 from triggers.schedules.terms import active_hours as hours
 from triggers.schedules.terms.policy import MOST_CALENDARS, NAMES, SchedulePolicy
@@ -212,15 +212,15 @@ class AnswerSerializer(Shown):
     skip = SkipSerializer(allow_null=True)
 
     @extend_schema_field(FactSerializer(many=True))
-    def get_facts(self, answer: Answer) -> list[dict[str, str]]:
+    def get_facts(self, answer: WhyAnswer) -> list[dict[str, str]]:
         return [{"label": label, "text": text} for label, text in answer.facts]
 
     @extend_schema_field(serializers.DateTimeField(allow_null=True))
-    def get_before(self, answer: Answer) -> datetime | None:
+    def get_before(self, answer: WhyAnswer) -> datetime | None:
         return answer.nearest[0]
 
     @extend_schema_field(serializers.DateTimeField(allow_null=True))
-    def get_after(self, answer: Answer) -> datetime | None:
+    def get_after(self, answer: WhyAnswer) -> datetime | None:
         return answer.nearest[1]
 
 

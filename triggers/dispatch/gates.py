@@ -8,7 +8,7 @@ from psycopg.types.json import Jsonb
 
 from runs.db.nudge import nudge_later
 from runs.db.sql import execute, fetch
-from runs.ports import Asked, Last
+from runs.ports import GateSubject, Last
 from triggers.models import Gate
 
 REASON_LENGTH = 500
@@ -54,14 +54,14 @@ WHERE trigger_id = %s::uuid AND agent = %s::text AND revision = %s::bigint AND {
 """  # noqa: S608  (our own parts)
 
 
-def last(asked: Asked) -> Last:
+def last(asked: GateSubject) -> Last:
     gate = Gate.objects.filter(trigger_id=asked.trigger_id, agent=asked.agent).first()
     if gate is None:
         return Last(revision=_revision(asked.trigger_id))
     return Last(state=gate.state, is_tainted=gate.is_tainted, revision=gate.revision)
 
 
-def quiet(asked: Asked, reason: str) -> None:
+def quiet(asked: GateSubject, reason: str) -> None:
     if execute(RECOVERED, {"run": asked.run_id, "trigger": asked.trigger_id, "agent": asked.agent}):
         nudge_later()
     _count(asked, Gate.Answer.QUIET, reason)
@@ -69,11 +69,11 @@ def quiet(asked: Asked, reason: str) -> None:
     execute(QUIET, names)
 
 
-def fired(asked: Asked, reason: str) -> None:
+def fired(asked: GateSubject, reason: str) -> None:
     _count(asked, Gate.Answer.FIRED, reason)
 
 
-def failed(asked: Asked, error: str) -> None:
+def failed(asked: GateSubject, error: str) -> None:
     _count(asked, Gate.Answer.FAILED, error)
 
 
@@ -81,7 +81,7 @@ def keep(trigger_id: UUID, agent: str, new: Last) -> bool:
     return execute(KEEP, [Jsonb(new.state), new.is_tainted, trigger_id, agent, new.revision]) == 1
 
 
-def _count(asked: Asked, answer: Gate.Answer, reason: str) -> None:
+def _count(asked: GateSubject, answer: Gate.Answer, reason: str) -> None:
     names = {"trigger": asked.trigger_id, "agent": asked.agent, "answer": answer, "reason": reason[:REASON_LENGTH]}
     execute(COUNT, names)
 

@@ -12,7 +12,7 @@ from django.db import Error as DjangoDatabaseError
 from django.db import close_old_connections, connection
 
 from runs.db.listen import set_timeouts
-from triggers.matching.expressions.cel import Answer, Question
+from triggers.matching.expressions.cel import ExpressionAnswer, Question
 from triggers.matching.expressions.evaluator import Evaluator, Limits
 from triggers.matching.index import Index, Rule
 from triggers.matching.match import Case, CasesOf, cases_of, field_of_event, subject_of, wanted_by
@@ -47,7 +47,7 @@ class Result:
 
     job: Job
     cases: Sequence[Case] = ()
-    answers: Sequence[Answer] = ()
+    answers: Sequence[ExpressionAnswer] = ()
     wanted: Sequence[Rule] = ()
     over: Sequence[Case] = ()
     error: Exception | None = None
@@ -62,7 +62,7 @@ class Known:
     wanted: Sequence[Rule] | None = None
     asked: dict[UUID, Question] = field(default_factory=dict)
     slow: set[UUID] = field(default_factory=set)  # triggers whose cases are in the slow lane
-    answers: dict[UUID, Answer] = field(default_factory=dict)
+    answers: dict[UUID, ExpressionAnswer] = field(default_factory=dict)
     told: frozenset[UUID] = frozenset()  # triggers whose answers it has been dispatched with
     is_being_read: bool = False
     error: Exception | None = None
@@ -84,7 +84,7 @@ class Known:
         news = ((self.answers.keys() - self.told) | self.behind) - (self.behind & blocked)
         return bool(news) and not (self.is_quick or self.item.is_resumption)
 
-    def answer(self, case: Case) -> Answer | None:
+    def answer(self, case: Case) -> ExpressionAnswer | None:
         return self.answers.get(case.rule.id) if self.asked.get(case.rule.id) == case.question else None
 
     def is_asked(self, case: Case) -> bool:

@@ -6,7 +6,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from triggers.matching.expressions.cel import Answer, Expression, Question, answer, context_of, field_at
+from triggers.matching.expressions.cel import Expression, ExpressionAnswer, Question, answer, context_of, field_at
 from triggers.matching.expressions.evaluator import Evaluator, Subject, shared
 from triggers.matching.index import FieldOf, Index, Path, Rule, group_of
 from triggers.matching.matches import Match, Refusal, hold_or_stop, refuse
@@ -148,7 +148,7 @@ def match_items(items: Sequence[Item], index: Index, cases: CasesOf | None = Non
 
 
 def judged(
-    item: Item, cases: Sequence["Case"], payload: Payload, answers: Mapping[UUID, Answer] | None = None
+    item: Item, cases: Sequence["Case"], payload: Payload, answers: Mapping[UUID, ExpressionAnswer] | None = None
 ) -> Matched:
     matched = Matched(item=item)
     for decided in decide(item, cases, payload, answers=answers):
@@ -216,7 +216,7 @@ def decide(
     cases: Sequence[Case],
     payload: Payload,
     evaluator: Evaluator | None = None,
-    answers: Mapping[UUID, Answer] | None = None,
+    answers: Mapping[UUID, ExpressionAnswer] | None = None,
 ) -> list[Match | Refusal | None]:
     """The result of each case; None: the event does not pass the filter. With an `evaluator`, nothing is evaluated in this
     process; with `answers`, those of costly cases are there."""
@@ -232,7 +232,7 @@ def decide(
     ]
 
 
-def judge(case: Case, answer: Answer) -> Match | Refusal | None:
+def judge(case: Case, answer: ExpressionAnswer) -> Match | Refusal | None:
     if answer.error:
         return refuse(case.match, Decision.Outcome.ERROR, answer.error)
     if not answer.passes:

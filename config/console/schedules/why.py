@@ -21,7 +21,7 @@ from config.console.schedules.recent_fires import fires_of, skips_of, why_url
 from config.console.schedules.words import in_zone, reason_of, state_of, stretch_of, wakes, zone_of_schedule
 from triggers.models import Schedule
 from triggers.schedules.clock import instant_of
-from triggers.schedules.explain.why import Answer, Verdict, why
+from triggers.schedules.explain.why import Verdict, WhyAnswer, why
 from triggers.schedules.preview import describe
 from triggers.schedules.rows import RELATED
 
@@ -92,7 +92,7 @@ def why_search(panel: Panel, request: HttpRequest) -> HttpResponse:
     )
 
 
-def _answer(schedule: Schedule, at: datetime, zone: ZoneInfo) -> Answer:
+def _answer(schedule: Schedule, at: datetime, zone: ZoneInfo) -> WhyAnswer:
     # A crontab's zone is the one it had at that time; a rule without a zone uses the zone of its hours and days.
     return why(schedule, at, zone=None if schedule.task.crontab else zone)
 
@@ -104,7 +104,7 @@ def _sensible(schedule: Schedule) -> datetime:
     return next(iter([*skipped, *fired]), timezone.now() - timedelta(hours=1))
 
 
-def _told(answer: Answer) -> list[Section]:
+def _told(answer: WhyAnswer) -> list[Section]:
     links = [
         ("Event", answer.event_id and event_link(answer.event_id)),
         ("Run", answer.run_id and run_link(answer.run_id)),

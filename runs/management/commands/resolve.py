@@ -2,7 +2,7 @@ from argparse import ArgumentParser
 from typing import Any, get_args
 from uuid import UUID
 
-from runs.actions.resolve import Answer, resolve
+from runs.actions.resolve import UncertainOutcome, resolve
 from runs.management.arguments import json_argument
 from runs.management.each_run import EachRunCommand
 from runs.management.operator import operator
@@ -14,10 +14,10 @@ class Command(EachRunCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--outcome", choices=get_args(Answer), required=True, help="say what happened")
+        parser.add_argument("--outcome", choices=get_args(UncertainOutcome), required=True, help="say what happened")
         parser.add_argument(
             "--result", type=json_argument, metavar="JSON", help="record this output, with --outcome happened"
         )
 
-    def act_on(self, run_id: UUID, *, outcome: Answer = "fail", result: Any = None, **options: Any) -> Run:
+    def act_on(self, run_id: UUID, *, outcome: UncertainOutcome = "fail", result: Any = None, **options: Any) -> Run:
         return resolve(run_id, outcome=outcome, result=result, by=operator())

@@ -14,7 +14,7 @@ from urllib.parse import urldefrag, urlsplit
 
 from agents.guards.addresses import Network
 from runs.network.outgoing import what_is_wrong_with
-from runs.network.posting import Answer, CutOff, NotHandedOver, post
+from runs.network.posting import CutOff, NotHandedOver, PostResponse, post
 from runs.network.signing import LARGEST, PREFIX, SMALLEST, key_of, signature
 from runs.notifications.channels.channel import CONNECT, WHOLE, NotNow, Outcome, Refused, Sent, Unknown
 from runs.notifications.channels.reach import networks_for, with_hint
@@ -78,7 +78,7 @@ def post_outcome(url: str, body: bytes, headers: dict[str, str], *, networks: Se
     return _outcome(answer)
 
 
-def _outcome(answer: Answer) -> Outcome:
+def _outcome(answer: PostResponse) -> Outcome:
     why = f"it answered {answer.status}"
     if 200 <= answer.status < 300:
         return Sent()

@@ -26,7 +26,7 @@ from runs.db.sql import fetch
 from runs.exceptions import RunLost
 from runs.executor import execute
 from runs.models import Attempt, Incident, Notification, OutboxMessage, ProcessedEvent, Run
-from runs.ports import Asked, Last, ports
+from runs.ports import GateSubject, Last, ports
 from runs.retention.payloads import remove_payloads
 from tests.support.durable import Lab, lab
 from tests.support.triggers import make_event, make_trigger
@@ -475,7 +475,7 @@ def test_a_state_from_untrusted_data_taints_who_reads_it(lab: Lab) -> None:
 def test_a_process_that_stands_still_with_the_book_of_a_gate_loses_its_session(lab: Lab) -> None:
     watch(lab, lambda run: Fire("new", state=1))
     wake(lab)
-    about = Asked(run_id=uuid4(), trigger_id=book().trigger_id, agent="watch", event_ids=(), replay_id=uuid4())
+    about = GateSubject(run_id=uuid4(), trigger_id=book().trigger_id, agent="watch", event_ids=(), replay_id=uuid4())
     writes: list[Callable[[], Any]] = [
         lambda: ports.gates.quiet(about, "no"),
         lambda: ports.gates.fired(about, "yes"),

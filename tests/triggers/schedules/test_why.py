@@ -21,7 +21,7 @@ from tests.support.triggers import make_trigger
 from triggers.models import Decision, Event, ExclusionCalendar, Revision, Schedule, Skip, Trigger
 from triggers.schedules.backfill.advance import advance
 from triggers.schedules.backfill.start import start_backfill
-from triggers.schedules.explain.why import Answer, Verdict, why
+from triggers.schedules.explain.why import Verdict, WhyAnswer, why
 from triggers.schedules.firing import due_schedules
 from triggers.schedules.heartbeats import set_pace
 from triggers.schedules.plans import Held, history_of
@@ -91,7 +91,7 @@ def fresh(schedule: Schedule) -> Schedule:
     return Schedule.objects.select_related("task", "trigger").get(pk=schedule.pk)
 
 
-def ask(schedule: Schedule, at: datetime | str, *, now: datetime = NINE + 30 * DAY, **options: Any) -> Answer:
+def ask(schedule: Schedule, at: datetime | str, *, now: datetime = NINE + 30 * DAY, **options: Any) -> WhyAnswer:
     at = datetime.fromisoformat(at) if isinstance(at, str) else at
     return why(fresh(schedule), at, now=now, **options)
 

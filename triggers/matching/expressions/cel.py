@@ -94,7 +94,7 @@ class Question:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class ExpressionAnswer:
     """The values of a question's expressions, or the `error`. `parts`: the value of each part in short, or its error."""
 
     passes: bool = True
@@ -272,7 +272,7 @@ def answer(
     event: Callable[[], cel.Activation],
     expressions: Mapping[str, Expression] | None = None,
     without_data: str = "",
-) -> Answer:
+) -> ExpressionAnswer:
     """The values of a trigger's expressions. `without_data`: the reason why the event's data cannot be read."""
 
     def value_of(text: str) -> Any:
@@ -283,12 +283,12 @@ def answer(
 
     try:
         if question.filter and not _boolean(question.filter, value_of(question.filter)):
-            return Answer(passes=False)
+            return ExpressionAnswer(passes=False)
         input = {name: _as_json(text, value_of(text)) for name, text in question.input.items()}
         key = _scalar(question.key, value_of(question.key)) if question.key else ""
-        return Answer(key=key, input=input, parts=[_part(text, value_of) for text in question.parts])
+        return ExpressionAnswer(key=key, input=input, parts=[_part(text, value_of) for text in question.parts])
     except ExpressionError as error:
-        return Answer(error=str(error)[:2000], is_unaffordable=isinstance(error, Unaffordable))
+        return ExpressionAnswer(error=str(error)[:2000], is_unaffordable=isinstance(error, Unaffordable))
 
 
 def value(expression: Expression, event: cel.Activation) -> Any:

@@ -24,7 +24,7 @@ from typing import Any
 from django.conf import settings
 
 from runs.processes import isolation
-from triggers.matching.expressions.cel import MISSING, Answer, Question
+from triggers.matching.expressions.cel import MISSING, ExpressionAnswer, Question
 from triggers.matching.expressions.evaluator_process import HELLO, receive, send
 
 PROCESS = "triggers.matching.expressions.evaluator_process"
@@ -92,7 +92,9 @@ class Evaluator:
     def close(self) -> None:
         self._end()
 
-    def answers(self, subject: Subject, questions: Sequence[Question], limits: Limits | None = None) -> list[Answer]:
+    def answers(
+        self, subject: Subject, questions: Sequence[Question], limits: Limits | None = None
+    ) -> list[ExpressionAnswer]:
         """An answer to each question. A question that costs too much or ends the process gets an answer with an error.
         Raises EvaluatorUnavailable."""
         with self.turn:
@@ -110,8 +112,8 @@ class Evaluator:
                 return [MISSING] * len(paths)
         return [one[0] if one else MISSING for one in found]
 
-    def _answers(self, subject: Subject, questions: Sequence[Question], limits: Limits) -> list[Answer]:
-        found: list[Answer] = []
+    def _answers(self, subject: Subject, questions: Sequence[Question], limits: Limits) -> list[ExpressionAnswer]:
+        found: list[ExpressionAnswer] = []
         left, lost = limits.total, False
         while len(found) < len(questions):
             if left <= 0:
@@ -163,12 +165,12 @@ class Evaluator:
 
     def _ask(
         self, subject: Subject, questions: Sequence[Question], each: float, total: float
-    ) -> Iterator[tuple[Answer | None, float]]:
+    ) -> Iterator[tuple[ExpressionAnswer | None, float]]:
         """The answers one by one, with the processor time used so far; None: the time of all triggers is used up."""
         self._begin(subject, questions, each, total)
         for _ in questions:
             found, used = self._reply()
-            yield Answer(**found) if found else None, used
+            yield ExpressionAnswer(**found) if found else None, used
 
     def _begin(
         self, subject: Subject, questions: Sequence[Question], each: float, total: float, paths: Sequence[Any] = ()
@@ -260,32 +262,32 @@ def _alike(question: Question, subject: Subject) -> tuple[str, int]:
     return repr(question), len(subject.data).bit_length()
 
 
-def _unaffordable(error: str) -> Answer:
-    return Answer(error=error, is_unaffordable=True)
+def _unaffordable(error: str) -> ExpressionAnswer:
+    return ExpressionAnswer(error=error, is_unaffordable=True)
 
 
-def _over_time(seconds: float) -> Answer:
+def _over_time(seconds: float) -> ExpressionAnswer:
     return _unaffordable(
         f"its expressions took longer than {seconds:g} s of processor time on this event "
         "(WAKEFUL_MATCH_TIME; a tenth of it after repeated overruns)"
     )
 
 
-def _over_time_again() -> Answer:
+def _over_time_again() -> ExpressionAnswer:
     return _unaffordable(
         f"its expressions took too long on {REFUSED_AFTER} events of this size within {WITHIN:g} s, so they are not evaluated on "
         "further ones for as long (WAKEFUL_MATCH_TIME)"
     )
 
 
-def _over_total(limits: Limits) -> Answer:
+def _over_total(limits: Limits) -> ExpressionAnswer:
     return _unaffordable(
         f"the expressions of all triggers took longer than {limits.total:g} s of processor time on this event "
         "(WAKEFUL_MATCH_TOTAL)"
     )
 
 
-def _lost(status: int, silent: bool) -> Answer:
+def _lost(status: int, silent: bool) -> ExpressionAnswer:
     how = "did not answer in time" if silent else f"ended with {_status(status)}"
     return _unaffordable(f"its expressions cannot be evaluated on this event: the evaluator process {how}, twice")
 

@@ -8,7 +8,7 @@ from runs.models import Run
 from runs.states import RunStatus
 from triggers.schedules.explain.evidence import silence_at
 from triggers.schedules.explain.trail import Trail, event_between, trail_of
-from triggers.schedules.explain.verdicts import Answer, Question, Verdict
+from triggers.schedules.explain.verdicts import Question, Verdict, WhyAnswer
 from triggers.schedules.firing.catch_up import GRACE
 
 ENDED = {
@@ -20,7 +20,7 @@ ENDED = {
 }
 
 
-def what_fired(question: Question) -> Answer | None:
+def what_fired(question: Question) -> WhyAnswer | None:
     """None: there is no event."""
     event = event_between(question.schedule, question.start, question.end)
     if event is None:

@@ -11,7 +11,7 @@ from triggers.models import Schedule, Skip
 from triggers.schedules.clock import just_before
 from triggers.schedules.explain.evidence import editor_at
 from triggers.schedules.explain.fire_reasons import why_late
-from triggers.schedules.explain.verdicts import Answer, Question, Verdict
+from triggers.schedules.explain.verdicts import Question, Verdict, WhyAnswer
 
 CAUGHT_UP = {
     "latest": "its catch-up policy “latest” fires only the newest of the missed times",
@@ -21,7 +21,7 @@ CAUGHT_UP = {
 Reason = Skip.Reason
 
 
-def what_was_skipped(question: Question) -> Answer | None:
+def what_was_skipped(question: Question) -> WhyAnswer | None:
     """None: no skip covers it."""
     skip = Skip.objects.filter(schedule=question.schedule.pk, last__gte=question.start).order_by("last").first()
     nominal = _nominal_in(question, skip) if skip else None
@@ -101,7 +101,7 @@ def why_paused(question: Question, first: datetime, last: datetime) -> str:
     return f"{text}{': “' + note + '”' if note else ''}."
 
 
-def what_held(question: Question) -> Answer | None:
+def what_held(question: Question) -> WhyAnswer | None:
     """How the schedule's definition prevented the fire; None: it did not."""
     schedule, held, time = question.schedule, question.held, question.time
     definition, plan, told = held.definition, held.plan, question.answer
@@ -150,6 +150,6 @@ def kept_since(question: Question) -> datetime:
     return question.now - keep
 
 
-def forgotten(question: Question) -> Answer:
+def forgotten(question: Question) -> WhyAnswer:
     keep = in_words(settings.WAKEFUL_KEEP_EVENTS)
     return question.answer(Verdict.FORGOTTEN, f"That is longer ago than events and skipped times are kept ({keep}).")

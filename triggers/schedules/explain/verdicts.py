@@ -39,7 +39,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class WhyAnswer:
     """`text` is the answer in a sentence or two, `facts` are labels with values; `nearest` are the nominal times before and
     after by the rule of that time; ids and rows are the evidence."""
 
@@ -90,11 +90,11 @@ class Question:
         """Both instants as text, with the zone only once."""
         return f"{say(start, self.zone, with_zone=False)} {to} {self.say(end)}"
 
-    def answer(self, verdict: Verdict, text: str, *facts: tuple[str, str], **evidence: Any) -> Answer:
+    def answer(self, verdict: Verdict, text: str, *facts: tuple[str, str], **evidence: Any) -> WhyAnswer:
         before, after = self.nearest
         shown = [("Asked", self.say(self.start)), ("Rule then", self.held.definition.describe()), *facts]
         around = [("Nominal time before", before), ("Nominal time after", after)]
-        return Answer(
+        return WhyAnswer(
             verdict=verdict, text=f"{self.note} {text}".strip(), at=self.start, zone=str(self.zone), nominal=self.nominal,
             facts=shown + [(label, self.say(at)) for label, at in around if at], nearest=(before, after), **evidence,
         )  # fmt: skip

@@ -18,8 +18,8 @@ from triggers.schedules.explain.evidence import editor_at, silence_at
 from triggers.schedules.explain.fire_reasons import what_fired
 from triggers.schedules.explain.skip_reasons import forgotten, kept_since, what_held, what_was_skipped, why_off
 from triggers.schedules.explain.verdicts import MINUTE, Question
-from triggers.schedules.explain.verdicts import Answer as Answer
 from triggers.schedules.explain.verdicts import Verdict as Verdict
+from triggers.schedules.explain.verdicts import WhyAnswer as WhyAnswer
 from triggers.schedules.plans import history_of
 from triggers.schedules.rules.interval import Interval
 
@@ -33,7 +33,7 @@ def why(
     *,
     zone: ZoneInfo | None = None,
     now: datetime | None = None,
-) -> Answer:
+) -> WhyAnswer:
     """The outcome of the schedule at `at`, or why it did not fire. A time without an offset is one of `zone`, or of the
     schedule's own zone at that time (UTC for what has no crontab). `now` is the database's, unless a test chooses it."""
     question = _ask(schedule, at, width, zone, now or database_now())
@@ -65,7 +65,7 @@ def _ask(schedule: Schedule, at: datetime, width: timedelta, zone: ZoneInfo | No
     )  # fmt: skip
 
 
-def _second_pass(question: Question) -> Answer | None:
+def _second_pass(question: Question) -> WhyAnswer | None:
     """The explanation for a time of a crontab with fixed hours that the clocks show for the second time."""
     held, first, width = question.held, local_time.shown_before(question.start, question.zone), question.width
     if question.nominal or first is None or held.follows_elapsed_time:
@@ -79,7 +79,7 @@ def _second_pass(question: Question) -> Answer | None:
     return replace(before, verdict=Verdict.TWICE, text=text, at=question.start)
 
 
-def _accounted_for(question: Question) -> Answer | None:
+def _accounted_for(question: Question) -> WhyAnswer | None:
     schedule, nominal = question.schedule, question.nominal
     if nominal is None or schedule.accounted_until is None or nominal > schedule.accounted_until:
         return None
@@ -91,7 +91,7 @@ def _accounted_for(question: Question) -> Answer | None:
     return question.answer(Verdict.UNKNOWN, "Beat accounted for it, but its event was deleted.")
 
 
-def _not_named(question: Question) -> Answer | None:
+def _not_named(question: Question) -> WhyAnswer | None:
     if question.nominal is not None:
         return None
     definition = question.held.definition
@@ -124,7 +124,7 @@ def _named_by_another(question: Question) -> str:
     return ""
 
 
-def _owed(question: Question) -> Answer:
+def _owed(question: Question) -> WhyAnswer:
     schedule, plan, nominal = question.schedule, question.held.plan, question.nominal
     if plan is None or nominal is None:
         return question.answer(Verdict.UNKNOWN, "No record is left of what was to happen then.")
@@ -143,7 +143,7 @@ def _owed(question: Question) -> Answer:
     return question.answer(Verdict.LATE, text, ("Due", question.say(due)))
 
 
-def _to_come(question: Question, due: datetime) -> Answer:
+def _to_come(question: Question, due: datetime) -> WhyAnswer:
     schedule, nominal = question.schedule, question.time
     is_retired, last = _retires_before(question)
     if is_retired:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
 
-from runs.network.fetching import Answer, Limits, NotFetched, Request, fetch
+from runs.network.fetching import FetchResponse, Limits, NotFetched, Request, fetch
 from runs.network.outgoing import what_is_wrong_with
 from runs.network.posting import pause_of
 from triggers.sources.continuity import Gap, Reason
@@ -88,7 +88,7 @@ class Asking:
     def __post_init__(self) -> None:
         self.until = time.monotonic() + SECONDS
 
-    def ask(self, url: str, validators: Mapping[str, str] | None = None) -> Answer | None:
+    def ask(self, url: str, validators: Mapping[str, str] | None = None) -> FetchResponse | None:
         """None: nothing has changed since the validators. Raises SourceError."""
         seconds = min(REQUEST_SECONDS, self.until - time.monotonic())
         if seconds <= 0:
@@ -108,7 +108,7 @@ class Asking:
             raise _refused(answer, self.settings)
         return answer
 
-    def expect(self, url: str) -> Answer:
+    def expect(self, url: str) -> FetchResponse:
         """The answer, which cannot be that nothing has changed."""
         answer = self.ask(url)
         assert answer is not None  # noqa: S101  (without validators)
@@ -122,7 +122,7 @@ class ListReader(PollingReader):
     def message(self, item: Item, id: str) -> Received | Poison:
         """The event of a new item."""
 
-    def news(self, items: Sequence[Item], state: dict[str, Any], answer: Answer | None = None) -> Polled:
+    def news(self, items: Sequence[Item], state: dict[str, Any], answer: FetchResponse | None = None) -> Polled:
         """The new ones among these, the oldest first. The validators of the answer are kept unless some are left."""
         validators = {"validators": validators_of(answer)} if answer else {}
         if not items:  # such as a feed that is being written: what was seen is still known
@@ -153,13 +153,13 @@ def conditions(validators: Mapping[str, str]) -> dict[str, str]:
     return {names[name]: value for name, value in validators.items() if name in names}
 
 
-def validators_of(answer: Answer) -> dict[str, str]:
+def validators_of(answer: FetchResponse) -> dict[str, str]:
     """The validators to send with the next request for the same address."""
     found = {name: answer.headers[name] for name in ("etag", "last-modified") if name in answer.headers}
     return {name: value for name, value in found.items() if value.isprintable() and len(value) <= 1_000}
 
 
-def _refused(answer: Answer, settings: Any) -> SourceError:
+def _refused(answer: FetchResponse, settings: Any) -> SourceError:
     status = answer.status
     phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
     remedy = ""

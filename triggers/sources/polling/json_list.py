@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit, urlunsplit
 
 from runs.api.strict_json import Unreadable, is_storable, parse_json, require_storable
-from runs.network.fetching import Answer
+from runs.network.fetching import FetchResponse
 from triggers.sources.continuity import Gaps, Reason
 from triggers.sources.http.payload import Payload
 from triggers.sources.kind import Group, register
@@ -128,7 +128,7 @@ class Page:
     items: Sequence[Item]
     next_url: str  # empty: it is the last one
     is_cut: bool  # it has more than MOST_ITEMS
-    answer: Answer
+    answer: FetchResponse
 
 
 class JsonListReader(ListReader):
@@ -174,7 +174,7 @@ class JsonListReader(ListReader):
         memory, is_by_content = Memory.load(state["memory"]), self.settings.is_by_content
         return bool(find_new(items, memory, most=len(items), is_by_content=is_by_content).items)
 
-    def _cut(self, items: Sequence[Item], state: dict[str, Any], first: Answer) -> Polled:
+    def _cut(self, items: Sequence[Item], state: dict[str, Any], first: FetchResponse) -> Polled:
         if self.settings.order == OLDEST_FIRST:
             raise SourceError(
                 f"The list has more than {MOST_PAGES} pages, or {MOST_ITEMS:,} items on one, and its newest items are at the end.",
@@ -226,7 +226,7 @@ class JsonListReader(ListReader):
     def _oldest_first(self, items: Sequence[Item]) -> Sequence[Item]:
         return items[::-1] if self.settings.order == NEWEST_FIRST else items
 
-    def _page(self, answer: Answer) -> Page:
+    def _page(self, answer: FetchResponse) -> Page:
         try:
             data = parse_json(answer.body)
         except Unreadable as reason:
@@ -254,7 +254,7 @@ class JsonListReader(ListReader):
             id=value_at(value, self.settings.id_path) or f"content:{digest(content)}", content=content, value=value
         )
 
-    def _next_url(self, data: Any, answer: Answer) -> str:
+    def _next_url(self, data: Any, answer: FetchResponse) -> str:
         path, name = self.settings.next_path, self.settings.cursor_parameter
         found = value_at(data, path) if path else answer.links.get("next")
         if not found:

@@ -32,7 +32,7 @@ from triggers.sources.continuity import Marks, load
 from triggers.sources.kind import Waits
 from triggers.sources.process import owners
 from triggers.sources.process.owners import Wanted
-from triggers.sources.process.reader_thread import Answer, Failure, Handover, ReaderThread
+from triggers.sources.process.reader_thread import Failure, Handover, HandoverAnswer, ReaderThread
 from triggers.sources.process.record import Mandate, NotOwned, record
 from triggers.sources.runner import Assignment, Runner, SourceError, runners
 from triggers.sources.settings import InvalidSettings
@@ -240,19 +240,19 @@ class Sources:
         except NotOwned:
             log.warning("source.lost", source=thread.mandate.slug, epoch=thread.mandate.epoch)
             del self.threads[thread.mandate.source_id]
-            thread.answer(handover, Answer.NOT_OWNED)
+            thread.answer(handover, HandoverAnswer.NOT_OWNED)
         except Exception as error:
             # Also any error of a kind's own, such as in `Batch.keep`: one source does not stop the others.
             said = (str(error).strip() or type(error).__name__).splitlines()[0]
             handover.error = f"Its messages cannot be recorded: {said}"
-            thread.answer(handover, Answer.FAILED)
+            thread.answer(handover, HandoverAnswer.FAILED)
             if isinstance(error, (DjangoDatabaseError, psycopg.Error)) and not connection.is_usable():
                 raise
             log.exception("source.not_recorded", source=thread.mandate.slug)
             self.fail(Failure(thread=thread, error=handover.error, remedy=""))
         else:
             del self.hangs[thread.mandate.source_id]
-            thread.answer(handover, Answer.RECORDED)
+            thread.answer(handover, HandoverAnswer.RECORDED)
 
     def fail(self, failure: Failure) -> None:
         execute(FAIL, {**failure.thread.mandate.names, "error": failure.error, "remedy": failure.remedy})

@@ -33,7 +33,7 @@ TRIES = 5  # to record a batch
 ERROR_CHARACTERS = 1000
 
 
-class Answer(Enum):
+class HandoverAnswer(Enum):
     """The outcome of a batch that was handed over."""
 
     RECORDED = "recorded"
@@ -47,7 +47,7 @@ class Handover:
 
     thread: "ReaderThread"
     batch: Batch
-    answer: Answer | None = None
+    answer: HandoverAnswer | None = None
     marks: Marks | None = None  # after it, if it is recorded
     error: str = ""  # why it has failed
     is_left: bool = False  # its thread reads it again, and does not wait for the answer any more
@@ -102,11 +102,11 @@ class ReaderThread(threading.Thread):
             self.valid_until, self.is_held = until, is_held
             self.changed.notify_all()
 
-    def answer(self, handover: Handover, answer: Answer) -> None:
+    def answer(self, handover: Handover, answer: HandoverAnswer) -> None:
         with self.changed:
-            if answer is Answer.RECORDED and handover.batch.position is not None:
+            if answer is HandoverAnswer.RECORDED and handover.batch.position is not None:
                 self.position = handover.batch.position
-            if answer is Answer.RECORDED and handover.marks is not None:
+            if answer is HandoverAnswer.RECORDED and handover.marks is not None:
                 self.marks = handover.marks
             handover.answer = answer
             self.changed.notify_all()
@@ -178,9 +178,9 @@ class ReaderThread(threading.Thread):
             except Exception:
                 handover.is_left = True
                 raise
-            if handover.answer is Answer.RECORDED:
+            if handover.answer is HandoverAnswer.RECORDED:
                 return  # and confirm it, also if this thread is to end
-            if handover.answer is not Answer.FAILED or self.is_ended:
+            if handover.answer is not HandoverAnswer.FAILED or self.is_ended:
                 raise Ended
             if number == TRIES:
                 raise SourceError(handover.error)
