@@ -94,7 +94,7 @@ Result = sending.Result[Job, Outcome]
 
 
 class Deliverer:
-    """Plans, claims and records; call `look` from one thread. `wake` is called from any thread when a result is there."""
+    """Plans, claims and records; call `deliver_some` from one thread. `wake` is called from any thread when a result is there."""
 
     def __init__(self, wake: Callable[[], None] = lambda: None) -> None:
         self.breakers = Breakers()
@@ -103,7 +103,7 @@ class Deliverer:
         )
         self.has_synced = False
 
-    def look(self) -> float:
+    def deliver_some(self) -> float:
         """Do a bounded amount of work; returns the seconds until the next look, infinite if nothing is ahead."""
         if not self.has_synced:
             sync_settings()  # so that the console shows the recipient before the first notification

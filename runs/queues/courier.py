@@ -162,11 +162,11 @@ class Messenger(Courier):
 
 
 class Deliveries(Protocol):
-    """Work of a courier that has threads of its own. `look` returns the seconds until the next look."""
+    """Work of a courier that has threads of its own. `deliver_some` returns the seconds until the next one."""
 
     sending: Sending[Any, Any]
 
-    def look(self) -> float: ...
+    def deliver_some(self) -> float: ...
 
 
 class Sender(Courier):
@@ -186,7 +186,7 @@ class Sender(Courier):
         rest = self.rest_until - time.monotonic()
         if rest > 0 and self.deliverer.sending.results.empty():
             return rest
-        wait = self.deliverer.look()
+        wait = self.deliverer.deliver_some()
         if wait == BLOCKED:
             self.rest_until = time.monotonic() + self.rest
         elif wait == NEVER:

@@ -25,7 +25,7 @@ def test_a_dispatcher_that_connects_again_waits_for_a_prepared_transaction(make_
         dispatcher.connect()
         with session() as one:
             late = record_late(one)
-            dispatcher.steps.horizon.look()
+            dispatcher.steps.horizon.advance()
             one.execute("PREPARE TRANSACTION 'late'")
         postgres.kill()
         postgres.start()
@@ -33,10 +33,10 @@ def test_a_dispatcher_that_connects_again_waits_for_a_prepared_transaction(make_
         dispatcher.listener.close()
         dispatcher.connect()
         make_event()
-        reached = dispatcher.steps.horizon.look()
+        reached = dispatcher.steps.horizon.advance()
 
         with connection.cursor() as cursor:
             cursor.execute("COMMIT PREPARED 'late'")
         dispatcher.listener.close()
         assert reached < Event.objects.get(pk=late).seq
-        assert dispatcher.steps.horizon.look() >= Event.objects.get(pk=late).seq
+        assert dispatcher.steps.horizon.advance() >= Event.objects.get(pk=late).seq

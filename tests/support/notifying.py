@@ -38,7 +38,7 @@ def delivered(deliverer: Deliverer | None = None) -> Deliverer:
     """Plan and send until no message is under way and none is due."""
     deliverer = deliverer or Deliverer()
     give_up_at = time.monotonic() + PATIENCE
-    while (wait := deliverer.look()) == 0 or deliverer.sending.under_way:
+    while (wait := deliverer.deliver_some()) == 0 or deliverer.sending.under_way:
         assert time.monotonic() < give_up_at, f"{deliverer.sending.under_way} under way"
         time.sleep(min(wait, 0.01))
     late = Delivery.objects.filter(status="pending", attempts=0, due_at__lte=Now(), channel__in=channels())

@@ -33,7 +33,7 @@ def sent(outbound: Outbound | None = None) -> Outbound:
     dispatched()
     outbound = outbound or Outbound()
     give_up_at = time.monotonic() + PATIENCE
-    while (wait := outbound.look()) == 0 or outbound.sending.under_way:
+    while (wait := outbound.deliver_some()) == 0 or outbound.sending.under_way:
         assert time.monotonic() < give_up_at, f"{outbound.sending.under_way} under way"
         time.sleep(min(wait, 0.01))
     return outbound

@@ -94,7 +94,7 @@ class Piece:
         if room <= 0:  # the dispatcher is behind
             self._move(look_at=now + timedelta(seconds=STEP))
             return 0
-        reached = self.horizon.look()
+        reached = self.horizon.advance()
         until = reached if self.replay.until is None else self.replay.until
         end = min(reached, until)
         events, passed = self._next(room, end)

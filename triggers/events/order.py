@@ -49,7 +49,7 @@ class Horizon:
     last: int = 0  # the last number when `awaited` were open
     awaited: frozenset[str] = frozenset()
 
-    def look(self) -> int:
+    def advance(self) -> int:
         """The `seq` up to which later statements of this READ COMMITTED transaction read a complete log."""
         # The last number first: who takes a later one need not be seen.
         last, open = last_seq(), open_transactions()

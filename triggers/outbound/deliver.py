@@ -157,7 +157,7 @@ class Tried:
 
 
 class Outbound:
-    """Claims, has sent and records; call `look` from one thread. `wake` is called from any thread when a result is there."""
+    """Claims, has sent and records; call `deliver_some` from one thread. `wake` is called from any thread when a result is there."""
 
     def __init__(self, wake: Callable[[], None] = lambda: None) -> None:
         self.breakers = Breakers(most=MOST_AT_ONCE)
@@ -165,7 +165,7 @@ class Outbound:
             "outbound", threads=THREADS, breakers=self.breakers, judge=self._tell_breaker, wake=wake
         )
 
-    def look(self) -> float:
+    def deliver_some(self) -> float:
         """Do a bounded amount of work; returns the seconds until the next look, infinite if nothing is ahead."""
         recorded = self.sending.record_each(_record_result)
         expire()

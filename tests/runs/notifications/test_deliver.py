@@ -465,7 +465,7 @@ def test_slow_hosts_do_not_keep_the_last_thread_from_others(hook: HookServer) ->
     deliverer.breakers.began(Recipient.objects.get(name="slow").host)
     deliverer.sending.under_way = deliver.THREADS - 1
 
-    deliverer.look()
+    deliverer.deliver_some()
 
     assert (statuses(name="slow"), statuses(name="quick")) == (["pending"], ["sending"])
 
@@ -514,7 +514,7 @@ def test_a_dead_host_does_not_delay_the_others(
 
     give_up_at = time.monotonic() + PATIENCE
     while not smtp.letters:
-        deliverer.look()
+        deliverer.deliver_some()
         assert time.monotonic() < give_up_at, (statuses(), deliverer.sending.under_way, deliverer.breakers)
         time.sleep(0.01)
 
@@ -661,7 +661,7 @@ def test_an_outcome_that_the_database_refuses_does_not_stop_the_others(hook: Hoo
         refused = Refused(why="a\0b") if job.channel == "webhook" else Sent()
         deliverer.sending.results.put(deliver.Result(job=job, host=job.host, outcome=refused))
 
-    deliverer.look()
+    deliverer.deliver_some()
 
     assert statuses(name="ada") == ["sent"] and statuses(name="ops") == ["sending"]  # until its lease ends
     assert deliverer.sending.under_way == 0

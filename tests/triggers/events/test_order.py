@@ -42,18 +42,18 @@ def ids_of(lines: list[bytes]) -> list[UUID]:
 def test_the_horizon_stays_below_an_open_transaction_and_goes_on_when_it_has_ended() -> None:
     make_event()
     horizon, before = Horizon(), last_seq()
-    assert horizon.look() == before
+    assert horizon.advance() == before
     with session() as one, session() as two:
         record_late(one)
-        assert horizon.look() == before
+        assert horizon.advance() == before
         make_event()
         record_late(two)
         one.commit()
-        reached = horizon.look()  # `two` may have recorded after it
+        reached = horizon.advance()  # `two` may have recorded after it
         assert before <= reached < last_seq()
         two.rollback()
 
-    assert horizon.look() == last_seq()
+    assert horizon.advance() == last_seq()
 
 
 def test_one_long_transaction_holds_up_what_came_since_it_began_and_nothing_before() -> None:
@@ -68,14 +68,14 @@ def test_one_long_transaction_holds_up_what_came_since_it_began_and_nothing_befo
         record_late(one)
         make_event()
 
-        assert Horizon().look() == old.seq
+        assert Horizon().advance() == old.seq
 
 
 def test_a_session_that_has_recorded_nothing_holds_nothing_up() -> None:
     event = make_event()
     with session() as one:
         one.execute("SELECT FROM triggers_event FOR UPDATE")
-        assert Horizon().look() == event.seq
+        assert Horizon().advance() == event.seq
 
 
 def test_an_export_that_goes_on_has_what_was_committed_late(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def export(search: Search, *, after: int = 0, raw: bool = False, horizon: Horizo
     position, goal = max(after, search.above), last_of(search)
     patient_until = time.monotonic() + PATIENCE
     while position < goal:
-        end = min(horizon.look(), goal)
+        end = min(horizon.advance(), goal)
         if end > position:
             last = scanned(position, end, SCAN)
             found = search.of(Event.objects.filter(seq__gt=position, seq__lte=last).only("seq"))

@@ -12,7 +12,7 @@ WAITS_AT_MOST = 60.0  # seconds; files that never settle must not stop it for ev
 
 @dataclass(kw_only=True, slots=True)
 class Candidate:
-    """Looks as `look` since it was first judged; judged again at `due`."""
+    """Has had this `metadata` since it was first judged; judged again at `due`."""
 
     due: float
     is_seen: bool = False
