@@ -37,12 +37,13 @@ class SlotReader(Reader):
         self.conninfo = conninfo(settings.url, assignment.secret)
         self.wire: Wire | None = None
         self.server: Server | None = None
-        self.first: Batch | None = None
+        self.found: list[Gap] | None = None  # at the beginning, until it is handed over
         self.tell_at = self.idle_at = 0.0
         self.held_at: float | None = None  # since when nothing may be read
         try:
             mark = assignment.marks.get(self.slot, Mark(next=0))
-            self._begin(Place.load(assignment.position, mark.note))
+            self.stored = Place.load(assignment.position, mark.note)
+            self._begin()
         except BaseException:
             self.close()
             raise
@@ -55,13 +56,13 @@ class SlotReader(Reader):
         self.held_at = None
         try:
             if self.wire is None:
-                self._begin(self.place)
+                self._begin()
             elif self.server and self.server.has_ended:
                 self.close()
                 raise SourceError("The server ends its connections, such as when it stops.")
-            if self.first:
-                first, self.first = self.first, None
-                return first
+            if self.found is not None:
+                found, self.found = self.found, None
+                return self._batch(gaps=found)
             return self._changes(wait) if self.place.snapshot is None else self._snapshot(self.place.snapshot)
         except SetBack:
             return self._set_back()
@@ -86,7 +87,9 @@ class SlotReader(Reader):
                 connection.close()
         self.wire = self.server = None
 
-    def _begin(self, stored: Place | None) -> None:
+    def _begin(self) -> None:
+        """Go on behind what is recorded: what was only passed, or not handed over, is found again."""
+        stored = self.stored
         self.server = Server(self.conninfo, f"wakeful-{self.slug}")
         facts = self.server.slot_facts(self.slot, self.publication)
         if reason := refusal(facts, self.slot, self.publication, self.slug, stored):
@@ -102,8 +105,7 @@ class SlotReader(Reader):
         # Also during a snapshot: the slot is then taken, and nothing is read from it yet.
         self.wire.start(self.slot, self.publication, place.start)
         self.log = SlotLog(self.settings, self.publication, self.server, now, history, place, proof)
-        if place != stored:
-            self.first = self._batch(gaps=[gap] if gap else [])
+        self.found = ([gap] if gap else []) if place != stored else None
 
     def _set_back(self) -> Batch:
         """The next connection reads what the slot has."""
@@ -117,7 +119,7 @@ class SlotReader(Reader):
 
     def _batch(self, **kept: Any) -> Batch:
         """With the place, and as the note of its mark what was sent last; places of the log are not counted."""
-        last = self.place.last
+        self.stored, last = self.place, self.place.last  # it is recorded before the next read
         span = Span(stream=self.slot, first=0, next=0, is_counted=False, note=last and last.dump())
         return Batch(position=self.place.dump(), spans=[span], **kept)
 

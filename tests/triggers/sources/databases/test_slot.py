@@ -1,5 +1,6 @@
 """Changes of a database that we do not own become events, each once and in the order of the commits."""
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from tests.support.stack import eventually
 from triggers.sources.continuity import Gap
 from triggers.sources.databases import slot_reader as slots
 from triggers.sources.databases import snapshot
-from triggers.sources.databases.wire import Wire
+from triggers.sources.databases.wire import Wire, lsn_of
 from triggers.sources.runner import Poison, Received, SourceError
 
 TABLE = (
@@ -463,6 +464,61 @@ def test_a_reader_that_is_held_lets_the_server_go_and_goes_on_in_the_middle_of_a
 
     items.read(1200 - len(items.messages))
     assert [data(message)["pk"] for message in items.messages] == list(range(1, 1201))
+
+
+def test_an_idle_reader_that_was_let_go_reports_no_gap_after_a_crash(
+    foreign: ForeignDatabase, reading: Callable[..., Reading], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an idle slot has passed is confirmed to the server only after it is recorded."""
+    foreign.run("CREATE TABLE orders (id int PRIMARY KEY)")
+    foreign.run("CREATE TABLE others (id int PRIMARY KEY)")
+    foreign.publish("orders")
+    orders = reading()
+    orders.look()
+    foreign.run("INSERT INTO others SELECT generate_series(1, 1000)")
+    [(written,)] = foreign.run("SELECT pg_current_wal_lsn()::text")
+    orders.reader.idle_at = math.inf  # it has recorded its place a moment ago
+
+    def look_until_passed() -> bool:
+        orders.reader.tell_at = 0.0
+        orders.look()
+        return bool(orders.reader.place.lsn >= lsn_of(written))
+
+    eventually(look_until_passed)
+    monkeypatch.setattr(slots, "HELD", 0.0)
+    orders.reader.stay()
+    assert orders.reader.wire is None
+    eventually(look_until_passed)
+    orders.crash()
+
+    assert orders.look() == []
+
+
+def test_a_gap_that_waits_to_be_handed_over_is_kept_when_the_server_is_let_go(
+    foreign: ForeignDatabase, reading: Callable[..., Reading], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make_slot_again() -> None:
+        drop = "SELECT pg_drop_replication_slot(%s)"
+        eventually(lambda: not foreign.run("SELECT 1 FROM pg_replication_slots WHERE active"))
+        foreign.run(drop, foreign.slot)
+        foreign.run("INSERT INTO orders SELECT max(id) + 1 FROM orders")
+        foreign.run(f"SELECT pg_create_logical_replication_slot('{foreign.slot}', 'pgoutput')")
+
+    monkeypatch.setattr(slots, "HELD", 0.0)
+    foreign.run("CREATE TABLE orders (id int PRIMARY KEY)")
+    foreign.publish("orders")
+    orders = reading()
+    orders.look()
+    foreign.run("INSERT INTO orders VALUES (1)")
+    orders.read(1)
+    stored = orders.position["lsn"]
+    orders.crash()
+    make_slot_again()
+    orders.connect().stay()  # the gap is found, and nothing may be read
+    make_slot_again()
+
+    [gap] = orders.read(1)
+    assert isinstance(gap, Gap) and gap.start == stored
 
 
 def refused(reading: Reading) -> SourceError:
