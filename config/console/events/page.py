@@ -199,7 +199,8 @@ class EventPanel(Panel):
         ),
     )
     def replay_event(self, request: HttpRequest, form: ReplayForm, object_id: str) -> HttpResponse:
-        event, back = Event.objects.defer("data", "body").get(pk=object_id), page("triggers_event", object_id)
+        event = get_object_or_404(Event.objects.defer("data", "body"), pk=object_id)
+        back = page("triggers_event", object_id)
         for trigger in form.cleaned_data["triggers"] or [None]:
             to = f" to {trigger}" if trigger else ""
             again = partial(replay, event, trigger=trigger, by=acting(request))
@@ -243,7 +244,7 @@ class EventPanel(Panel):
         ),
     )
     def erase_event(self, request: HttpRequest, form: EraseForm, object_id: str) -> HttpResponse:
-        event = Event.objects.defer("data", "body").get(pk=object_id)
+        event = get_object_or_404(Event.objects.defer("data", "body"), pk=object_id)
         if form.cleaned_data["what"] == "subject":
             erasure = erase(Selection(subject=event.subject), by=acting(request))
         else:

@@ -124,6 +124,14 @@ def test_replay_goes_to_all_or_to_those_that_are_chosen(admin: Client) -> None:
     assert [one.trigger for one in Redispatch.objects.order_by("pk")] == [None, first, second, None]
 
 
+@pytest.mark.parametrize("button", ["replay_event", "erase_event"])
+def test_a_button_of_an_event_that_is_deleted_meanwhile_is_no_server_error(admin: Client, button: str) -> None:
+    event = make_event()
+    Event.objects.filter(pk=event.pk).delete()
+
+    assert press(admin, "triggers_event", event, button, what="event").status_code == 404
+
+
 def test_erase_removes_the_payload_of_one_event_and_audits_the_operator(admin: Client) -> None:
     event, other = (old_event(1, subject="ada@example.com") for _ in range(2))
     run = old_run(event, status=RunStatus.FAILED)
