@@ -81,18 +81,24 @@ def make_empty() -> None:
 
 def put_back() -> None:
     """Every table as it was when `keep` was called; committed."""
+    _end_transaction()
     with _session().cursor() as cursor:
         cursor.execute(PUT_BACK)
 
 
 def renew_session() -> None:
     """The next test begins with the settings and locks of a new session, and with one that has read the catalogs."""
-    if connection.connection is None:
-        return
-    if connection.in_atomic_block or connection.connection.info.transaction_status != TransactionStatus.IDLE:
+    _end_transaction()
+    renew()
+
+
+def _end_transaction() -> None:
+    """A transaction that the test left open would keep its locks from those that put rows back, and the next test inside it."""
+    driver = connection.connection
+    if driver is not None and (
+        connection.in_atomic_block or not driver.autocommit or driver.info.transaction_status != TransactionStatus.IDLE
+    ):
         connection.close()
-    else:
-        renew()
 
 
 def close() -> None:
