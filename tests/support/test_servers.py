@@ -3,7 +3,10 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+
+import pytest
 
 from tests.support.servers import GRACE, reachable_folder, sweep
 
@@ -32,8 +35,9 @@ def test_the_folder_of_a_killed_run_is_removed_by_the_next_one_and_one_in_use_is
     assert not folder.exists()
 
 
-def test_a_folder_is_in_use_until_its_block_ends() -> None:
-    with reachable_folder() as folder:
+def test_a_folder_is_in_use_until_its_block_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # a folder of its own: other runs may have theirs beside
+    with reachable_folder(on_disk=True) as folder:
         age(folder)
         sweep(folder.parent)
         assert folder.exists()
