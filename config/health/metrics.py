@@ -285,7 +285,10 @@ def _situation() -> Iterator[GaugeMetricFamily]:
     yield _gauge(
         "wakeful_oldest_transaction_seconds",
         "Age of the oldest open transaction of this database",
-        [(max((oldest.age for oldest in now[OLDEST_TRANSACTION]), default=0),)],
+        # No number where it cannot be read: 0 would mean that no transaction is open.
+        []
+        if OLDEST_TRANSACTION in now.unread
+        else [(max((oldest.age for oldest in now[OLDEST_TRANSACTION]), default=0),)],
     )
 
 

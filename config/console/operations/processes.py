@@ -138,7 +138,7 @@ def _waiting(now: Situation, wrong: set[str]) -> list[Gauge]:
         ),
         Gauge(
             label="Oldest transaction",
-            value=_span(oldest.age) if oldest else "none",
+            value=_span(oldest.age) if oldest else "unknown" if OLDEST_TRANSACTION in now.unread else "none",
             note=f"{oldest.application or oldest.user}, {oldest.state}" if oldest else "",
             level="warning" if "transaction" in wrong else "",
         ),

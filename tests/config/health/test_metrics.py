@@ -8,6 +8,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
+from runs.db.signs.oldest_transaction import OLDEST_TRANSACTION
 from runs.models import Worker
 from runs.queues.pause import pause
 from runs.states import RunStatus
@@ -87,6 +88,16 @@ def test_each_problem_is_a_metric() -> None:
     assert metrics["wakeful_problem", "warning", "paused:default"] == 1
     assert (metrics["wakeful_queue_paused", "default"], metrics["wakeful_queue_paused", "*"]) == (1, 0)
     assert metrics["wakeful_oldest_transaction_seconds",] == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_age_that_cannot_be_read_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OLDEST_TRANSACTION, "sql", "SELECT 1 / 0 AS nothing")
+
+    metrics = scrape()
+
+    assert metrics["wakeful_problem", "bad", "unknown-sign:oldest_transaction"] == 1
+    assert ("wakeful_oldest_transaction_seconds",) not in metrics
 
 
 def test_a_scrape_costs_the_same_queries_however_much_there_is(django_assert_num_queries: Any) -> None:

@@ -8,6 +8,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from runs.db.signs.oldest_transaction import OLDEST_TRANSACTION
 from runs.models import AuditEntry, Queue, Worker
 from runs.queues.pause import EVERY, pause
 from tests.support.console import make_worker
@@ -29,6 +30,15 @@ def test_the_processes_page_reports_a_complete_installation_as_healthy(admin: Cl
         make_worker(kind)
 
     assert "All required processes are alive, and nothing is late." in page_text(admin)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_age_of_a_transaction_that_cannot_be_read_is_shown_as_unknown(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OLDEST_TRANSACTION, "sql", "SELECT 1 / 0 AS nothing")
+
+    assert "unknown" in page_text(admin).partition("Oldest transaction")[2][:40]
 
 
 def test_two_versions_are_shown_side_by_side(admin: Client) -> None:
