@@ -32,7 +32,8 @@ _lifetime = ExitStack()
 # One of them migrates a database, in a folder that this process makes for all of them.
 if _hands_out:
     os.environ[migrated.SHARED] = str(_lifetime.enter_context(reachable_folder()))
-    _lifetime.enter_context(migrated.being_made())
+    if "DATABASE_URL" not in os.environ:
+        _lifetime.enter_context(migrated.being_made())
 _servers = None if _hands_out else _lifetime.enter_context(test_servers(fill=migrated.fill))
 _env = _servers.env if _servers else SETTINGS
 _env = {name: value for name, value in _env.items() if name not in os.environ or name == "WAKEFUL_HOME"}

@@ -24,6 +24,7 @@ log = structlog.get_logger(__name__)
 Rows = Mapping[Sign[Any], list[dict[str, Any]]]
 Errors = Mapping[Sign[Any], str]
 ALONE = timedelta(seconds=5)  # for a sign that is read by itself
+TOGETHER = 30.0  # seconds for all signs that are read one by one: each may be slow because the database is
 SLOW_FOR = 600.0  # seconds
 # Signs that took too long, until when they are left alone (monotonic seconds), and their errors.
 slow: dict[Sign[Any], tuple[float, str]] = {}
@@ -80,7 +81,11 @@ def _parameters(wanted: Iterable[Sign[Any]]) -> dict[str, Any]:
 def _one_by_one(wanted: Sequence[Sign[Any]]) -> tuple[dict[Sign[Any], list[dict[str, Any]]], dict[Sign[Any], str]]:
     rows: dict[Sign[Any], list[dict[str, Any]]] = {}
     errors: dict[Sign[Any], str] = {}
+    until = time.monotonic() + TOGETHER
     for sign in wanted:
+        if time.monotonic() > until:
+            errors[sign] = f"not read: those before it took {TOGETHER:g} s"
+            continue
         try:
             with statements_take(ALONE):
                 rows.update(_joined([sign]))
