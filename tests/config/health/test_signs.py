@@ -109,10 +109,7 @@ def test_a_sign_that_takes_too_long_is_left_alone_for_a_while(
     assert not reading.slow
 
 
-@pytest.mark.django_db(transaction=True)
-def test_signs_that_are_read_one_by_one_take_a_bounded_time_together(
-    monkeypatch: pytest.MonkeyPatch, trouble: None
-) -> None:
+def test_signs_that_are_read_one_by_one_take_a_bounded_time_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "TOGETHER", -1.0)
 
     rows, errors = reading._one_by_one(signs())
@@ -121,6 +118,7 @@ def test_signs_that_are_read_one_by_one_take_a_bounded_time_together(
     assert set(errors.values()) == {"not read: those before it took -1 s"}
 
 
+@pytest.mark.django_db(transaction=True)
 def test_while_a_slow_sign_is_read_again_no_other_thread_reads_it_with_the_quick_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
