@@ -83,7 +83,7 @@ def pytest_sessionstart() -> None:
 def _load_tests() -> None:
     """Pytest's bytecode of each test file is written by this process, which has nothing to do, once and not by four others."""
     for file in sorted(ROOT.glob("tests/**/test_*.py")):
-        with suppress(Exception):  # whoever runs the tests of this file reports it
+        with suppress(Exception):  # the process that runs this file reports the error
             import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
 
 
@@ -129,7 +129,7 @@ def no_prompt_agents(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def files_found_once() -> Iterator[None]:
-    """Each client of a test loads the middlewares, one of which looks through all static files."""
+    """Each test client loads the middlewares, and WhiteNoise's searches all static files."""
     found: dict[str, Any] = {}
     look = WhiteNoiseMiddleware.add_files_from_finders
 

@@ -25,7 +25,7 @@ SETTINGS = {
     "WAKEFUL_NOTIFY_NETWORKS": "127.0.0.0/8",  # where the receivers of tests are
     "WAKEFUL_DIGEST_HOUR": "",  # no test depends on the time of day
 }
-MEMORY = Path("/dev/shm")  # noqa: S108  (folders in it have names that nobody can guess)
+MEMORY = Path("/dev/shm")  # noqa: S108  (folders in it have random names)
 CONTAINER = Path("/sys/fs/cgroup")
 PREFIX = "wakeful-test-"
 GRACE = 60.0  # seconds in which a new folder is marked as in use

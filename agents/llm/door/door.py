@@ -127,8 +127,8 @@ class Door(AbstractCapability[Any]):
     async def _approved(
         self, call: ToolCall, tool: ToolDefinition, arguments: dict[str, Any], ctx: RunContext[Any]
     ) -> str:
-        """Empty: the call is approved or needs no approval; else the answer for the model. ApprovalRequired: a person
-        is asked first.
+        """Empty: the call is approved or needs no approval; else the answer for the model. ApprovalRequired: a person must
+        approve it first.
         """
         why = self._rules.why(call, arguments, ctx)
         shown = as_the_model_gives_them(arguments, tool.parameters_json_schema)

@@ -27,7 +27,7 @@ def pruned() -> dict[str, int]:
 
 
 def durable_run(days: float, **fields: Any) -> Run:
-    """A finished one with a step, a wait for an event and an approval, each of which contains something about Ada."""
+    """A finished one with a step, a wait for an event and an approval, each with something about Ada."""
     run = old_run(old_event(days), days=days, **fields)
     make_step(run, "mail", arguments={"to": "Ada"}, output={"sent": "Ada"}, error="no Ada", usage={"tokens": 3})
     make_wait(

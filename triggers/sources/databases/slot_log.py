@@ -24,7 +24,7 @@ from triggers.sources.runner import Received, SourceError
 
 
 class SlotLog:
-    """The log of a slot as one connection sends it: makes events of its changes, each of which moves the place."""
+    """The log of a slot as one connection sends it: makes events of its changes, and moves the place with each."""
 
     def __init__(
         self,

@@ -67,7 +67,7 @@ class SlotSettings:
             raise InvalidSettings({"url": "is required"})
 
     def excluded_of(self, relation: Relation, parents: Iterable[tuple[str, str]] = ()) -> frozenset[str]:
-        """`parents` are the tables of which it is a part, by schema and name."""
+        """`parents` are the partitioned tables above it, by schema and name."""
         excluded, stored = _named(self.exclude), _named(self.secrets)
         tables = {(relation.schema, relation.table), *parents}
         of_tables = {place for schema, table in tables for place in (f"{table}.", f"{schema}.{table}.")}
