@@ -6,16 +6,20 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from copy import copy
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import django
+import httpcore2
 import pytest
 from django.conf import settings
 from django.db import connection
-from django.test import TransactionTestCase
+from django.test import TransactionTestCase, client
+from django.test.utils import ContextList
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -141,6 +145,28 @@ def files_found_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(WhiteNoiseMiddleware, "add_files_from_finders", add_files_from_finders)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def certificates_read_once() -> Iterator[None]:
+    """Each client of a provider of models reads all certificates that the machine trusts; no test has others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(httpcore2, "default_ssl_context", cache(httpcore2.default_ssl_context))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def contexts_copied_once() -> Iterator[None]:
+    """The test client copies the context of each template that a page includes, some hundreds; tests look at that of the page."""
+
+    def store(kept: dict[str, Any], signal: Any, sender: Any, template: Any, context: Any, **kwargs: Any) -> None:
+        kept.setdefault("templates", []).append(template)
+        if "context" not in kept:
+            kept["context"] = ContextList([copy(context)])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "store_rendered_templates", store)
         yield
 
 

@@ -417,6 +417,7 @@ def test_under_an_old_snapshot_events_are_read_from_where_they_began_a_moment_ag
     earlier, *later = (make_event() for _ in range(3))
     Event.objects.filter(pk=earlier.pk).update(dispatched_at=timezone.now())
     parameters = {"limit": 10, "half": 5, "but_events": [], "but_redispatches": [], "nil": UUID(NIL)}
+    anyhow = touched(pending.NEXT, {**parameters, "from": 0})  # of other tables, which other tests have grown
     with old_snapshot():
         execute(PAST.replace("now() FROM", "NULL FROM"), [20_000])
         execute("UPDATE triggers_event SET dispatched_at = now() WHERE dispatched_at IS NULL AND type = 'paid'")
@@ -426,7 +427,8 @@ def test_under_an_old_snapshot_events_are_read_from_where_they_began_a_moment_ag
         from_the_beginning = touched(pending.NEXT, {**parameters, "from": 0})
         assert [item.event_id for item in pending.read_items(10)] == [new.pk]
 
-        assert touched(pending.NEXT, {**parameters, "from": pending.first.hint()}) < from_the_beginning / 5
+        hinted = touched(pending.NEXT, {**parameters, "from": pending.first.hint()})
+        assert hinted - anyhow < (from_the_beginning - anyhow) / 5
 
         # A hint only: an event in front of it is read as soon as there is none behind it.
         Event.objects.filter(pk=new.pk).update(dispatched_at=timezone.now())
