@@ -31,12 +31,14 @@ class Sent:
 
 
 class Cost(NamedTuple):
-    """What a leg costs, counted by the protocol and by the server: what begins and ends transactions is included."""
+    """What a leg costs, counted by the protocol and by the server: what begins and ends transactions is included. Index entries are
+    read from the log of the server, if it is ours."""
 
     statements: int
     round_trips: int
     wal_records: int
     wal_bytes: int
+    index_entries: int
 
 
 @dataclass
@@ -44,7 +46,8 @@ class Recorder:
     """Without what begins and ends transactions, and without the throttled NOTIFY, which depends on the time of the last one."""
 
     sent: list[Sent] = field(default_factory=list)
-    cost: Cost = Cost(0, 0, 0, 0)
+    cost: Cost = Cost(0, 0, 0, 0, 0)
+    wal: tuple[str, str] = ("", "")  # its place before and after
 
     def add(self, text: str, parameters: Any, times: int = 1) -> None:
         text = re.sub(r"\n\s*\n", "\n", text.strip())
@@ -72,7 +75,7 @@ def recording() -> Iterator[Recorder]:
                 recorder.add(_text_of(query), rows[0], len(rows))
             return super().executemany(query, rows, **options)
 
-    written = _wal_of(driver)
+    written, since = _wal_of(driver), _place_of(driver)
     driver.cursor_factory = Recording
     with TemporaryFile("w+") as messages:
         driver.pgconn.trace(messages.fileno())
@@ -85,7 +88,8 @@ def recording() -> Iterator[Recorder]:
         kinds = Counter(tuple(line.split("\t")[1:4:2]) for line in messages)
     records, size = (after - before for after, before in zip(_wal_of(driver), written, strict=True))
     statements = kinds["F", "Query"] + kinds["F", "Execute"]
-    recorder.cost = Cost(statements, kinds["B", "ReadyForQuery"], records, size)
+    recorder.cost = Cost(statements, kinds["B", "ReadyForQuery"], records, size, 0)
+    recorder.wal = since, _place_of(driver)
 
 
 def _wal_of(driver: Any) -> tuple[int, int]:
@@ -97,6 +101,11 @@ def _wal_of(driver: Any) -> tuple[int, int]:
         "SELECT wal_records, wal_bytes::bigint FROM pg_stat_get_backend_wal(pg_backend_pid())"
     )
     return records, size
+
+
+def _place_of(driver: Any) -> str:
+    [(place,)] = driver.execute("SELECT pg_current_wal_insert_lsn()::text")
+    return str(place)
 
 
 def _text_of(query: Any) -> str:

@@ -12,15 +12,17 @@ import pytest
 from django.db import connection
 
 from runs.db import nudge
+from tests.hot_path.index_entries import index_entries
 from tests.hot_path.legs import LEGS
 from tests.hot_path.recorder import COUNTS_WAL, Cost
 from tests.support import pristine
 from tests.support.durable import Lab
+from tests.support.servers import TestServers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 FILE = Path(__file__).with_name("budget.txt")
-HEAD = "# leg, statements, round trips, records of WAL, bytes of WAL"
+HEAD = "# leg, statements, round trips, records of WAL, bytes of WAL, index entries"
 # Numbers and times are longer or shorter, a page may be pruned, and a sequence writes a record for each 32 of its numbers.
 RECORDS, BYTES = 5, 500
 
@@ -41,16 +43,22 @@ def read() -> dict[str, Cost]:
 
 
 @pytest.mark.parametrize("name", LEGS)
-def test_a_leg_costs_what_its_budget_says(name: str, lab: Lab) -> None:
-    cost = LEGS[name](lab).cost
+def test_a_leg_costs_what_its_budget_says(name: str, lab: Lab, servers: TestServers) -> None:
+    recorder = LEGS[name](lab)
+    server, cost = servers.embedded.postgres, recorder.cost
+    counts_wal = connection.connection.info.server_version >= COUNTS_WAL
+    if server and counts_wal:
+        cost = cost._replace(index_entries=index_entries(server, recorder.wal))
     if os.environ.get("WRITE"):
         write(read() | {name: cost} if FILE.exists() else {name: cost})
     budget = read()[name]
 
     assert cost[:2] == budget[:2]
-    if connection.connection.info.server_version >= COUNTS_WAL:
+    if counts_wal:
         assert abs(cost.wal_records - budget.wal_records) <= RECORDS
         assert abs(cost.wal_bytes - budget.wal_bytes) <= BYTES
+    if server and counts_wal:
+        assert cost.index_entries == budget.index_entries
 
 
 def write(costs: dict[str, Cost]) -> None:
