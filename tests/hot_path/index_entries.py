@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from pathlib import Path
 
 from config.stack.embedded.binaries import find_postgres
 from config.stack.embedded.postgres import Postgres
@@ -22,17 +23,8 @@ def index_entries(server: Postgres, wal: tuple[str, str]) -> int:
     since, until = wal
     if since == until:
         return 0
-    dump = [
-        find_postgres(18).bin / "pg_waldump",
-        "--rmgr=Btree",
-        "--rmgr=Gin",
-        "-p",
-        server.data / "pg_wal",
-        "-s",
-        since,
-        "-e",
-        until,
-    ]
-    read = subprocess.run(dump, capture_output=True, text=True, check=False)
+    waldump, log = find_postgres(18).bin / "pg_waldump", server.data / "pg_wal"
+    places: list[str | Path] = ["-p", log, "-s", since, "-e", until]
+    read = subprocess.run([waldump, "--rmgr=Btree", "--rmgr=Gin", *places], capture_output=True, text=True, check=False)
     assert not read.returncode, read.stderr
     return sum(match[1] in ours for match in ADDS.finditer(read.stdout))

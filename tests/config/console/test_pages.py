@@ -10,6 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from runs.models import AuditEntry, Run
+from tests.config.console.page_sizes import check_size
 from tests.support.console import list_of, make_failed_run, make_one_of_each, page_of
 from tests.support.triggers import make_event, make_trigger
 
@@ -94,20 +95,27 @@ def test_list_costs_the_same_for_one_row_and_for_many(admin: Client, noun: str) 
 
     assert queries_of(admin, list_of(noun)) == for_one
     assert for_one < 15
+    check_size(list_of(noun), admin.get(list_of(noun)).content)
 
 
 @pytest.mark.parametrize("noun", NOUNS)
 def test_every_detail_page_answers_200(admin: Client, noun: str) -> None:
     row = make_one_of_each(1)[noun]
 
-    assert admin.get(page_of(noun, row)).status_code == 200
+    page = admin.get(page_of(noun, row))
+
+    assert page.status_code == 200
+    check_size(f"{list_of(noun)}:id/change/", page.content)
 
 
 @pytest.mark.parametrize("path", OTHERS)
 def test_every_other_page_answers_200(admin: Client, path: str) -> None:
     make_one_of_each(1)
 
-    assert admin.get(path).status_code == 200
+    page = admin.get(path)
+
+    assert page.status_code == 200
+    check_size(path, page.content)
 
 
 def test_history_is_neither_changed_nor_deleted_by_hand(admin: Client) -> None:
