@@ -15,7 +15,7 @@ from agents.journal.ends import Interrupted
 from agents.journal.entries import StepEntry
 from agents.journal.protocol import StepRequest
 from agents.kernel.effects import Effects
-from agents.llm.costs.usage import used_by
+from agents.llm.costs.used import used_by
 from runs.budgets.reserve import Reservations
 from runs.claim import Claim
 from runs.db.ready_runs import IS_STOPPED

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 def running(make_stack: StackMaker) -> Stack:
     stack = make_stack(env=SHOP, agents=True)
     stack.admit()
-    return stack.up(by_itself=True)
+    return stack.up()
 
 
 def test_a_schedule_is_made_and_failed_runs_are_requeued(running: Stack, page: Page) -> None:

@@ -19,7 +19,8 @@ from agents.journal.concurrent import in_main_thread
 from agents.journal.engine import Journal
 from agents.llm.costs.estimate import Counted, counted, output_at_most, require_bounded, worst_case
 from agents.llm.costs.prices import Prices
-from agents.llm.costs.usage import usage_of, used_by
+from agents.llm.costs.usage import usage_of
+from agents.llm.costs.used import used_by
 from agents.llm.providers import failures
 from agents.llm.providers.builtin import BUILTIN
 

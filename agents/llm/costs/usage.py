@@ -1,6 +1,5 @@
 """The usage of a model request, as its step keeps it: tokens, and the price where it is known."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic_ai.durable_exec import JSON_CODEC
@@ -33,12 +32,3 @@ def usage_of(response: ModelResponse, asked: Model, prices: Prices) -> dict[str,
         "cost": None if cost is None else f"{cost:f}",
         **({"may_be_more": True} if may_be_more else {}),
     }
-
-
-def used_by(usage: Mapping[str, Any]) -> dict[str, Any]:
-    """The amount of each measure; a measure that is missing or None is not known."""
-    if usage.get("may_be_more"):
-        return {"requests": 1}
-    measured = usage.get("is_measured", True)
-    tokens = usage["input_tokens"] + usage["output_tokens"]
-    return {"usd": usage["cost"], "tokens": tokens if measured else None, "requests": 1}

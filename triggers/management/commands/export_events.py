@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import IO, Any
 from uuid import UUID
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from runs.management.command import BaseCommand
 from runs.management.operator import operator
 from runs.models.audit import record_about
 from triggers.events.order import Horizon

@@ -4,8 +4,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from runs.management.command import BaseCommand
 from runs.management.operator import operator
 from triggers.models import Source
 from triggers.sources.archive.load import Loaded, lines_of, load

@@ -3,10 +3,11 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from rest_framework.utils.encoders import JSONEncoder
 
 from runs.exceptions import IllegalState
+from runs.management.command import BaseCommand
 from runs.management.operator import operator
 from triggers.api.replays import ReplayDetailSerializer
 from triggers.events.search import Search

@@ -1,8 +1,7 @@
 import signal
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
+from runs.management.command import BaseCommand
 from triggers.sources.process.loop import Sources
 
 
