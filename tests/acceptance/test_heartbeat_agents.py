@@ -177,6 +177,9 @@ def test_a_gate_that_hangs_is_killed_and_shown_and_the_next_one_is_called(watch:
     watch.up("dispatcher")
 
     hanging = watch.fire(hangs=True)
+    eventually(
+        lambda: [run for run in watch.runs(hanging) if run["status"] == "running"]
+    )  # or the next event would join it
     after = watch.fire()
 
     run = eventually(lambda: [run for run in watch.runs(hanging) if run["status"] == "failed"])[0]
