@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.kernel.event_names import LONGEST_SUBJECT
 from runs.api.strict_json import is_storable
 from tests.support.deliveries import NOW, delivery, secrets
 from tests.support.examples import some_of
@@ -333,7 +334,7 @@ def test_whatever_its_sender_signs_can_be_stored(data: st.DataObject, number: in
         assert received.reply.status < 500
         return
     event = received.event
-    assert 0 < len(event.ce_id) <= 255 and 0 < len(event.type) <= 255 and len(event.subject) <= 255
+    assert 0 < len(event.ce_id) <= 255 and 0 < len(event.type) <= 255 and len(event.subject) <= LONGEST_SUBJECT
     assert all(is_storable(text) for text in (event.ce_id, event.type, event.subject, event.data_error))
     assert event.time is None or event.time.tzinfo
 
