@@ -136,7 +136,7 @@ FLOORS = {
         "start",
     ],
     "triggers/sources/webhooks": [
-        "limits proof",
+        "kept limits proof",
         "scheme",
         "naming receive signs",
         "endpoint schemes",

@@ -1,7 +1,7 @@
 """Record an event once. Every source ends here, except watched tables: their database triggers insert events in the transaction that
 changes a row (`triggers.sources.databases.tables`)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -66,6 +66,16 @@ class SourceDeleted(LookupError):
     """The event's source was deleted meanwhile."""
 
 
+class SourceChanged(LookupError):
+    """The event's source, or what proves its deliveries, is not what the event was verified with."""
+
+
+# A digest of what deliveries to a source are verified with: its row, and its secrets that are valid now. Of their content, and not of
+# the ids of transactions: those are given again after a failover that has lost the last ones.
+STATE = """sha256(convert_to(ROW(source.slug, source.kind, source.settings, source.limits, ARRAY(
+  SELECT ROW(secret.id, encode(secret.ciphertext, 'base64')) FROM triggers_secret secret WHERE secret.source_id = source.id
+    AND secret.not_before <= statement_timestamp() AND (secret.not_after IS NULL OR secret.not_after > statement_timestamp())
+  ORDER BY secret.id))::text, 'UTF8'))"""
 # The inserts check the source under the lock of the events, which conflicts with the lock of a deletion: there is no
 # foreign key.
 INSERT = """
@@ -78,6 +88,10 @@ WHERE EXISTS (SELECT FROM triggers_source WHERE id = event.source_id)
 ON CONFLICT (source_id, ce_source, ce_id) DO NOTHING
 RETURNING id
 """
+INSERT_VERIFIED = INSERT.replace(
+    "WHERE EXISTS (SELECT FROM triggers_source WHERE id = event.source_id)",
+    f"WHERE EXISTS (SELECT FROM triggers_source source WHERE id = event.source_id AND enabled AND {STATE} = %s::bytea)",
+)
 # The archived event's id may be taken as well.
 INSERT_ARCHIVED = """
 INSERT INTO triggers_event (id, source_id, ce_source, ce_id, type, subject, "time", data, data_error, body, headers,
@@ -96,6 +110,10 @@ ARCHIVE = "UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id 
 FIRST = """
 SELECT id, body_sha256 FROM triggers_event WHERE source_id = %s::uuid AND ce_source = %s::text AND ce_id = %s::text
 """
+FIRST_VERIFIED = f"""
+SELECT event.id, body_sha256 FROM triggers_event event JOIN triggers_source source ON source.id = source_id
+WHERE source_id = %s::uuid AND ce_source = %s::text AND ce_id = %s::text AND enabled AND {STATE} = %s::bytea
+"""  # noqa: S608  (a constant)
 TAINT_CHANGES = """
 UPDATE triggers_event SET is_tainted = true
 WHERE cause_run_id = %s::uuid AND received_at >= transaction_timestamp() AND NOT is_tainted
@@ -114,10 +132,23 @@ def accept(incoming: Sequence[Incoming]) -> list[Accepted]:
     if its body differs. ReservedType: an event has a type that is reserved for Wakeful; then none is recorded. SourceDeleted: the
     source of an event is gone; the caller's transaction must not go on.
     """
+    return _accept(incoming, lambda event: _record(event, INSERT, FIRST, (), SourceDeleted))
+
+
+def accept_verified(event: Incoming, state: bytes) -> Accepted:
+    """Record an event that was verified with a source in this state, like `accept`. SourceChanged: the source is no longer enabled or
+    in this state, and nothing is recorded or counted; it may also have lost the first event with this identity meanwhile."""
+    [accepted] = _accept(
+        [event], lambda event: _record(event, INSERT_VERIFIED, FIRST_VERIFIED, (state,), SourceChanged)
+    )
+    return accepted
+
+
+def _accept(incoming: Sequence[Incoming], record: Callable[[Incoming], Accepted]) -> list[Accepted]:
     for event in incoming:
         require_free(event)
     failpoint("before_accept")
-    accepted = [_record(event) for event in incoming]
+    accepted = [record(event) for event in incoming]
     failpoint("after_accept")
     nudge_dispatcher()
     return accepted
@@ -166,16 +197,18 @@ def require_free(event: Incoming) -> None:
         raise ReservedType(refusal(event.type))
 
 
-def _record(event: Incoming) -> Accepted:
+def _record(
+    event: Incoming, insert: str, first: str, checked: tuple[bytes, ...], refused: type[LookupError]
+) -> Accepted:
     event_id = uuid7()
     body_sha256 = sha256(event.body).hexdigest() if event.body is not None else ""
-    if fetch(INSERT, _columns(event_id, event, body_sha256)):
+    if fetch(insert, [*_columns(event_id, event, body_sha256), *checked]):
         return Accepted(event_id=event_id, duplicate=False)
 
-    first = fetch(FIRST, [event.source_id, event.ce_source, event.ce_id])
-    if not first:
-        raise SourceDeleted
-    [(first_id, first_sha256)] = first
+    found = fetch(first, [event.source_id, event.ce_source, event.ce_id, *checked])
+    if not found:
+        raise refused
+    [(first_id, first_sha256)] = found
     execute(FLAG, [first_id, body_sha256, body_sha256 != first_sha256])
     return Accepted(event_id=first_id, duplicate=True)
 

@@ -1,7 +1,10 @@
 """The legs of a wake, each executed once on a real database."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from math import inf
 from typing import Any
+from unittest.mock import patch
 
 from django.db import connection
 
@@ -16,10 +19,15 @@ from runs.models import Run
 from runs.processes.rescue import lost
 from tests.hot_path.recorder import Recorder, recording
 from tests.support.durable import Lab
+from tests.support.hooks import make_source, signed_headers
 from tests.support.triggers import make_event, make_trigger
 from triggers.accept import Incoming, accept, builtin_source
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.rules import Rules
+from triggers.models import Event
+from triggers.sources import backlog
+from triggers.sources.http.headers import Headers
+from triggers.sources.webhooks.door import Arrival, take
 
 Leg = Callable[[Lab], Recorder]
 
@@ -35,6 +43,23 @@ def an_event_is_accepted(lab: Lab) -> Recorder:
     with recording() as recorder:
         accept([event])
     return recorder
+
+
+def a_delivery_passes_the_door(lab: Lab) -> Recorder:
+    """The second one of its source, of which the process knows by then; this process has looked at the backlog."""
+    make_source()
+    deliver("1")
+    looked = replace(backlog._backlog, looked_at=inf)
+    with patch.object(backlog, "_backlog", looked), recording() as recorder:
+        deliver("2")
+    assert Event.objects.count() == 2
+    return recorder
+
+
+def deliver(id_: str) -> None:
+    body = b'{"id": 1}'
+    headers = Headers(signed_headers(body, id_=id_))
+    take("shop", Arrival(method="POST", url="", headers=headers, body=body, client="127.0.0.1"))
 
 
 def an_event_becomes_a_run(lab: Lab) -> Recorder:
@@ -189,6 +214,7 @@ LEGS: dict[str, Leg] = {
     leg.__name__: leg
     for leg in (
         an_event_is_accepted,
+        a_delivery_passes_the_door,
         an_event_becomes_a_run,
         an_event_becomes_a_run_of_a_key,
         a_run_is_claimed,

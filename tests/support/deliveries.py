@@ -7,7 +7,7 @@ from uuid import UUID
 
 from triggers.sources.http.headers import Headers
 from triggers.sources.webhooks.proof import SigningSecret
-from triggers.sources.webhooks.receive import Receipt, receive
+from triggers.sources.webhooks.receive import Receipt, cleaned, receive
 from triggers.sources.webhooks.scheme import Delivery
 
 FIXTURES = Path(__file__).parents[1] / "triggers" / "fixtures"
@@ -31,7 +31,7 @@ def take(
     settings: Mapping[str, object] | None = None,
     at: datetime = NOW,
 ) -> Receipt:
-    receipt = receive(kind, settings or {}, secrets(*values), delivery(body, headers, at))
+    receipt = receive(*cleaned(kind, settings or {}), secrets(*values), delivery(body, headers, at))
     assert isinstance(receipt, Receipt)
     return receipt
 

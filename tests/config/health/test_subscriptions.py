@@ -14,7 +14,7 @@ from tests.support.deliveries import delivery, secrets
 from tests.support.hooks import make_source
 from triggers.accept import accept
 from triggers.models import Event, Source
-from triggers.sources.webhooks.receive import Receipt, receive
+from triggers.sources.webhooks.receive import Receipt, cleaned, receive
 from triggers.sources.webhooks.scheme import Delivery
 
 pytestmark = pytest.mark.django_db
@@ -36,7 +36,7 @@ def notified(source: Source, ends_in: timedelta, number: int = 1, resource: str 
     sent = Delivery(
         source_id=source.id, endpoint="/hooks/calendar/", headers=given.headers, body=b"", received_at=timezone.now()
     )
-    receipt = receive("google_calendar", {}, secrets("token"), sent)
+    receipt = receive(*cleaned("google_calendar", {}), secrets("token"), sent)
     assert isinstance(receipt, Receipt)
     accept([receipt.event])
     Event.objects.update(dispatched_at=timezone.now())

@@ -11,10 +11,11 @@ from tests.support.hooks import make_source, post, signed_headers
 from tests.support.late import INSERT, session
 from tests.support.old_rows import ago, id_of
 from tests.support.stack import eventually
-from triggers.accept import Incoming, SourceDeleted, accept
+from triggers.accept import Incoming, SourceChanged, SourceDeleted, accept, accept_verified
 from triggers.events.read import from_strangers, read_events
 from triggers.models import Event, Secret, Source
 from triggers.sources.webhooks import door, receive
+from triggers.sources.webhooks.endpoint import find_endpoint
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.triggers.sources.urls")]
 WAITS = "SELECT FROM pg_stat_activity WHERE wait_event = 'relation' AND query ~ '^\\s*INSERT INTO triggers_event'"
@@ -38,13 +39,19 @@ def test_a_delivery_whose_source_is_deleted_meanwhile_is_answered_as_any_other_t
 
 
 @pytest.mark.parametrize("before", [0, 10])  # then the statement is prepared
-def test_a_delivery_that_waits_for_the_deletion_of_its_source_leaves_no_event(before: int) -> None:
+@pytest.mark.parametrize("is_verified", [False, True])
+def test_a_delivery_that_waits_for_the_deletion_of_its_source_leaves_no_event(before: int, is_verified: bool) -> None:
     source = Source.objects.create(slug="shop", kind="hmac")
     other = Source.objects.create(slug="other", kind="hmac")
+    state = {one.pk: find_endpoint(one.slug).state for one in (source, other)}
 
     def record(*ids: str, of: Source) -> None:
         for id in ids:
-            accept([Incoming(source_id=of.pk, ce_source="test", ce_id=id, type="order.paid")])
+            event = Incoming(source_id=of.pk, ce_source="test", ce_id=id, type="order.paid")
+            if is_verified:
+                accept_verified(event, state[of.pk])
+            else:
+                accept([event])
 
     with session() as deleting, ThreadPoolExecutor(1) as pool:
         pool.submit(record, *map(str, range(before)), of=other).result()
@@ -52,7 +59,7 @@ def test_a_delivery_that_waits_for_the_deletion_of_its_source_leaves_no_event(be
         recorded = pool.submit(record, "1", of=source)
         eventually(lambda: fetch(WAITS))
         deleting.commit()
-        with pytest.raises(SourceDeleted):
+        with pytest.raises(SourceChanged if is_verified else SourceDeleted):
             recorded.result()
         pool.submit(connections.close_all).result()
     assert Event.objects.count() == before

@@ -9,7 +9,7 @@ import pytest
 from tests.support.deliveries import NOW, delivery, secrets
 from triggers.sources.kind import Group, kinds
 from triggers.sources.webhooks.proof import Rejected
-from triggers.sources.webhooks.receive import Receipt, receive
+from triggers.sources.webhooks.receive import Receipt, cleaned, receive
 from triggers.sources.webhooks.scheme import Delivery, Sample, Scheme, schemes
 
 SETTINGS: dict[str, dict[str, Any]] = {  # of kinds whose defaults alone are invalid
@@ -34,7 +34,7 @@ def as_delivery(sample: Sample) -> Delivery:
 
 
 def receipt_of(scheme: Scheme[Any], sample: Sample, *values: str) -> Receipt:
-    receipt = receive(scheme.name, SETTINGS.get(scheme.name, {}), secrets(*values), as_delivery(sample))
+    receipt = receive(*cleaned(scheme.name, SETTINGS.get(scheme.name, {})), secrets(*values), as_delivery(sample))
     assert isinstance(receipt, Receipt)
     return receipt
 

@@ -1,18 +1,23 @@
 """The door of a source: verify, record, answer. Nothing else is done before the answer."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from django.utils import timezone
 from rest_framework.exceptions import MethodNotAllowed, NotFound
 
-from triggers.accept import Accepted, SourceDeleted, accept
-from triggers.sources.http.answers import on_live_connection, require_room
+from runs.db.outage import CONNECTION_ERRORS
+from triggers.accept import Accepted, SourceChanged, accept_verified
+from triggers.sources.http.answers import Unavailable, on_live_connection, require_room
 from triggers.sources.http.headers import Headers
 from triggers.sources.kind import Waits
-from triggers.sources.webhooks.endpoint import Endpoint, find_endpoint, note_match
+from triggers.sources.webhooks.endpoint import Endpoint, kept, note_match, read_endpoint
 from triggers.sources.webhooks.limits import require_allowed, require_size, take_turn
-from triggers.sources.webhooks.receive import Greeting, receive, shake_hands
+from triggers.sources.webhooks.proof import SigningSecret
+from triggers.sources.webhooks.receive import Greeting, receive
 from triggers.sources.webhooks.scheme import Delivery, Reply
+
+READINGS = 5  # of a source that changes while a delivery is verified; then its sender tries again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +34,12 @@ class Arrival:
 @dataclass(frozen=True, kw_only=True)
 class Taken:
     """The outcome of a delivery: an event, unless it was a handshake; `reply` is the answer if this sender expects a
-    special one.
+    special one, `secret` the one that proved it.
     """
 
     event: Accepted | None = None
     reply: Reply | None = None
+    secret: SigningSecret | None = None
 
 
 class WrongMethod(MethodNotAllowed):
@@ -46,22 +52,69 @@ class WrongMethod(MethodNotAllowed):
 
 def take(slug: str, arrival: Arrival, *, kind: str = "") -> Taken:
     """Verify a delivery and record its event; with a `kind`, only of a source of that kind. Every refusal is an exception that
-    `refusals.refusal_of` knows."""
-    endpoint = _endpoint(slug, arrival)
+    `refusals.refusal_of` knows.
+
+    It is verified with what this process knows of the source. The insert checks that nothing of it has changed; whatever else comes
+    of it, a refusal or the answer to a greeting, stands only if the source is read again and has not changed."""
+    endpoint, taken = _take_by_known(slug, arrival, kind) or _take_anew(slug, arrival, kind)
+    note_match(endpoint, taken.secret)
+    return taken
+
+
+def greet(slug: str, arrival: Arrival) -> Reply:
+    """The answer to a GET or OPTIONS request, with which some senders check the address."""
+    endpoint = on_live_connection(lambda: read_endpoint(slug))
+    _require_allowed(endpoint, arrival)
+    scheme, settings = endpoint.cleaned
+    reply = scheme.handshake(_delivery(endpoint, arrival), endpoint.secrets, settings)
+    if reply is None:
+        raise WrongMethod(arrival.method, *scheme.methods)
+    return reply
+
+
+def _take_by_known(slug: str, arrival: Arrival, kind: str) -> tuple[Endpoint, Taken] | None:
+    """None: nothing is known of the source, or it has changed."""
+    if (known := kept.get(slug)) is None:
+        return None
+    try:
+        taken = _take(known, arrival, kind)
+    except SourceChanged:
+        return None
+    except CONNECTION_ERRORS:
+        raise
+    except Exception:
+        if _has_changed(known):
+            return None
+        raise
+    return None if taken.event is None and _has_changed(known) else (known, taken)
+
+
+def _has_changed(known: Endpoint) -> bool:
+    return on_live_connection(lambda: read_endpoint(known.slug)).state != known.state
+
+
+def _take_anew(slug: str, arrival: Arrival, kind: str) -> tuple[Endpoint, Taken]:
+    for _ in range(READINGS):
+        endpoint = on_live_connection(lambda: read_endpoint(slug))
+        with suppress(SourceChanged):
+            return endpoint, _take(endpoint, arrival, kind)
+    raise Unavailable
+
+
+def _take(endpoint: Endpoint, arrival: Arrival, kind: str) -> Taken:
+    """SourceChanged: nothing was recorded."""
+    _require_allowed(endpoint, arrival)
     if kind and endpoint.kind != kind:
         raise NotFound
     scheme, limits = endpoint.scheme, endpoint.limits
     if arrival.method not in scheme.methods:
         raise WrongMethod(arrival.method, *scheme.methods)
     require_size(len(arrival.body), limits.max_body or scheme.largest)
-    waits = scheme.waits or Waits.SENDER
-    require_room(endpoint.id, waits=waits, is_verified=scheme.is_verified, status=scheme.overloaded)
-    per_minute = limits.per_minute or scheme.per_minute
+    on_live_connection(lambda: _require_room(endpoint))
     if not scheme.is_verified:  # otherwise after the proof, so that strangers use up no turn of the sender
-        take_turn(endpoint.id, per_minute, status=scheme.overloaded)
+        on_live_connection(lambda: _take_turn(endpoint))
     receipt = receive(
-        endpoint.kind,
-        endpoint.settings,
+        *endpoint.cleaned,
         endpoint.secrets,
         _delivery(endpoint, arrival),
         joins_equal_bodies=limits.equal_bodies == "duplicate",
@@ -69,32 +122,27 @@ def take(slug: str, arrival: Arrival, *, kind: str = "") -> Taken:
     # A test event proves nothing about the sender: its secret is still to be entered there.
     used = receipt.secret if arrival.client is not None else None
     if isinstance(receipt, Greeting):
-        note_match(endpoint, used)
-        return Taken(reply=receipt.reply)
+        return Taken(reply=receipt.reply, secret=used)
     if scheme.is_verified:
-        take_turn(endpoint.id, per_minute, status=scheme.overloaded)
-    try:
-        [accepted] = on_live_connection(lambda: accept([receipt.event]))
-    except SourceDeleted:
-        raise NotFound from None
-    note_match(endpoint, used)
-    return Taken(event=accepted, reply=scheme.accepted)
+        on_live_connection(lambda: _take_turn(endpoint))
+    accepted = on_live_connection(lambda: accept_verified(receipt.event, endpoint.state))
+    return Taken(event=accepted, reply=scheme.accepted, secret=used)
 
 
-def greet(slug: str, arrival: Arrival) -> Reply:
-    """The answer to a GET or OPTIONS request, with which some senders check the address."""
-    endpoint = _endpoint(slug, arrival)
-    reply = shake_hands(endpoint.kind, endpoint.settings, endpoint.secrets, _delivery(endpoint, arrival))
-    if reply is None:
-        raise WrongMethod(arrival.method, *endpoint.scheme.methods)
-    return reply
-
-
-def _endpoint(slug: str, arrival: Arrival) -> Endpoint:
-    endpoint = on_live_connection(lambda: find_endpoint(slug))
+def _require_allowed(endpoint: Endpoint, arrival: Arrival) -> None:
     if arrival.client is not None:
         require_allowed(arrival.client, endpoint.limits)
-    return endpoint
+
+
+def _require_room(endpoint: Endpoint) -> None:
+    scheme = endpoint.scheme
+    waits = scheme.waits or Waits.SENDER
+    require_room(endpoint.id, waits=waits, is_verified=scheme.is_verified, status=scheme.overloaded)
+
+
+def _take_turn(endpoint: Endpoint) -> None:
+    scheme = endpoint.scheme
+    take_turn(endpoint.id, endpoint.limits.per_minute or scheme.per_minute, status=scheme.overloaded)
 
 
 def _delivery(endpoint: Endpoint, arrival: Arrival) -> Delivery:

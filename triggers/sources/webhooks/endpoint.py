@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -16,31 +17,34 @@ from rest_framework.exceptions import NotFound
 
 from runs.db.encryption import decrypt
 from runs.db.sql import execute, fetch
+from triggers.accept import STATE
 from triggers.sources.settings import InvalidSettings
+from triggers.sources.webhooks.kept import Kept
 from triggers.sources.webhooks.limits import Limits, clean_limits
 from triggers.sources.webhooks.proof import MATCH_NOTED_EVERY, SigningSecret
-from triggers.sources.webhooks.receive import Misconfigured
+from triggers.sources.webhooks.receive import Misconfigured, cleaned
 from triggers.sources.webhooks.scheme import Scheme, schemes
 
 log = structlog.get_logger(__name__)
 
 # Raw SQL: this runs for each delivery, and the ORM takes a millisecond to build the statement.
-ENDPOINT = """
-SELECT source.id, source.kind, source.settings, source.limits, secret.id, secret.ciphertext, secret.last_matched_at
+ENDPOINT = f"""
+SELECT source.id, source.kind, source.settings, source.limits, {STATE}, secret.id, secret.ciphertext, secret.last_matched_at
 FROM triggers_source source LEFT JOIN triggers_secret secret ON secret.source_id = source.id
   AND secret.not_before <= statement_timestamp() AND (secret.not_after IS NULL OR secret.not_after > statement_timestamp())
 WHERE source.slug = %s::text AND source.enabled AND source.kind = ANY(%s::text[])
-"""
-# A locked row is skipped: no sender waits for bookkeeping.
+"""  # noqa: S608  (a constant)
+# A locked row is skipped: no sender waits for bookkeeping. Another process may have noted it meanwhile.
 NOTE_MATCH = """
-UPDATE triggers_secret SET last_matched_at = now()
- WHERE id = (SELECT id FROM triggers_secret WHERE id = %s::bigint FOR UPDATE SKIP LOCKED)
+UPDATE triggers_secret SET last_matched_at = statement_timestamp()
+ WHERE id = (SELECT id FROM triggers_secret WHERE id = %s::bigint
+               AND (last_matched_at IS NULL OR last_matched_at < statement_timestamp() - %s::interval) FOR UPDATE SKIP LOCKED)
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """A source of webhooks, with its valid secrets."""
+    """A source of webhooks, with its valid secrets; `state` is the digest of both (`triggers.accept.STATE`)."""
 
     id: UUID
     slug: str
@@ -48,10 +52,27 @@ class Endpoint:
     settings: dict[str, Any]
     limits: Limits
     secrets: Sequence[SigningSecret]
+    state: bytes
 
     @property
     def scheme(self) -> Scheme[Any]:
         return schemes()[self.kind]
+
+    @cached_property
+    def cleaned(self) -> tuple[Scheme[Any], Any]:
+        """The scheme and its typed settings. Raises Misconfigured."""
+        return cleaned(self.kind, self.settings)
+
+
+kept: Kept[Endpoint] = Kept()
+
+
+def read_endpoint(slug: str) -> Endpoint:
+    """The endpoint as it is now; it is kept."""
+    kept.drop(slug)
+    endpoint = find_endpoint(slug)
+    kept.keep(slug, endpoint)
+    return endpoint
 
 
 def find_endpoint(slug: str) -> Endpoint:
@@ -59,15 +80,15 @@ def find_endpoint(slug: str) -> Endpoint:
     rows = fetch(ENDPOINT, [slug, list(schemes())])
     if not rows:
         raise NotFound
-    id_, kind, settings, limits = rows[0][:4]
+    id_, kind, settings, limits, state = rows[0][:5]
     try:
         cleaned_limits = clean_limits(json.loads(limits))
     except InvalidSettings as error:
         raise Misconfigured(f"the limits of this source are invalid: {error}") from None
-    sealed = [row[4:] for row in rows if row[4] is not None]
+    sealed = [row[5:] for row in rows if row[5] is not None]
     return Endpoint(
-        id=id_, slug=slug, kind=kind, settings=json.loads(settings), limits=cleaned_limits, secrets=_opened(sealed)
-    )
+        id=id_, slug=slug, kind=kind, settings=json.loads(settings), limits=cleaned_limits, secrets=_opened(sealed), state=bytes(state),
+    )  # fmt: skip
 
 
 def note_match(endpoint: Endpoint, secret: SigningSecret | None) -> None:
@@ -75,10 +96,19 @@ def note_match(endpoint: Endpoint, secret: SigningSecret | None) -> None:
     if secret is None or (secret.last_matched_at and timezone.now() - secret.last_matched_at < MATCH_NOTED_EVERY):
         return
     try:
-        execute(NOTE_MATCH, [secret.id])
+        execute(NOTE_MATCH, [secret.id, MATCH_NOTED_EVERY])
     except Error:
         # The event is committed, so the sender must get its 2xx.
         log.warning("hook.match_not_noted", source=endpoint.slug, secret=secret.id, exc_info=True)
+    else:
+        kept.replace(endpoint.slug, endpoint, _noted(endpoint, secret))
+
+
+def _noted(endpoint: Endpoint, secret: SigningSecret) -> Endpoint:
+    now = timezone.now()
+    return replace(
+        endpoint, secrets=[replace(one, last_matched_at=now) if one is secret else one for one in endpoint.secrets]
+    )
 
 
 def _opened(sealed: Sequence[tuple[int, bytes, datetime | None]]) -> list[SigningSecret]:

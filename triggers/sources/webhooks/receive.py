@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from triggers.accept import Incoming
 from triggers.sources.http.depth import depth_of
@@ -11,6 +11,8 @@ from triggers.sources.http.headers import redact
 from triggers.sources.settings import InvalidSettings
 from triggers.sources.webhooks.proof import SigningSecret
 from triggers.sources.webhooks.scheme import Delivery, Reply, Scheme, schemes
+
+S = TypeVar("S")
 
 
 class Misconfigured(Exception):
@@ -34,22 +36,21 @@ class Greeting:
 
 
 def receive(
-    kind: str,
-    settings: Mapping[str, object],
+    scheme: Scheme[S],
+    settings: S,
     secrets: Sequence[SigningSecret],
     delivery: Delivery,
     *,
     joins_equal_bodies: bool = False,
 ) -> Receipt | Greeting:
-    """Verify a delivery, then read it. Raises only Rejected and Misconfigured.
+    """Verify a delivery, then read it. Raises only Rejected.
 
     With `joins_equal_bodies`, the body is the id of an event whose own id is not signed."""
-    scheme, cleaned = _scheme(kind, settings)
-    proof = scheme.prove(delivery, secrets, cleaned)
-    if reply := scheme.greet(delivery, proof, cleaned):
+    proof = scheme.prove(delivery, secrets, settings)
+    if reply := scheme.greet(delivery, proof, settings):
         return Greeting(reply=reply, secret=proof.secret)
-    described = scheme.describe(delivery, proof, cleaned)
-    is_named_by_body = joins_equal_bodies and scheme.leaves_id_unsigned(cleaned)
+    described = scheme.describe(delivery, proof, settings)
+    is_named_by_body = joins_equal_bodies and scheme.leaves_id_unsigned(settings)
     event = Incoming(
         source_id=delivery.source_id,
         ce_source=described.source or delivery.endpoint,
@@ -60,21 +61,14 @@ def receive(
         data=described.payload.data,
         data_error=described.payload.error,
         body=delivery.body,
-        headers=redact(delivery.headers, scheme.secret_headers(cleaned)),
+        headers=redact(delivery.headers, scheme.secret_headers(settings)),
         depth=depth_of(delivery.headers, described.payload.data),
     )
     return Receipt(event=event, secret=proof.secret)
 
 
-def shake_hands(
-    kind: str, settings: Mapping[str, object], secrets: Sequence[SigningSecret], delivery: Delivery
-) -> Reply | None:
-    """The answer to a GET or OPTIONS request, if this kind of sender makes any. Raises only Rejected and Misconfigured."""
-    scheme, cleaned = _scheme(kind, settings)
-    return scheme.handshake(delivery, secrets, cleaned)
-
-
-def _scheme(kind: str, settings: Mapping[str, object]) -> tuple[Scheme[Any], Any]:
+def cleaned(kind: str, settings: Mapping[str, object]) -> tuple[Scheme[Any], Any]:
+    """The scheme of a kind and its typed settings, as `receive` takes them. Raises Misconfigured."""
     try:
         scheme = schemes()[kind]
         return scheme, scheme.clean_settings(settings)

@@ -18,7 +18,7 @@ from runs.api.strict_json import is_storable
 from tests.support.deliveries import NOW, delivery, secrets
 from tests.support.examples import some_of
 from triggers.sources.webhooks.proof import Rejected
-from triggers.sources.webhooks.receive import Greeting, Misconfigured, Receipt, receive
+from triggers.sources.webhooks.receive import Greeting, Misconfigured, Receipt, cleaned, receive
 from triggers.sources.webhooks.scheme import Delivery, Sample, Scheme, schemes
 
 pytestmark = pytest.mark.sampled
@@ -98,7 +98,7 @@ class Case:
 
     def taken(self, sample: Sample, *values: str, later: timedelta = timedelta()) -> Receipt:
         known = secrets(*(values or (self.secret,)))
-        receipt = receive(self.kind, self.settings, known, as_delivery(sample, later))
+        receipt = receive(*cleaned(self.kind, self.settings), known, as_delivery(sample, later))
         assert isinstance(receipt, Receipt)
         return receipt
 
@@ -153,7 +153,7 @@ def test_without_a_secret_nothing_is_accepted(case: Case) -> None:
     case.refused(case.genuine, "")
     case.refused(case.signed(""), "")
     with pytest.raises(Rejected):
-        receive(case.kind, case.settings, [], as_delivery(case.genuine))
+        receive(*cleaned(case.kind, case.settings), [], as_delivery(case.genuine))
 
 
 @every_scheme
@@ -311,22 +311,22 @@ def test_nothing_is_accepted_that_is_not_signed_with_a_live_secret(data: st.Data
     )
 
     with pytest.raises((Rejected, Misconfigured)):
-        receive(case.kind, data.draw(SETTINGS[number]), secrets(case.secret), as_delivery(forged))
+        receive(*cleaned(case.kind, data.draw(SETTINGS[number])), secrets(case.secret), as_delivery(forged))
 
 
 @given(st.data(), st.integers(0, len(SAMPLED) - 1))
 @settings(max_examples=some_of(300))
 def test_whatever_its_sender_signs_can_be_stored(data: st.DataObject, number: int) -> None:
     case = SAMPLED[number]
-    cleaned = case.scheme.clean_settings(case.settings)
+    scheme, typed = cleaned(case.kind, case.settings)
     sent = replace(
         case.unsigned, body=data.draw(BODIES[number]), headers={**case.unsigned.headers, **data.draw(headers)}
     )
 
     try:
-        proof = case.scheme.sign(sent, case.secret.encode(), NOW, cleaned)
+        proof = scheme.sign(sent, case.secret.encode(), NOW, typed)
         signed = as_delivery(replace(sent, headers={**sent.headers, **proof}))
-        received = receive(case.kind, case.settings, secrets(case.secret), signed)
+        received = receive(scheme, typed, secrets(case.secret), signed)
     except Rejected as refusal:
         assert refusal.reason
         return
@@ -341,4 +341,4 @@ def test_whatever_its_sender_signs_can_be_stored(data: st.DataObject, number: in
 
 def test_an_unknown_scheme_accepts_nothing() -> None:
     with pytest.raises(Misconfigured, match="carrier_pigeon"):
-        receive("carrier_pigeon", {}, secrets("secret"), delivery(b"{}", {}))
+        receive(*cleaned("carrier_pigeon", {}), secrets("secret"), delivery(b"{}", {}))

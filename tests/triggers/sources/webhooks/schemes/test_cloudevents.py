@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.deliveries import delivery, secrets, take
 from triggers.sources.webhooks.proof import Rejected
-from triggers.sources.webhooks.receive import receive, shake_hands
+from triggers.sources.webhooks.receive import cleaned, receive
 from triggers.sources.webhooks.scheme import Reply
 
 TOKEN = "a-token"
@@ -23,7 +23,8 @@ def handshake(origin: str, *, origins: str = "", per_minute: int = 0, method: st
         method=method,
         per_minute=per_minute,
     )
-    return shake_hands("cloudevents", {"origins": origins}, secrets(TOKEN), request)
+    scheme, settings = cleaned("cloudevents", {"origins": origins})
+    return scheme.handshake(request, secrets(TOKEN), settings)
 
 
 @pytest.mark.parametrize(("origins", "rate"), [("", "*"), ("other.example Events.example.com", "*")])
@@ -112,7 +113,7 @@ def test_the_token_proves_a_delivery(authorization: str, query: str, is_accepted
     )
 
     if is_accepted:
-        assert receive("cloudevents", {}, secrets(TOKEN), request)
+        assert receive(*cleaned("cloudevents", {}), secrets(TOKEN), request)
     else:
         with pytest.raises(Rejected):
-            receive("cloudevents", {}, secrets(TOKEN), request)
+            receive(*cleaned("cloudevents", {}), secrets(TOKEN), request)

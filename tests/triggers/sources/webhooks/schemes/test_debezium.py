@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.support.deliveries import NOW, delivery, secrets
 from triggers.accept import Incoming
-from triggers.sources.webhooks.receive import Receipt, receive
+from triggers.sources.webhooks.receive import Receipt, cleaned, receive
 from triggers.sources.webhooks.scheme import Sample, schemes
 
 SOURCE = {"connector": "mysql", "db": "shop", "table": "lines", "file": "binlog.7", "pos": 1234, "row": 0}
@@ -18,7 +18,7 @@ def received(body: Any, *, id: str = "m-1") -> Incoming:
     settings = {"key": "a, b"}
     sample = Sample(body=json.dumps(body).encode(), headers={"webhook-id": id})
     sent = scheme.signed(sample, SECRET.encode(), NOW, scheme.clean_settings(settings))
-    receipt = receive("debezium", settings, secrets(SECRET), delivery(sent.body, sent.headers))
+    receipt = receive(*cleaned("debezium", settings), secrets(SECRET), delivery(sent.body, sent.headers))
     assert isinstance(receipt, Receipt)
     return receipt.event
 

@@ -8,7 +8,7 @@ from slack_sdk.signature import Clock, SignatureVerifier
 
 from tests.support.deliveries import NOW, delivery, secrets, take
 from triggers.sources.webhooks.proof import Rejected
-from triggers.sources.webhooks.receive import Greeting, receive
+from triggers.sources.webhooks.receive import Greeting, cleaned, receive
 
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -51,7 +51,7 @@ def as_interaction(data: Any) -> tuple[bytes, dict[str, str]]:
 
 
 def greeted(body: bytes, headers: dict[str, str], *known: str) -> Greeting:
-    received = receive("slack", {}, secrets(*known), delivery(body, headers))
+    received = receive(*cleaned("slack", {}), secrets(*known), delivery(body, headers))
     assert isinstance(received, Greeting)
     return received
 

@@ -17,7 +17,7 @@ from triggers.models import Event
 from triggers.sources.http.answers import Unavailable
 from triggers.sources.settings import InvalidSettings
 from triggers.sources.webhooks.proof import Rejected
-from triggers.sources.webhooks.receive import Greeting, Receipt, receive
+from triggers.sources.webhooks.receive import Greeting, Receipt, cleaned, receive
 from triggers.sources.webhooks.scheme import schemes
 from triggers.sources.webhooks.schemes import sns
 from triggers.sources.webhooks.schemes.sns import Certificates
@@ -92,7 +92,7 @@ def receipt_of(body: bytes, **settings: str) -> Receipt:
 
 
 def greeted(body: bytes) -> Greeting:
-    greeting = receive("sns", {"topic": TOPIC}, [], delivery(body, {}))
+    greeting = receive(*cleaned("sns", {"topic": TOPIC}), [], delivery(body, {}))
     assert isinstance(greeting, Greeting)
     return greeting
 

@@ -9,7 +9,7 @@ from twilio.request_validator import RequestValidator
 from tests.support.deliveries import NOW, delivery, secrets
 from triggers.sources.settings import InvalidSettings
 from triggers.sources.webhooks.proof import Rejected
-from triggers.sources.webhooks.receive import Receipt, receive
+from triggers.sources.webhooks.receive import Receipt, cleaned, receive
 from triggers.sources.webhooks.scheme import schemes
 
 TOKEN = "12345"
@@ -31,7 +31,7 @@ RECEIVED = {
 
 
 def receipt_of(body: bytes, headers: dict[str, str], address: str = ADDRESS) -> Receipt:
-    received = receive("twilio", {"address": address}, secrets(TOKEN), delivery(body, headers, NOW))
+    received = receive(*cleaned("twilio", {"address": address}), secrets(TOKEN), delivery(body, headers, NOW))
     assert isinstance(received, Receipt)
     return received
 
