@@ -14,6 +14,7 @@ django = get_wsgi_application()
 from config.health.presence import be_present  # noqa: E402
 from config.web.application import Web  # noqa: E402
 from config.web.schema_check import RequireMigrations  # noqa: E402  (models are loaded by now)
+from config.web.shortcut import Shortcut  # noqa: E402
 
 # A web process that freezes in a transaction keeps its locks, possibly on a run's key, and rescue does not end its sessions. If
 # it freezes while PostgreSQL sends it a large row, the session is not idle, and the connection times out instead.
@@ -28,8 +29,10 @@ def end_idle_transactions(connection: Any, **kwargs: Any) -> None:
 
 
 connection_created.connect(end_idle_transactions)
+migrated = RequireMigrations(django)
 application = Web(
-    RequireMigrations(django),
+    migrated,
+    Shortcut(lambda: migrated.fits),
     places=settings.WAKEFUL_WEB_REQUESTS,
     most=settings.WAKEFUL_MAX_BODY,
     patience=settings.WAKEFUL_BODY_TIMEOUT.total_seconds(),

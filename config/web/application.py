@@ -6,9 +6,7 @@ thread in the event loop, and ends there if its sender hangs up.
 """
 
 import asyncio
-import io
 import json
-import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -20,9 +18,10 @@ from granian.rsgi import Scope
 
 from config.health.probes import live
 from config.web.refusals import log_refusal, note_refusal, source_of
-from triggers.sources.http.headers import UNREADABLE
+from config.web.requests import Environ, environ_of
+from config.web.shortcut import Shortcut
+from triggers.sources.webhooks.views import RAISED
 
-Environ = dict[str, Any]
 Headers = list[tuple[str, str]]
 Answer = tuple[int, Headers, bytes]
 T = TypeVar("T")
@@ -52,11 +51,14 @@ class Gone(Exception):
 
 
 class Web:
-    """Serves a WSGI application over RSGI. `places`: maximum concurrent requests; `most`: bytes of the largest body;
-    `patience`: seconds that a body may take."""
+    """Serves a WSGI application over RSGI, plain deliveries by the shortcut. `places`: maximum concurrent requests; `most`: bytes of the
+    largest body; `patience`: seconds that a body may take."""
 
-    def __init__(self, application: Application, *, places: int, most: int, patience: float) -> None:
+    def __init__(
+        self, application: Application, shortcut: Shortcut, *, places: int, most: int, patience: float
+    ) -> None:
         self._application = application
+        self._shortcut = shortcut
         self._most = most
         self._patience = patience
         self._workers = ThreadPoolExecutor(places, thread_name_prefix="wakeful-request")
@@ -80,7 +82,7 @@ class Web:
         if scope.path == LIVE:
             return _live(environ_of(scope, body))  # not in a thread: all threads may wait for a database that hangs
         async with self._places.held(protocol):
-            return await self._in_thread(self._work, environ_of(scope, body))
+            return await self._in_thread(self._work, scope, body)
 
     async def _leave_trace(self, scope: Scope, protocol: Any, refused: Refused) -> None:
         request = WSGIRequest(environ_of(scope, b""))
@@ -114,7 +116,14 @@ class Web:
             raise Refused(400, "The length of the body does not match Content-Length.")
         return body
 
-    def _work(self, environ: Environ) -> Answer:
+    def _work(self, scope: Scope, body: bytes) -> Answer:
+        try:
+            taken = self._shortcut.take(scope, body)
+        except Exception as error:
+            return self._through_django({**environ_of(scope, body), RAISED: error})
+        return taken or self._through_django(environ_of(scope, body))
+
+    def _through_django(self, environ: Environ) -> Answer:
         begun: list[tuple[int, Headers]] = []
 
         def start_response(status: str, headers: Headers, exc_info: Any = None) -> None:
@@ -140,42 +149,6 @@ def _live(environ: Environ) -> Answer:
     """Call the view without middleware, which may query the database."""
     response = live(WSGIRequest(environ))
     return response.status_code, list(response.items()), response.content
-
-
-def unreadable_fields(scope: Scope) -> list[str]:
-    """The fields whose values granian omits because they are not ASCII."""
-    return [name for name in scope.headers.keys() if scope.headers.get(name) is None]  # noqa: SIM118
-
-
-def environ_of(scope: Scope, body: bytes) -> Environ:
-    """The request as a WSGI environment (PEP 3333)."""
-    name, _, port = scope.server.rpartition(":")
-    environ: Environ = {
-        "REQUEST_METHOD": scope.method,
-        "SCRIPT_NAME": "",
-        "PATH_INFO": scope.path.encode().decode("latin-1"),
-        "QUERY_STRING": scope.query_string,
-        "SERVER_NAME": name.strip("[]"),
-        "SERVER_PORT": port,
-        "SERVER_PROTOCOL": f"HTTP/{scope.http_version}",
-        "REMOTE_ADDR": scope.client.rpartition(":")[0].strip("[]"),
-        "wsgi.version": (1, 0),
-        "wsgi.url_scheme": scope.scheme,
-        "wsgi.input": io.BytesIO(body),
-        "wsgi.errors": sys.stderr,
-        "wsgi.multithread": True,
-        "wsgi.multiprocess": True,
-        "wsgi.run_once": False,
-        UNREADABLE: unreadable_fields(scope),
-    }
-    for field, value in scope.headers.items():
-        if "_" in field:
-            continue  # WSGI would merge it with the field with hyphens, which a proxy sets or a signature covers
-        key = field.upper().replace("-", "_")
-        key = key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"
-        separator = "; " if field == "cookie" else ","
-        environ[key] = f"{environ[key]}{separator}{value}" if key in environ else value
-    return environ
 
 
 class Places:

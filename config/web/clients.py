@@ -1,6 +1,7 @@
 """The address a request comes from, for the audit log, log lines and the brake on logins."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
@@ -14,14 +15,30 @@ Address = IPv4Address | IPv6Address
 
 
 def address_of(request: HttpRequest) -> str:
+    """The client's IP address, or ""."""
+    return client_of(request.META.get("REMOTE_ADDR", ""), request.META.get("HTTP_X_FORWARDED_FOR", ""))
+
+
+def client_of(peer: str, forwarded: str) -> str:
     """The client's IP address, or "". Each of the WAKEFUL_PROXIES appends the address it was called from to
     X-Forwarded-For; earlier entries come from the client and are ignored, and so is a request that no proxy passed on."""
-    address = _parsed(request.META.get("REMOTE_ADDR", ""))
-    passed = request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")
+    address = _parsed(peer)
+    passed = forwarded.split(",")
     if settings.WAKEFUL_PROXIES and len(passed) >= settings.WAKEFUL_PROXIES and _is_proxy(address):
-        forwarded = passed[-settings.WAKEFUL_PROXIES].strip()
-        return str(_parsed(forwarded) or "") if forwarded else str(address or "")
+        last = passed[-settings.WAKEFUL_PROXIES].strip()
+        return str(_parsed(last) or "") if last else str(address or "")
     return str(address or "")
+
+
+@contextmanager
+def from_client(address: str) -> Iterator[None]:
+    """Audit entries and log lines made in it name the client's address."""
+    token = CLIENT.set(address)
+    try:
+        with structlog.contextvars.bound_contextvars(client=address):
+            yield
+    finally:
+        CLIENT.reset(token)
 
 
 def _is_proxy(address: Address | None) -> bool:
@@ -54,10 +71,5 @@ class KnowTheClient:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        address = address_of(request)
-        token = CLIENT.set(address)
-        try:
-            with structlog.contextvars.bound_contextvars(client=address):
-                return self.get_response(request)
-        finally:
-            CLIENT.reset(token)
+        with from_client(address_of(request)):
+            return self.get_response(request)

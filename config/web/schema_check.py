@@ -14,16 +14,16 @@ RETRY_AFTER = 5  # seconds
 
 class RequireMigrations:
     """A WSGI application around Django's. While migrations are pending, it answers 503 with the missing command, except for
-    health checks; senders of webhooks retry. Once all are applied, it no longer checks."""
+    health checks; senders of webhooks retry. Once all are applied (`fits`), it no longer checks."""
 
     def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
         self._application = application
-        self._fits = False
+        self.fits = False
         self._missing = ""
         self._look_at = 0.0
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if self._fits or environ["PATH_INFO"].startswith("/health/"):
+        if self.fits or environ["PATH_INFO"].startswith("/health/"):
             return self._application(environ, start_response)
         missing = self._look()
         if not missing:
@@ -45,6 +45,6 @@ class RequireMigrations:
             connection.close()
             return ""  # the view reports that the database does not answer
         else:
-            self._fits, self._missing = True, ""
+            self.fits, self._missing = True, ""
         self._look_at = time.monotonic() + LOOK_EVERY
         return self._missing

@@ -18,13 +18,14 @@ from runs.models.audit import CLIENT
 from runs.network.site import site
 from triggers.sources.http.answers import answer, status_of
 from triggers.sources.http.headers import UNREADABLE, Headers
-from triggers.sources.webhooks.door import Arrival, WrongMethod, greet, take
+from triggers.sources.webhooks.door import Arrival, Taken, WrongMethod, greet, take
 from triggers.sources.webhooks.refusals import note_refused, refusal_of
 from triggers.sources.webhooks.scheme import Reply
 
 log = structlog.get_logger(__name__)
 
 RENDERER = JSONRenderer()
+RAISED = "wakeful.raised"  # key in the WSGI environment: what `take` has raised already, for the view to answer
 
 TAKEN = inline_serializer("Taken", {"event": serializers.UUIDField(), "duplicate": serializers.BooleanField()})
 REFUSED = inline_serializer(
@@ -80,12 +81,9 @@ class HookView(APIView):
     )
     def post(self, request: Request, slug: str) -> HttpResponse:
         """Deliver a webhook. The kind of the source defines how a delivery is proved, and where its id and type are."""
-        taken = take(slug, arrival_of(request._request, read_body(request._request)))
-        if taken.reply:
-            return sent(taken.reply)
-        assert taken.event  # noqa: S101  (a handshake has a reply)
-        # Not a Response, whose rendering costs a delivery more than all else that DRF does for it.
-        return JsonResponse(answer(taken.event), status=status_of(taken.event))
+        if error := request._request.META.get(RAISED):
+            raise error
+        return answered(take(slug, arrival_of(request._request, read_body(request._request))))
 
     @extend_schema(exclude=True)
     def put(self, request: Request, slug: str) -> HttpResponse:
@@ -123,6 +121,14 @@ def arrival_of(request: HttpRequest, body: bytes) -> Arrival:
         body=body,
         client=CLIENT.get(),
     )
+
+
+def answered(taken: Taken) -> HttpResponse:
+    if taken.reply:
+        return sent(taken.reply)
+    assert taken.event  # noqa: S101  (a handshake has a reply)
+    # Not a Response, whose rendering costs a delivery more than all else that DRF does for it.
+    return JsonResponse(answer(taken.event), status=status_of(taken.event))
 
 
 def sent(reply: Reply) -> HttpResponse:
