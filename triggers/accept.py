@@ -14,7 +14,7 @@ from uuid_utils.compat import uuid7
 
 from agents.kernel.reserved_types import GAP, RESERVED, is_reserved, refusal
 from runs.db.nudge import nudge_dispatcher
-from runs.db.sql import execute, execute_many, fetch, fetch_many
+from runs.db.sql import execute, execute_many, fetch, fetch_again, fetch_many
 from runs.failpoints import failpoint
 from triggers.models import Source
 
@@ -202,7 +202,7 @@ def _record(
 ) -> Accepted:
     event_id = uuid7()
     body_sha256 = sha256(event.body).hexdigest() if event.body is not None else ""
-    if fetch(insert, [*_columns(event_id, event, body_sha256), *checked]):
+    if fetch_again(insert, [*_columns(event_id, event, body_sha256), *checked]):
         return Accepted(event_id=event_id, duplicate=False)
 
     found = fetch(first, [event.source_id, event.ce_source, event.ce_id, *checked])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from django.core.handlers.wsgi import WSGIRequest
-from granian.rsgi import Scope
+from granian.rsgi import ProtocolClosed, Scope  # type: ignore[attr-defined]
 
 from config.health.probes import live
 from config.web.refusals import log_refusal, note_refusal, source_of
@@ -103,15 +103,11 @@ class Web:
             raise Refused(413, "The body is too large.")
         if not length:
             return b""
-        parts = []
         try:
             async with asyncio.timeout(self._patience):
-                async for part in protocol:  # also ends if the sender breaks off
-                    hold.take(len(part))
-                    parts.append(bytes(part))
+                body = await (_at_once(protocol) if length <= FREE else _in_parts(protocol, hold))
         except TimeoutError:
             raise Refused(408, "The body did not arrive in time.") from None
-        body = b"".join(parts)
         if len(body) != length:
             raise Refused(400, "The length of the body does not match Content-Length.")
         return body
@@ -137,6 +133,22 @@ class Web:
                 close()
         status, headers = begun[-1]
         return status, headers, content
+
+
+async def _at_once(protocol: Any) -> bytes:
+    try:
+        body: bytes = await protocol()
+    except ProtocolClosed:  # the sender has broken off
+        return b""
+    return body
+
+
+async def _in_parts(protocol: Any, hold: "Hold") -> bytes:
+    parts = []
+    async for part in protocol:  # also ends if the sender breaks off
+        hold.take(len(part))
+        parts.append(bytes(part))
+    return b"".join(parts)
 
 
 def _headers_of(refused: Refused) -> Headers:

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
+from threading import local
 from typing import Any, TypeVar
 
 from django.db import connection
+from django.db.backends.utils import CursorWrapper
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.rows import kwargs_row
 
@@ -13,6 +15,7 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 Query = tuple[str, Parameters]
 Row = tuple[Any, ...]
 T = TypeVar("T")
+_kept = local()
 
 
 @lru_cache(maxsize=256)
@@ -27,6 +30,24 @@ def fetch(statement: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
         cursor.execute(statement, parameters)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows
+
+
+def fetch_again(statement: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
+    """Like `fetch`, with a cursor that this thread keeps: to make one takes half as long as all else of a short statement."""
+    cursor = getattr(_kept, "cursor", None)
+    if cursor is None or not _is_of_now(cursor):
+        cursor = _kept.cursor = connection.cursor()
+    cursor.execute(statement, parameters)
+    rows: list[tuple[Any, ...]] = cursor.cursor.fetchall()
+    return rows
+
+
+def _is_of_now(cursor: Any) -> bool:
+    """Whether a new cursor would be like this one: of this connection, and of this class, as statements may be logged now."""
+    database, made = cursor.db, cursor.cursor  # `connection` looks up the thread's at each use
+    driver = made.connection
+    is_of_connection = database.connection is driver and type(made) is driver.cursor_factory
+    return is_of_connection and type(cursor) is CursorWrapper and not database.queries_logged
 
 
 def fetch_as(make: Callable[..., T], statement: str, parameters: Parameters = ()) -> list[T]:

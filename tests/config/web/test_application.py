@@ -130,7 +130,7 @@ def test_silent_and_dripping_senders_hold_no_thread_and_are_cut_off(stack: Stack
     web = stack.start("web", env={"WAKEFUL_WEB_REQUESTS": str(PLACES), "WAKEFUL_BODY_TIMEOUT": "6s"})
     threads = threads_of(web)
 
-    with unfinished(stack, 300, length=100_000) as silent, unfinished(stack, 300, length=100_000) as dripping:
+    with unfinished(stack, 300, length=100_000) as silent, unfinished(stack, 300, length=1_000) as dripping:
         for number in range(20):
             answer = stack.request("POST", "/hooks/shop/", body=b"{}", headers=signed_headers(b"{}", id_=f"d-{number}"))
             assert answer.status == 202

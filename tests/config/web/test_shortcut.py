@@ -5,9 +5,13 @@ A cookie, which concerns no source, sends a delivery the way of all requests."""
 import json
 import re
 import socket
+import threading
+import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 import psycopg
@@ -302,6 +306,44 @@ def test_a_revocation_holds_from_its_commit_on(web: Stack) -> None:
         assert status(web, signed(id_="2", path="/hooks/revoked/")) == 202  # not committed
     assert status(web, signed(id_="3", path="/hooks/revoked/")) == 401
     assert web.query("SELECT count(*) AS n FROM triggers_event WHERE source_id = %s", source.pk) == [{"n": 2}]
+
+
+def test_no_delivery_that_begins_after_its_secret_was_revoked_is_let_in(web: Stack) -> None:
+    """Whatever is delivered at the same time, with the same secret, to the same process."""
+    with web.orm():
+        source = make_source("hammered")
+    over, numbers = threading.Event(), count()
+    answers: list[tuple[float, float, int]] = []
+    revoked: list[tuple[float, float]] = []
+
+    def deliver() -> None:
+        while not over.is_set():
+            began = time.monotonic()
+            found = status(web, signed(id_=f"h-{next(numbers)}", path="/hooks/hammered/"))
+            answers.append((began, time.monotonic(), found))
+
+    with ThreadPoolExecutor(4) as pool:
+        senders = [pool.submit(deliver) for _ in range(4)]
+        try:
+            for _ in range(20):
+                [sealed] = web.query("DELETE FROM triggers_secret WHERE source_id = %s RETURNING ciphertext", source.pk)
+                since = time.monotonic()
+                time.sleep(0.05)
+                revoked.append((since, time.monotonic()))
+                add = "INSERT INTO triggers_secret (source_id, ciphertext) VALUES (%s, %s) RETURNING 1"
+                web.query(add, source.pk, sealed["ciphertext"])
+                assert status(web, signed(id_=f"h-{next(numbers)}", path="/hooks/hammered/")) == 202
+        finally:
+            over.set()
+        for sender in senders:
+            sender.result()
+
+    meanwhile = {
+        found for since, until in revoked for began, ended, found in answers if since <= began and ended <= until
+    }
+    assert meanwhile <= {401}
+    events = web.query("SELECT count(*)::int AS n FROM triggers_event WHERE source_id = %s", source.pk)[0]["n"]
+    assert events == len(revoked) + sum(found == 202 for *_, found in answers)
 
 
 # --- The database ---
