@@ -23,13 +23,7 @@ def parse_json(body: bytes) -> Any:
     _require_few(body)
     try:
         # RFC 8259 §8.1: UTF-8, where a parser may ignore a byte order mark.
-        value = json.loads(
-            body.decode("utf-8-sig"),
-            object_pairs_hook=_unique_names,
-            parse_int=_integer,
-            parse_float=_number,
-            parse_constant=_no_constant,
-        )
+        value = DECODER.decode(body.decode("utf-8-sig"))
     except Unreadable:
         raise
     except UnicodeDecodeError as error:
@@ -115,3 +109,8 @@ def _number(text: str) -> float:
 
 def _no_constant(name: str) -> None:
     raise Unreadable(f"{name} is not JSON")
+
+
+DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique_names, parse_int=_integer, parse_float=_number, parse_constant=_no_constant
+)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 REDACTED = "[redacted]"
 
@@ -51,18 +52,20 @@ def redact(headers: Headers, extra: Iterable[str] = ()) -> dict[str, str]:
     """The headers to store: without secrets, and with values as text that PostgreSQL accepts."""
     secret = {name.lower() for name in extra}
     return {
-        as_text(name.encode("utf-8", "replace")): (
-            REDACTED if name in secret or SECRET_NAME.search(name) else as_text(value)
-        )
+        as_text(name.encode("utf-8", "replace")): (REDACTED if name in secret or _is_secret(name) else as_text(value))
         for name, value in headers.items()
     }
+
+
+@lru_cache(maxsize=1024)  # senders use few names
+def _is_secret(name: str) -> bool:
+    return SECRET_NAME.search(name) is not None
 
 
 def redact_texts(headers: Mapping[str, str]) -> dict[str, str]:
     """The headers of a message to store, like `redact`."""
     return {
-        storable(name): REDACTED if SECRET_NAME.search(name.lower()) else storable(value)
-        for name, value in headers.items()
+        storable(name): REDACTED if _is_secret(name.lower()) else storable(value) for name, value in headers.items()
     }
 
 
