@@ -4,7 +4,7 @@ The body of an atomic agent is one transaction: its writes and effects commit to
 replayed with its journal, in a read-only session; the commit of its success is a transaction of its own.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from agents.kernel.effects import Effects
 from agents.kernel.tool_cap import narrowed
 from runs.attempt.checklist_items import holding
 from runs.attempt.clean_session import clean, noticing_changes, reset_settings
+from runs.attempt.commit import ClaimAnother, Next, commit
 from runs.attempt.deadline import run_within
 from runs.attempt.effects import rows_of
 from runs.attempt.failure import outcome_of
@@ -38,24 +39,9 @@ from runs.models import Attempt
 from runs.ports import ports
 from runs.retention.payloads import remove_conversation
 from runs.states import RunStatus
-from runs.transitions.leave import leave
 from runs.transitions.outcome import Outcome
 
 log = structlog.get_logger(__name__)
-
-ClaimAnother = Callable[[], Claim | None]
-
-
-@dataclass
-class Along:
-    """Claims the next run in the commit of a success. `claimed` counts only if that commit happened, which may be known later than
-    its answer: the connection may be lost in between."""
-
-    claim_another: ClaimAnother
-    claimed: Claim | None = None
-
-    def claim(self) -> None:
-        self.claimed = self.claim_another()
 
 
 @dataclass(frozen=True)
@@ -71,25 +57,25 @@ class Ended:
 def run_body(claim: Claim, agent: Agent, claim_another: ClaimAnother) -> Ended:
     run = run_durable if agent.durable else run_atomic
     try:
-        return run(claim, agent, Along(claim_another))
+        return run(claim, agent, Next(claim_another))
     except CannotClaim:
         log.warning("run.claimed_nothing_along", run=str(claim.run_id), exc_info=True)
-        return run(claim, agent, Along(lambda: None))  # the transaction of the claim was rolled back
+        return run(claim, agent, Next())  # the transaction of the claim was rolled back
 
 
-def run_atomic(claim: Claim, agent: Agent, along: Along) -> Ended:
+def run_atomic(claim: Claim, agent: Agent, next: Next) -> Ended:
     # The agent is no longer durable, or not yet durable in this worker's version.
     if has_journal(claim):
         return Ended(has_a_journal_that_is_not_used(claim))
     run = run_of(claim, hold_items=holding(claim))
     try:
-        run_hooks(claim, commit_with_body(claim, agent, run, along))
+        run_hooks(claim, commit_with_body(claim, agent, run, next))
     except BaseException as error:
-        return ended_by(error, claim, along, is_tainted=run.is_tainted)
-    return Ended(next=along.claimed)
+        return ended_by(error, claim, next, is_tainted=run.is_tainted)
+    return Ended(next=next.claimed)
 
 
-def commit_with_body(claim: Claim, agent: Agent, run: AgentRun, along: Along) -> list[Hook]:
+def commit_with_body(claim: Claim, agent: Agent, run: AgentRun, next: Next) -> list[Hook]:
     """Run the body of an atomic agent and commit it; return its hooks."""
     with transaction.atomic():
         before = len(connection.run_on_commit)
@@ -99,17 +85,14 @@ def commit_with_body(claim: Claim, agent: Agent, run: AgentRun, along: Along) ->
         failpoint("after_body")
         reset_settings(claim.session_name)
         hooks = hooks_after(before)
-        finish(claim, result, run.effects, is_tainted=run.is_tainted)
-        # The fence locks the run's row until the commit, so the next claim may share the transaction: half the commits. Not
-        # before hooks: the claimed run would wait for them while its time runs.
-        if not hooks:
-            along.claim()
-        failpoint("before_commit")
+        success = success_of(claim, result, run.effects, is_tainted=run.is_tainted)
+        # No next claim before hooks: the claimed run would wait for them while its time runs.
+        commit(claim, success, Next() if hooks else next)
     failpoint("after_commit")
     return hooks
 
 
-def run_durable(claim: Claim, agent: Agent, along: Along) -> Ended:
+def run_durable(claim: Claim, agent: Agent, next: Next) -> Ended:
     """Replay the body to the end of its journal, and go on. An outcome: the run waits, is parked, failed or will be retried."""
     with read_only(claim.session_name, *journal_rows.queries_of(claim.run_id)) as rows:
         store = DatabaseStore(claim, *journal_rows.of_rows(*rows))
@@ -128,23 +111,21 @@ def run_durable(claim: Claim, agent: Agent, along: Along) -> Ended:
         with transaction.atomic():
             keeps = claim.policy.keep_content
             entries = journal.pending if keeps else remove_conversation(claim.run_id, journal.pending)
-            finish(claim, result, run.effects, entries, is_tainted=run.is_tainted)
-            along.claim()
-            failpoint("before_commit")
+            commit(claim, success_of(claim, result, run.effects, entries, is_tainted=run.is_tainted), next)
         failpoint("after_commit")
     except BaseException as error:
-        return ended_by(error, claim, along, is_tainted=run.is_tainted)
-    return Ended(next=along.claimed)
+        return ended_by(error, claim, next, is_tainted=run.is_tainted)
+    return Ended(next=next.claimed)
 
 
-def ended_by(error: BaseException, claim: Claim, along: Along, *, is_tainted: bool = False) -> Ended:
+def ended_by(error: BaseException, claim: Claim, next: Next, *, is_tainted: bool = False) -> Ended:
     """The end of an attempt that raised, perhaps after its commit. Re-raises an error that does not end the body."""
     if isinstance(error, RunLost | CannotClaim):
         raise error
     clean()
     if committed(claim):
         log.warning("run.error_after_commit", run=str(claim.run_id), agent=claim.agent, exc_info=True)
-        return Ended(next=along.claimed)
+        return Ended(next=next.claimed)
     return Ended(replace(outcome_of(error, claim), is_tainted=is_tainted))
 
 
@@ -181,25 +162,22 @@ def has_a_journal_that_is_not_used(claim: Claim) -> Outcome:
     )
 
 
-def finish(
+def success_of(
     claim: Claim, result: Any, effects: Effects, entries: Sequence[StepEntry] = (), *, is_tainted: bool = False
-) -> None:
-    """Must be the last call in the body's transaction. RunLost: another process owns the run; roll back."""
+) -> Outcome:
+    """The outcome of a body that returned. In the body's transaction, before its commit: some effects are written at once."""
     if is_tainted:
         effects.taint()
         if not claim.is_tainted:
             ports.taint_changes(claim.run_id)
     rows = rows_of(claim, effects)
     keep_state(claim)
-    leave(
-        claim.ticket,
-        Outcome(
-            status=RunStatus.SUCCEEDED,
-            attempt=Attempt.Outcome.SUCCEEDED,
-            result=storable(result, "its result"),
-            outbound=rows.outbound,
-            notices=rows.notices,
-            entries=entries,
-            is_tainted=is_tainted,
-        ),
+    return Outcome(
+        status=RunStatus.SUCCEEDED,
+        attempt=Attempt.Outcome.SUCCEEDED,
+        result=storable(result, "its result"),
+        outbound=rows.outbound,
+        notices=rows.notices,
+        entries=entries,
+        is_tainted=is_tainted,
     )

@@ -18,7 +18,6 @@ from runs.db import ready_runs
 from runs.db.patience import is_locked
 from runs.db.ready_runs import IS_PAUSED, IS_STOPPED
 from runs.db.sql import array, execute, fetch, fetch_as
-from runs.exceptions import CannotClaim
 from runs.models.policy import Policy
 from runs.models.run import NIL
 from runs.processes.alive import TAKES_RUNS
@@ -85,6 +84,14 @@ RETURNING runs_run.id AS run_id, epoch, attempt, agent, trigger, trigger_id, eve
 FEW, MANY = "8", "256"
 CLAIM = BEST + TAKE
 NAMED = "set_config('application_name', 'wakeful:' || runs_run.id || ':' || epoch, false)"
+# While the transaction is open that also ends another run, a rescuer must find the session by the name of that run. So the claim
+# is kept in a setting of the session, by which it is named after the commit, unless another process has taken the run by then.
+KEPT = "set_config('wakeful.claimed', concat_ws(' ', runs_run.id, epoch, claim), false)"
+KEPT_PARTS = "string_to_array(current_setting('wakeful.claimed', true), ' ')"
+NAME_KEPT = f"""
+SELECT set_config('application_name', 'wakeful:' || id || ':' || epoch, false) FROM runs_run
+WHERE id = ({KEPT_PARTS})[1]::uuid AND epoch = ({KEPT_PARTS})[2]::int AND claim = ({KEPT_PARTS})[3]::uuid
+"""  # noqa: S608  (our own parts)
 PAUSED = IS_PAUSED.format(queue="%(queue)s::text")
 LIMIT = "SELECT max_running FROM runs_queue WHERE name = %(queue)s::text AND max_running IS NOT NULL"
 RUNNING = "SELECT count(*) FROM runs_run WHERE status = 'running' AND queue = %(queue)s::text"
@@ -101,7 +108,7 @@ def _claim_if(gate: str, first: str, named: str = NAMED) -> str:
 
 CLAIM_FIRST = _claim_if(UNLIMITED, FEW)
 CLAIM_BEHIND = _claim_if(UNLIMITED, MANY)
-CLAIM_ALONG = _claim_if(f"{UNLIMITED} AND {READS_ANEW}", FEW, "NULL")
+CLAIM_ALONG = _claim_if(f"{UNLIMITED} AND {READS_ANEW}", FEW, KEPT)
 CLAIM_LIMITED = _claim_if(IF_UNDER_LIMIT, MANY)
 BEST_ALONE = BEST.replace("{gate}", IF_OPEN).replace("{first}", MANY) + "SELECT id FROM best"  # noqa: S608  (our own parts)
 CLAIM_THIS = "WITH best AS (SELECT %(run)s::uuid AS id)" + TAKE.replace("{named}", NAMED)
@@ -175,6 +182,17 @@ class Claim:
         return f"wakeful:{self.run_id}:{self.epoch}"
 
 
+@dataclass(frozen=True)
+class Along:
+    """A claim to be sent in the transaction that ends another run."""
+
+    parameters: Mapping[str, Any]
+    asked: float = field(default_factory=time.monotonic)
+
+    def made(self, claims: Sequence[Claim], *, is_named: bool) -> Claim | None:
+        return replace(claims[0], asked=self.asked, is_named=is_named) if claims else None
+
+
 def claim_next(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | None:
     """Claim a run for this process; None: nothing is ready, or this worker is not open, fresh and accepting runs. `agents` are
     the agents it has code for, with the version of each."""
@@ -186,18 +204,10 @@ def claim_next(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim 
         return _claim(worker_id, queue, agents)
 
 
-def claim_along(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | None:
-    """Claim a run in the transaction that ends another one, so that both need one commit. None also if the queue has a limit.
-
-    The session keeps the name of the run that ends: while that transaction is open, a rescuer must find it by this name.
-    CannotClaim: the claim of the next run failed; roll the transaction back.
-    """
-    asked = time.monotonic()
-    try:
-        claims = fetch_as(_claim_of, CLAIM_ALONG, _parameters(worker_id, queue, agents))
-    except DataError as error:
-        raise CannotClaim from error
-    return replace(claims[0], asked=asked) if claims else None
+def claim_along(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Along:
+    """The claim of a run in the transaction that ends another one, so that both need one commit. It finds none also if the queue
+    has a limit."""
+    return Along(_parameters(worker_id, queue, agents))
 
 
 def _claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | None:
@@ -214,7 +224,7 @@ def _claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | No
 
 def _take_best(queue: str, agents: Mapping[str, str], parameters: Mapping[str, Any]) -> list[Claim]:
     try:
-        hinted = ready_runs.hints.begins(queue) and fetch_as(_claim_of, CLAIM_FIRST, parameters)
+        hinted = ready_runs.hints.begins(queue) and fetch_as(claim_of, CLAIM_FIRST, parameters)
         return hinted or _claim_first(queue, agents, parameters)
     except DataError:
         return _claim_past_offenders(queue, parameters)
@@ -231,7 +241,7 @@ def _claim_past_offenders(queue: str, parameters: Mapping[str, Any]) -> list[Cla
             run_id = best[0][0]
             try:
                 with transaction.atomic():
-                    return fetch_as(_claim_of, CLAIM_THIS, {**parameters, "run": run_id})
+                    return fetch_as(claim_of, CLAIM_THIS, {**parameters, "run": run_id})
             except DataError as error:
                 execute(PUT_ASIDE, {"run": run_id, "reason": f"cannot be claimed: {error}"[:1000]})
                 log.exception("run.cannot_be_claimed", run=str(run_id))
@@ -242,7 +252,7 @@ def _claim_first(queue: str, agents: Mapping[str, str], parameters: Mapping[str,
     """Look from the beginning of the queue."""
     parameters = {**parameters, **ready_runs.sought(dict.fromkeys(agents, ready_runs.BEGINNING))}
     began = time.monotonic()
-    claims = fetch_as(_claim_of, CLAIM_FIRST, parameters) or fetch_as(_claim_of, CLAIM_BEHIND, parameters)
+    claims = fetch_as(claim_of, CLAIM_FIRST, parameters) or fetch_as(claim_of, CLAIM_BEHIND, parameters)
     ready_runs.hints.looked(queue, list(agents), time.monotonic() - began)
     return claims or _claim_limited(queue, parameters)
 
@@ -262,7 +272,7 @@ def _parameters(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> dict[
     }
 
 
-def _claim_of(*, input: str | None, policy: str, fired: str | None, named: str | None, **columns: Any) -> Claim:
+def claim_of(*, input: str | None, policy: str, fired: str | None, named: str | None, **columns: Any) -> Claim:
     """The claim as this version reads it. It must not raise: the run is claimed, and only the executor can end it."""
     read: dict[str, Any]
     try:
@@ -287,11 +297,13 @@ def _claim_limited(queue: str, parameters: Mapping[str, Any]) -> list[Claim]:
         return []
     with transaction.atomic():
         execute(QUEUE_LOCK, {"space": QUEUE_SPACE, "queue": queue})
-        return fetch_as(_claim_of, CLAIM_LIMITED, parameters)
+        return fetch_as(claim_of, CLAIM_LIMITED, parameters)
 
 
-def release_unbegun(worker_id: UUID) -> None:
-    """Release runs that the database lists as running in this process: it runs none, so their claims never began."""
-    for ticket in fetch_as(Ticket, UNBEGUN, [worker_id, os.getpid()]):
+def release_unbegun(worker_id: UUID) -> bool:
+    """Release runs that the database lists as running in this process: it runs none, so their claims never began. Were there any?"""
+    tickets = fetch_as(Ticket, UNBEGUN, [worker_id, os.getpid()])
+    for ticket in tickets:
         take_away(ticket, released("its claim never reached the worker"), expected=RunStatus.RUNNING)
         log.info("run.released", run=str(ticket.run_id), epoch=ticket.epoch)
+    return bool(tickets)

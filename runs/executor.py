@@ -14,10 +14,11 @@ from agents.exceptions import describe
 from agents.prompt_agents import catalog
 from runs import waits
 from runs.attempt.clean_session import clean
+from runs.attempt.commit import ClaimAnother, Next
 from runs.attempt.failure import outcome_of
 from runs.attempt.gate import ask_gate, must_ask
 from runs.attempt.ownership import open_session, with_patience
-from runs.body import Along, ClaimAnother, Ended, ended_by, run_body
+from runs.body import Ended, ended_by, run_body
 from runs.budgets import wake as budget_waits
 from runs.claim import Claim
 from runs.db.outage import CONNECTION_ERRORS
@@ -39,7 +40,7 @@ log = structlog.get_logger(__name__)
 def execute(claim: Claim, claim_another: ClaimAnother = lambda: None) -> Claim | None:
     """Run the body and record its outcome, unless another process owns the run by then.
 
-    Calls `claim_another` in the transaction of a success, and returns the claim made there.
+    The claim of `claim_another`, if any, is made in the transaction of a success, and returned.
     """
     with bound_contextvars(**ids_of(claim)), telemetry.within(attempt_of(claim.root_id, claim.run_id, claim.epoch)):
         return _execute(claim, claim_another)
@@ -101,7 +102,7 @@ def attempt(claim: Claim, claim_another: ClaimAnother) -> Ended:
         raise
     except BaseException as error:
         # Every exception: a task that raises does not end its process, so the attempt would be given back forever.
-        return ended_by(error, claim, Along(lambda: None))
+        return ended_by(error, claim, Next())
     finally:
         clean()
 

@@ -62,15 +62,26 @@ _hits: Counter[str] = Counter()
 
 
 def failpoint(name: str) -> None:
+    armed, folder = _read()
+    if folder is not None:
+        _look_into(folder, name)
+    elif name in armed:
+        _hit(name, armed[name])
+
+
+def is_armed(name: str) -> bool:
+    """Might something happen there? For a moment between two statements that are sent together unless a suite wants it."""
+    armed, folder = _read()
+    return name in armed if folder is None else (folder / name).exists()
+
+
+def _read() -> tuple[dict[str, Armed], Path | None]:
     global _armed, _folder
     if _armed is None:
         text = settings.WAKEFUL_FAILPOINTS
         _folder = Path(text) if text.startswith("/") else None
         _armed = {} if _folder else parse(text)
-    if _folder is not None:
-        _look_into(_folder, name)
-    elif name in _armed:
-        _hit(name, _armed[name])
+    return _armed, _folder
 
 
 def _look_into(folder: Path, name: str) -> None:

@@ -11,7 +11,7 @@ from django.db import close_old_connections, connection
 from agents import registry
 from agents.prompt_agents import catalog
 from runs.attempt.ownership import with_patience
-from runs.claim import Claim, claim_along, claim_next, release_unbegun
+from runs.claim import Along, Claim, claim_along, claim_next, release_unbegun
 from runs.db import nudge
 from runs.db.outage import CONNECTION_ERRORS
 from runs.executor import execute
@@ -33,10 +33,9 @@ def doorbell(queue: str, format: int = relay.FORMAT, *newer: object, **newest: o
     close_old_connections()
     with_patience(catalog.refresh)
     agents = {agent.name: agent.version for agent in registry.all_agents()}
-    with_patience(lambda: release_unbegun(worker_id))
     slice_ends = time.monotonic() + SLICE
 
-    def another() -> Claim | None:
+    def another() -> Along | None:
         return claim_along(worker_id, queue, agents) if time.monotonic() < slice_ends else None
 
     claim = next_claim(worker_id, queue, agents)
@@ -52,18 +51,20 @@ def doorbell(queue: str, format: int = relay.FORMAT, *newer: object, **newest: o
 
 
 def next_claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | None:
-    """Claim a run, reconnecting while the database is away. Then release unbegun claims first: the answer of a claim may be lost,
-    and no other process would notice that before its deadline."""
+    """Claim a run, reconnecting while the database is away. If none is found, or the answer was lost, release unbegun claims: no
+    other process would notice before its deadline that the answer of a claim never came."""
+    was_lost = False
     try:
-        return claim_next(worker_id, queue, agents)
+        if claim := claim_next(worker_id, queue, agents):
+            return claim
     except CONNECTION_ERRORS:
         connection.close()
+        was_lost = True
 
-    def release_and_claim() -> Claim | None:
-        release_unbegun(worker_id)
-        return claim_next(worker_id, queue, agents)
+    def claim_released() -> Claim | None:
+        return claim_next(worker_id, queue, agents) if release_unbegun(worker_id) or was_lost else None
 
-    return with_patience(release_and_claim)
+    return with_patience(claim_released)
 
 
 def hand_over(queue: str) -> bool:

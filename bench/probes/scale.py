@@ -28,7 +28,7 @@ from agents import registry  # noqa: E402
 from bench.ground.pace import await_word  # noqa: E402
 from bench.probes.load import incoming  # noqa: E402
 from runs.chores import timers  # noqa: E402
-from runs.claim import Claim, claim_along, claim_next  # noqa: E402
+from runs.claim import Along, Claim, claim_along, claim_next  # noqa: E402
 from runs.db.sql import fetch  # noqa: E402
 from runs.executor import execute  # noqa: E402
 from runs.models import Run, Worker  # noqa: E402
@@ -167,7 +167,7 @@ class Probe:
         assert claim
         execute(claim)
 
-    def next(self) -> Claim | None:
+    def next(self) -> Along:
         return claim_along(self.worker, QUEUE, self.agents)
 
     def long_after_vacuum(self, runs: int) -> None:

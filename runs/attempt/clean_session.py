@@ -41,6 +41,10 @@ def noticing_changes() -> Iterator[None]:
         yield
 
 
+def is_changed() -> bool:
+    return _changed
+
+
 def reset_settings(session_name: str) -> None:
     """Call within the body's transaction, so that the statement that ends the run does not use the body's settings."""
     if _changed:

@@ -21,12 +21,16 @@ def as_away(execute: Callable[..., Any], sql: Any, params: Any, many: bool, cont
     try:
         return execute(sql, params, many, context)
     except (InternalError, NotSupportedError) as error:
-        if getattr(error.__cause__, "sqlstate", None) == STOOD_STILL:
-            context["connection"].close()
-            raise OperationalError(f"PostgreSQL ended the session, which was idle in a transaction: {error}") from error
-        if not _only_reads(context["connection"], error):
-            raise
-        context["connection"].close()
+        raise_if_away(context["connection"], error)
+        raise
+
+
+def raise_if_away(connection: Any, error: Exception) -> None:
+    if getattr(error.__cause__, "sqlstate", None) == STOOD_STILL:
+        connection.close()
+        raise OperationalError(f"PostgreSQL ended the session, which was idle in a transaction: {error}") from error
+    if _only_reads(connection, error):
+        connection.close()
         raise OperationalError(f"the database server is read-only: {error}") from error
 
 

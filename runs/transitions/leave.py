@@ -19,7 +19,7 @@ from psycopg.types.json import Jsonb
 from agents import telemetry
 from runs import keys
 from runs.db.nudge import nudge_dispatcher, nudge_later
-from runs.db.sql import execute, fetch
+from runs.db.sql import Query, execute, fetch
 from runs.exceptions import RunLost
 from runs.failpoints import failpoint
 from runs.models import Run
@@ -115,6 +115,7 @@ PROMOTED = PROMOTED.replace(
 # After a failover the new primary may lack earlier commits of this claim, so the claim must commit nothing more.
 ON_ITS_TIMELINE = "AND (%(timeline)s::text = '' OR runs_timeline() IN ('', %(timeline)s::text))"
 BY_OWNER = GONE.replace("{guard}", ON_ITS_TIMELINE)
+FENCED = "WF001"  # the SQLSTATE of runs_fenced()
 BY_OTHERS = GONE.replace(
     "{guard}", "AND coalesce(status, '') = %(expected)s::text AND slot IS NOT DISTINCT FROM %(slot)s::smallint"
 )
@@ -161,6 +162,14 @@ def take_blocked_away(key: str, *, reason: str, but: UUID | None = None, most: i
     if taken := execute(TAKE_BLOCKED, names):
         nudge_dispatcher()
     return taken
+
+
+def ends_of_success(ticket: Ticket, outcome: Outcome) -> list[Query]:
+    """The statements that end the owner's claim of a run that succeeded, for a trip that commits it. The last one fails with
+    FENCED if the claim no longer owns the run, and otherwise says whether there is news, for `tell`."""
+    end, is_news, parameters = _end(BY_OWNER, ticket, outcome, fenced=0)
+    locks: list[Query] = [(keys.LOCK, [ticket.key])] if ticket.key else []
+    return [*locks, (f"{end}\nSELECT coalesce((SELECT {is_news} FROM gone), runs_fenced())", parameters)]  # noqa: S608
 
 
 def _leave(gone: str, ticket: Ticket, outcome: Outcome, **how: Any) -> bool:
@@ -210,7 +219,15 @@ def _parts(ticket: Ticket, outcome: Outcome, expected: RunStatus | None) -> dict
     }
 
 
-def _execute(
+def _execute(gone: str, ticket: Ticket, outcome: Outcome, **how: Any) -> bool:
+    end, is_news, parameters = _end(gone, ticket, outcome, **how)
+    left = fetch(f"{end}\nSELECT {is_news} FROM gone", parameters)
+    for (news,) in left:
+        tell(ticket, outcome, news, parameters["claim_epoch"])
+    return bool(left)
+
+
+def _end(
     gone: str,
     ticket: Ticket,
     outcome: Outcome,
@@ -218,7 +235,8 @@ def _execute(
     fenced: int,
     expected: RunStatus | None = None,
     claim_epoch: int | None = None,
-) -> bool:
+) -> tuple[str, str, dict[str, Any]]:
+    """The statement without its last SELECT, the expression for that: is there news for the dispatcher? And the parameters."""
     parameters: dict[str, Any] = effect_parameters(outcome) | {
         "id": ticket.run_id,
         "epoch": ticket.epoch,
@@ -251,15 +269,17 @@ def _execute(
         parameters |= wait_parameters(outcome.wait)
     parts = _parts(ticket, outcome, expected)
     promotes = "EXISTS (SELECT FROM promoted)" if parts[PROMOTED] else "false"
-    left = fetch(f"{gone}{hanging(parts, on='gone')}\nSELECT parent_id IS NOT NULL OR {promotes} FROM gone", parameters)
-    for (is_news,) in left:
-        if is_news or outcome.status != RunStatus.SUCCEEDED or are_due_soon(outcome.outbound):
-            nudge_dispatcher()
-        else:
-            nudge_later()
-    if left and telemetry.is_on():
-        transaction.on_commit(partial(tell_of_end, ticket.run_id, parameters["claim_epoch"]), robust=True)
-    return bool(left)
+    return f"{gone}{hanging(parts, on='gone')}", f"parent_id IS NOT NULL OR {promotes}", parameters
+
+
+def tell(ticket: Ticket, outcome: Outcome, is_news: bool, claim_epoch: int) -> None:
+    """Tell the dispatcher and OpenTelemetry of the end, once it is committed."""
+    if is_news or outcome.status != RunStatus.SUCCEEDED or are_due_soon(outcome.outbound):
+        nudge_dispatcher()
+    else:
+        nudge_later()
+    if telemetry.is_on():
+        transaction.on_commit(partial(tell_of_end, ticket.run_id, claim_epoch), robust=True)
 
 
 def are_due_soon(messages: Sequence[Outbound]) -> bool:

@@ -16,7 +16,7 @@ from psycopg.types.json import Json, Jsonb
 Cursor = Any
 UUIDS = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 EXAMPLE_ID = "01990000-0000-7000-8000-000000000000"
-TRANSACTIONS = ("SAVEPOINT", "RELEASE SAVEPOINT", "ROLLBACK TO SAVEPOINT", "SET CONSTRAINTS")
+TRANSACTIONS = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE SAVEPOINT", "ROLLBACK TO SAVEPOINT", "SET CONSTRAINTS")
 COUNTS_WAL = 180000  # the first version of PostgreSQL that counts the WAL of a session
 PARAMETER = re.compile(r"%\((\w+)\)s|%s|%%")
 

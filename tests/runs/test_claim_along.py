@@ -1,15 +1,24 @@
 """The next run, claimed in the commit that ends the one before: both happen, or neither."""
 
+import os
+import socket
+import time
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from django.db import connection, transaction
 
 from agents import Agent, AgentRun, registry
 from runs import body as running
-from runs.claim import Claim, claim_along, claim_next
+from runs import tasks
+from runs.attempt import commit as committing
+from runs.claim import CLAIM_ALONG, NAME_KEPT, Claim, claim_along, claim_next, claim_of
+from runs.db import trip
 from runs.db.sql import execute as run_sql
-from runs.db.sql import fetch
+from runs.db.sql import fetch, fetch_as
+from runs.db.trip import Answer, Trip
 from runs.executor import execute
 from runs.models import Attempt, Queue, Run, Worker
 from tests.support.runs import AGENTS, make_run, statuses
@@ -19,6 +28,10 @@ from tests.support.triggers import make_event
 def session() -> str:
     [(name,)] = fetch("SELECT current_setting('application_name')")
     return str(name)
+
+
+def claimed_along(worker: Worker) -> list[Claim]:
+    return fetch_as(claim_of, CLAIM_ALONG, claim_along(worker.id, "default", AGENTS).parameters)
 
 
 def test_a_success_claims_the_next_run_in_its_own_commit(
@@ -33,7 +46,8 @@ def test_a_success_claims_the_next_run_in_its_own_commit(
             assert session() == claim.session_name
 
     with monkeypatch.context() as during:
-        during.setattr(running, "failpoint", neither_is_seen_alone)
+        during.setattr(committing, "is_armed", lambda name: True)
+        during.setattr(committing, "failpoint", neither_is_seen_alone)
         along = execute(claim, lambda: claim_along(worker.id, "default", AGENTS))
 
     assert along is not None
@@ -60,7 +74,8 @@ def test_a_commit_that_fails_takes_the_claim_along_back(
         if name == "before_commit":
             raise ValueError("no commit")
 
-    monkeypatch.setattr(running, "failpoint", fail)
+    monkeypatch.setattr(committing, "is_armed", lambda name: True)
+    monkeypatch.setattr(committing, "failpoint", fail)
     claim = first_of_two(lambda run: None)
     assert execute(claim, lambda: claim_along(worker.id, "default", AGENTS)) is None
 
@@ -89,10 +104,9 @@ def test_a_fenced_run_claims_nothing_along(first_of_two: Callable[..., Claim], w
     def body(run: AgentRun) -> None:
         Run.objects.filter(pk=run.id).update(epoch=7)
 
-    calls: list[str] = []
-    assert execute(first_of_two(body), lambda: calls.append("asked") or None) is None  # type: ignore[func-returns-value]
+    assert execute(first_of_two(body), lambda: claim_along(worker.id, "default", AGENTS)) is None
 
-    assert not calls
+    assert statuses() == ["running", "queued"]
 
 
 def test_a_run_claimed_along_does_not_begin_if_another_process_has_taken_it(
@@ -139,6 +153,95 @@ def test_a_body_that_has_chosen_its_isolation_claims_nothing_along(worker: Worke
 
     with transaction.atomic():
         run_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        assert claim_along(worker.id, "default", AGENTS) is None
+        assert not claimed_along(worker)
     with transaction.atomic():
-        assert claim_along(worker.id, "default", AGENTS) is not None
+        assert claimed_along(worker)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_fence_that_fails_takes_back_the_body_and_keeps_the_session(
+    first_of_two: Callable[..., Claim], worker: Worker
+) -> None:
+    def body(run: AgentRun) -> None:
+        Queue.objects.create(name="of-the-body")
+
+    claim = first_of_two(body)
+    [(before,)] = fetch("SELECT pg_backend_pid()")
+    Run.objects.filter(pk=claim.run_id).update(epoch=claim.epoch + 1)
+
+    for _ in range(4):  # a statement that the server skipped at its first uses is prepared by then
+        execute(claim, lambda: claim_along(worker.id, "default", AGENTS))
+
+    assert statuses() == ["running", "queued"]
+    assert not Queue.objects.exists()
+    along = execute(replace(claim, epoch=claim.epoch + 1), lambda: claim_along(worker.id, "default", AGENTS))
+    assert along
+    assert along.is_named
+    assert fetch("SELECT pg_backend_pid(), current_setting('application_name')") == [(before, along.session_name)]
+
+
+DEFERRED = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM 1 / 0; RETURN new; END $$;
+CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON runs_queue DEFERRABLE INITIALLY DEFERRED
+  FOR EACH ROW EXECUTE FUNCTION refuse();
+"""
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_commit_that_the_database_refuses_fails_the_run_and_takes_the_claim_along_back(
+    first_of_two: Callable[..., Claim], worker: Worker
+) -> None:
+    """The error is the body's own, so the body is not executed again without the next claim."""
+    begun: list[object] = []
+
+    def body(run: AgentRun) -> None:
+        begun.append(run.id)
+        Queue.objects.create(name="of-the-body")
+
+    run_sql(DEFERRED)
+    try:
+        claim = first_of_two(body)
+        assert execute(claim, lambda: claim_along(worker.id, "default", AGENTS)) is None
+    finally:
+        run_sql("DROP TRIGGER refuse ON runs_queue; DROP FUNCTION refuse()")
+
+    assert begun == [claim.run_id]
+    assert statuses() == ["queued", "queued"]
+    assert "division by zero" in Run.objects.get(pk=claim.run_id).error
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_claim_along_whose_answer_is_lost_with_that_of_the_commit_is_released_and_made_again(
+    first_of_two: Callable[..., Claim], worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[object] = []
+    claim = first_of_two(lambda run: begun.append(run.id))
+
+    holder = connection.copy()
+    holder.set_autocommit(False)
+    with holder.cursor() as cursor:
+        cursor.execute("LOCK TABLE runs_outboxmessage IN SHARE MODE")  # the end waits, until all is sent
+
+    class Deaf(Trip):
+        def add(self, statement: str, *rest: Any) -> Answer:
+            answer = super().add(statement, *rest)
+            if statement == NAME_KEPT:
+                with socket.socket(fileno=os.dup(self._driver.fileno())) as copy:
+                    copy.shutdown(socket.SHUT_RD)
+                holder.close()
+            return answer
+
+    with monkeypatch.context() as during:
+        during.setattr(trip, "Trip", Deaf)
+        assert execute(claim, lambda: claim_along(worker.id, "default", AGENTS)) is None
+
+    while statuses() != ["succeeded", "running"]:  # the server has it all, but this process may be faster
+        time.sleep(0.01)
+
+    again = tasks.next_claim(worker.id, "default", AGENTS)
+
+    assert again
+    assert (again.attempt, again.epoch) == (1, 3)
+    assert execute(again) is None
+    assert begun == [claim.run_id, again.run_id]
+    assert statuses() == ["succeeded", "succeeded"]

@@ -14,7 +14,8 @@ from runs import body as running
 from runs import claim as claiming
 from runs import executor, keys, tasks
 from runs.actions.cancel import cancel
-from runs.body import ClaimAnother, finish
+from runs.attempt.commit import ClaimAnother, Next, commit
+from runs.body import success_of
 from runs.claim import Claim, claim_next, release_unbegun
 from runs.executor import execute
 from runs.models import Attempt, Queue, Run, Worker
@@ -48,7 +49,7 @@ def elsewhere(action: Callable[[], None]) -> None:
 
 @transaction.atomic
 def succeed(claim: Claim) -> None:
-    finish(claim, None, Effects())
+    commit(claim, success_of(claim, None, Effects()), Next())
 
 
 @pytest.mark.django_db(transaction=True)

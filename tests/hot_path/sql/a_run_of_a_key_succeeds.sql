@@ -105,4 +105,4 @@ ORDER BY coalesce(run.turn, run.seq) DESC LIMIT 1
   WHERE runs_run.id = placed.id
   RETURNING runs_run.id
 )
-SELECT parent_id IS NOT NULL OR EXISTS (SELECT FROM promoted) FROM gone;
+SELECT coalesce((SELECT parent_id IS NOT NULL OR EXISTS (SELECT FROM promoted) FROM gone), runs_fenced());

@@ -64,7 +64,7 @@ WITH gone AS (
          0, '', date_bin('500 ms', clock_timestamp(), 'epoch') + interval '500 ms'
   FROM gone
 )
-SELECT parent_id IS NOT NULL OR false FROM gone;
+SELECT coalesce((SELECT parent_id IS NOT NULL OR false FROM gone), runs_fenced());
 
 \set worker '''01990000-0000-7000-8000-000000000000''::uuid'
 \set lease '''1 second''::interval'
@@ -113,4 +113,7 @@ UPDATE runs_run SET
 FROM best WHERE runs_run.id = best.id
 RETURNING runs_run.id AS run_id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, chain, key,
   slot, key_limit, parent_id, replay_id, claim AS id, has_journal, is_tainted, fired, begun_version,
-  runs_timeline() AS timeline, NULL AS named;
+  runs_timeline() AS timeline, set_config('wakeful.claimed', concat_ws(' ', runs_run.id, epoch, claim), false) AS named;
+
+SELECT set_config('application_name', 'wakeful:' || id || ':' || epoch, false) FROM runs_run
+WHERE id = (string_to_array(current_setting('wakeful.claimed', true), ' '))[1]::uuid AND epoch = (string_to_array(current_setting('wakeful.claimed', true), ' '))[2]::int AND claim = (string_to_array(current_setting('wakeful.claimed', true), ' '))[3]::uuid;

@@ -1,0 +1,88 @@
+"""Several statements in one round trip. Where one fails, the server skips those after it: a COMMIT among them commits only if
+all before it succeeded."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from django.db import InternalError, NotSupportedError, connection
+from psycopg.pq import TransactionStatus
+from psycopg.rows import kwargs_row
+
+from runs.db.outage import raise_if_away
+from runs.db.sql import Parameters, fetch
+
+
+class Answer:
+    """The answer to one statement of a trip, to be read after the trip."""
+
+    def __init__(self, cursor: Any) -> None:
+        self._cursor = cursor
+
+    @property
+    def has_come(self) -> bool:
+        return self._cursor.pgresult is not None
+
+    def rows(self) -> list[Any]:
+        rows: list[Any] = self._cursor.fetchall()
+        return rows
+
+
+class Trip:
+    def __init__(self, driver: Any, pipeline: Any) -> None:
+        self._driver, self._pipeline = driver, pipeline
+
+    def add(self, statement: str, parameters: Parameters = (), make: Callable[..., Any] | None = None) -> Answer:
+        """`make` is called with the columns of each row as keyword arguments."""
+        cursor = self._driver.cursor(row_factory=kwargs_row(make)) if make else self._driver.cursor()
+        # Prepared at its first use: one that the driver prepares later stays in its list even if the server has skipped it.
+        cursor.execute(statement, parameters or None, prepare=bool(parameters))
+        return Answer(cursor)
+
+    def wait(self) -> None:
+        """Wait for the answers so far, in a round trip of its own."""
+        self._pipeline.sync()
+
+
+@contextmanager
+def one_trip() -> Iterator[Trip]:
+    """Statements in a transaction, which begins here unless one is open. They may end it. The errors are those of Django."""
+    connection.ensure_connection()
+    connection.validate_no_broken_transaction()
+    driver: Any = connection.connection
+    if (driver.isolation_level, driver.read_only, driver.deferrable) != (None, None, None):
+        fetch("SELECT")  # the driver begins the transaction as it was configured
+    begins = driver.info.transaction_status == TransactionStatus.IDLE
+    # Without autocommit the driver would wait for a BEGIN of its own, and send another one after a COMMIT.
+    before, driver._autocommit = driver._autocommit, True
+    try:
+        with connection.wrap_database_errors, _pipeline(driver) as pipeline:
+            trip = Trip(driver, pipeline)
+            if begins:
+                trip.add("BEGIN")
+            yield trip
+    except (InternalError, NotSupportedError) as error:
+        raise_if_away(connection, error)
+        raise
+    finally:
+        driver._autocommit = before
+
+
+@contextmanager
+def _pipeline(driver: Any) -> Iterator[Any]:
+    """The driver's pipeline, which raises the first error: answers may come while statements are added, and after an error its end
+    raises another one, that the statements were skipped."""
+    first: psycopg.Error | None = None
+    try:
+        with driver.pipeline() as pipeline:
+            try:
+                yield pipeline
+            except psycopg.Error as error:
+                first = error
+    except psycopg.Error:
+        if first is None:
+            raise
+        raise first from None
+    if first is not None:
+        raise first
