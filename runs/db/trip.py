@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import psycopg
 from django.db import InternalError, NotSupportedError, connection
 from psycopg.pq import TransactionStatus
 from psycopg.rows import kwargs_row
@@ -37,11 +36,12 @@ class Trip:
         """`make` is called with the columns of each row as keyword arguments."""
         cursor = self._driver.cursor(row_factory=kwargs_row(make)) if make else self._driver.cursor()
         # Prepared at its first use: one that the driver prepares later stays in its list even if the server has skipped it.
-        cursor.execute(statement, parameters or None, prepare=bool(parameters))
+        cursor.execute(statement, parameters or None, prepare=True)
         return Answer(cursor)
 
     def wait(self) -> None:
         """Wait for the answers so far, in a round trip of its own."""
+        vars(self._pipeline).pop("_communicate_gen", None)
         self._pipeline.sync()
 
 
@@ -71,18 +71,10 @@ def one_trip() -> Iterator[Trip]:
 
 @contextmanager
 def _pipeline(driver: Any) -> Iterator[Any]:
-    """The driver's pipeline, which raises the first error: answers may come while statements are added, and after an error its end
-    raises another one, that the statements were skipped."""
-    first: psycopg.Error | None = None
-    try:
-        with driver.pipeline() as pipeline:
-            try:
-                yield pipeline
-            except psycopg.Error as error:
-                first = error
-    except psycopg.Error:
-        if first is None:
-            raise
-        raise first from None
-    if first is not None:
-        raise first
+    """The driver's pipeline. All is sent at its end: statement by statement, both processes would be woken for each."""
+    with driver.pipeline() as pipeline:
+        pipeline._communicate_gen = lambda: iter(())
+        try:
+            yield pipeline
+        finally:
+            vars(pipeline).pop("_communicate_gen", None)

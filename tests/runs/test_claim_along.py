@@ -2,11 +2,12 @@
 
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
+import psycopg
 import pytest
 from django.db import connection, transaction
 
@@ -14,11 +15,9 @@ from agents import Agent, AgentRun, registry
 from runs import body as running
 from runs import tasks
 from runs.attempt import commit as committing
-from runs.claim import CLAIM_ALONG, NAME_KEPT, Claim, claim_along, claim_next, claim_of
-from runs.db import trip
+from runs.claim import CLAIM_ALONG, Claim, claim_along, claim_next, claim_of
 from runs.db.sql import execute as run_sql
 from runs.db.sql import fetch, fetch_as
-from runs.db.trip import Answer, Trip
 from runs.executor import execute
 from runs.models import Attempt, Queue, Run, Worker
 from tests.support.runs import AGENTS, make_run, statuses
@@ -210,33 +209,38 @@ def test_a_commit_that_the_database_refuses_fails_the_run_and_takes_the_claim_al
     assert "division by zero" in Run.objects.get(pk=claim.run_id).error
 
 
+WAITS_FOR_A_LOCK = "SELECT wait_event_type IS NOT DISTINCT FROM 'Lock' FROM pg_stat_get_activity(%s)"
+
+
+def until(holds: Callable[[], bool]) -> None:
+    give_up_at = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < give_up_at
+        time.sleep(0.01)
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_claim_along_whose_answer_is_lost_with_that_of_the_commit_is_released_and_made_again(
-    first_of_two: Callable[..., Claim], worker: Worker, monkeypatch: pytest.MonkeyPatch
+    first_of_two: Callable[..., Claim], worker: Worker
 ) -> None:
     begun: list[object] = []
     claim = first_of_two(lambda run: begun.append(run.id))
 
-    holder = connection.copy()
-    holder.set_autocommit(False)
-    with holder.cursor() as cursor:
-        cursor.execute("LOCK TABLE runs_outboxmessage IN SHARE MODE")  # the end waits, until all is sent
+    driver = connection.connection
 
-    class Deaf(Trip):
-        def add(self, statement: str, *rest: Any) -> Answer:
-            answer = super().add(statement, *rest)
-            if statement == NAME_KEPT:
-                with socket.socket(fileno=os.dup(self._driver.fileno())) as copy:
-                    copy.shutdown(socket.SHUT_RD)
-                holder.close()
-            return answer
+    def deafen() -> None:
+        until(lambda: holder.execute(WAITS_FOR_A_LOCK, [driver.info.backend_pid]).fetchone()[0])
+        with socket.socket(fileno=os.dup(driver.fileno())) as copy:
+            copy.shutdown(socket.SHUT_RD)
+        holder.rollback()
 
-    with monkeypatch.context() as during:
-        during.setattr(trip, "Trip", Deaf)
+    with psycopg.connect(driver.info.dsn, password=driver.info.password) as holder:
+        holder.execute("LOCK TABLE runs_outboxmessage IN SHARE MODE")  # the end waits, until all is sent
+        deafening = threading.Thread(target=deafen)
+        deafening.start()
         assert execute(claim, lambda: claim_along(worker.id, "default", AGENTS)) is None
-
-    while statuses() != ["succeeded", "running"]:  # the server has it all, but this process may be faster
-        time.sleep(0.01)
+        deafening.join()
+    until(lambda: statuses() == ["succeeded", "running"])  # the server has it all, but this process may be faster
 
     again = tasks.next_claim(worker.id, "default", AGENTS)
 
