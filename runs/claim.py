@@ -14,7 +14,7 @@ from django.db import DataError, IntegrityError, OperationalError, transaction
 
 from agents.gate import Fire
 from agents.prompt_agents.definition import PREFIX
-from runs.db import ready_runs
+from runs.db import ready_runs, session
 from runs.db.patience import is_locked
 from runs.db.ready_runs import IS_PAUSED, IS_STOPPED
 from runs.db.sql import array, execute, fetch, fetch_as
@@ -29,6 +29,9 @@ log = structlog.get_logger(__name__)
 
 # Seconds from the soft deadline, which interrupts the body in its own process, to the parent's hard one.
 HARD_DEADLINE_AFTER = 5.0
+# Seconds that a session must have lived before a claim need not wait for the disk. A crash of the server ends all sessions, so the
+# run that crashed it is claimed by a young one, and the commit of that claim waits: its attempts count, and come to an end.
+LAZY_AFTER = 60.0
 MOST_ASIDE = 100  # most runs that one claim puts aside
 
 # A worker whose code has the agent as atomic leaves a run with a journal to a live worker that has it as durable; without one, it
@@ -82,8 +85,24 @@ RETURNING runs_run.id AS run_id, epoch, attempt, agent, trigger, trigger_id, eve
 """.replace("{timeout}", TIMEOUT).replace("{prompt}", PREFIX)
 # Fewer children than MANY are between claim and commit at the same moment.
 FEW, MANY = "8", "256"
-CLAIM = BEST + TAKE
-NAMED = "set_config('application_name', 'wakeful:' || runs_run.id || ':' || epoch, false)"
+UNBEGUN = """
+SELECT id AS run_id, epoch, claim, key, slot, key_limit FROM runs_run
+WHERE status = 'running' AND worker_id = %(worker)s::uuid AND pid = %(pid)s::int
+"""
+LIMIT = "SELECT max_running FROM runs_queue WHERE name = %(queue)s::text AND max_running IS NOT NULL"
+# A body may have chosen an isolation level in which a changed row is an error instead of being read again.
+READS_ANEW = "current_setting('transaction_isolation') = 'read committed'"
+# Always one row: the claim, or why one may be left although none was claimed.
+CLAIM = f"""{BEST}, taken AS ({TAKE})
+SELECT taken.*, CASE WHEN taken.run_id IS NULL THEN
+  CASE WHEN EXISTS ({UNBEGUN}) THEN 'unbegun' WHEN EXISTS ({LIMIT}) THEN 'limit'
+    WHEN EXISTS (SELECT FROM first) OR NOT {READS_ANEW} THEN 'locked' ELSE '' END END AS left_out
+FROM (SELECT) look LEFT JOIN taken ON true
+"""  # noqa: S608  (our own parts)
+NAME = "set_config('application_name', 'wakeful:' || runs_run.id || ':' || epoch, false)"
+# Whatever the run commits later flushes its claim too. If a crash of the server loses the claim, the run is claimed again, and the
+# fence of the old claim fails. A body that crashes the server would be executed for ever, if all its claims were lost: see LAZY_AFTER.
+NAMED = f"concat({NAME}, CASE WHEN %(lazy)s::boolean AND attempt = 1 THEN set_config('synchronous_commit', 'off', true) END)"
 # While the transaction is open that also ends another run, a rescuer must find the session by the name of that run. So the claim
 # is kept in a setting of the session, by which it is named after the commit, unless another process has taken the run by then.
 KEPT = "set_config('wakeful.claimed', concat_ws(' ', runs_run.id, epoch, claim), false)"
@@ -93,13 +112,10 @@ SELECT set_config('application_name', 'wakeful:' || id || ':' || epoch, false) F
 WHERE id = ({KEPT_PARTS})[1]::uuid AND epoch = ({KEPT_PARTS})[2]::int AND claim = ({KEPT_PARTS})[3]::uuid
 """  # noqa: S608  (our own parts)
 PAUSED = IS_PAUSED.format(queue="%(queue)s::text")
-LIMIT = "SELECT max_running FROM runs_queue WHERE name = %(queue)s::text AND max_running IS NOT NULL"
 RUNNING = "SELECT count(*) FROM runs_run WHERE status = 'running' AND queue = %(queue)s::text"
 UNLIMITED = f"NOT {PAUSED} AND NOT EXISTS ({LIMIT})"
 IF_UNDER_LIMIT = f"NOT {PAUSED} AND ({RUNNING}) < ({LIMIT})"
 IF_OPEN = f"NOT {PAUSED} AND coalesce(({RUNNING}) < ({LIMIT}), true)"
-# A body may have chosen an isolation level in which a changed row is an error instead of being read again.
-READS_ANEW = "current_setting('transaction_isolation') = 'read committed'"
 
 
 def _claim_if(gate: str, first: str, named: str = NAMED) -> str:
@@ -116,10 +132,6 @@ PUT_ASIDE = """
 UPDATE runs_run SET ready_at = NULL, due_at = clock_timestamp() + interval '5 minutes', status_reason = %(reason)s::text
 WHERE id = %(run)s::uuid
 """
-UNBEGUN = """
-SELECT id AS run_id, epoch, claim, key, slot, key_limit FROM runs_run WHERE status = 'running' AND worker_id = %s::uuid AND pid = %s::int
-"""
-HAS_LIMIT = f"SELECT EXISTS ({LIMIT})"
 # A child that freezes with this lock has no claim yet, so no rescuer looks for its session: PostgreSQL ends it. Children that
 # wait for the lock give up earlier and turn to other queues.
 QUEUE_LOCK = """
@@ -183,19 +195,49 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Nothing:
+    """No run was claimed, and why one may be left."""
+
+    left_out: str
+
+    @property
+    def is_unbegun(self) -> bool:
+        """Does the database list a run as running in this process?"""
+        return self.left_out == "unbegun"
+
+    @property
+    def is_limited(self) -> bool:
+        return self.left_out == "limit"
+
+    @property
+    def is_locked(self) -> bool:
+        return self.left_out == "locked"
+
+
+@dataclass
 class Along:
-    """A claim to be sent in the transaction that ends another run."""
+    """A claim to be sent in the transaction that ends another run. `is_last`: that has committed, and no run was left to claim."""
 
     parameters: Mapping[str, Any]
+    is_from_beginning: bool
     asked: float = field(default_factory=time.monotonic)
+    is_last: bool = False
 
-    def made(self, claims: Sequence[Claim], *, is_named: bool) -> Claim | None:
-        return replace(claims[0], asked=self.asked, is_named=is_named) if claims else None
+    def made(self, claim: Claim, *, is_named: bool) -> Claim:
+        return replace(claim, asked=self.asked, is_named=is_named)
+
+    def committed(self, found: Claim | Nothing) -> None:
+        self.is_last = self.is_from_beginning and isinstance(found, Nothing) and not found.left_out
 
 
 def claim_next(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | None:
     """Claim a run for this process; None: nothing is ready, or this worker is not open, fresh and accepting runs. `agents` are
     the agents it has code for, with the version of each."""
+    found = look(worker_id, queue, agents)
+    return found if isinstance(found, Claim) else None
+
+
+def look(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | Nothing:
     try:
         return _claim(worker_id, queue, agents)
     except IntegrityError:
@@ -207,54 +249,63 @@ def claim_next(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim 
 def claim_along(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Along:
     """The claim of a run in the transaction that ends another one, so that both need one commit. It finds none also if the queue
     has a limit."""
-    return Along(_parameters(worker_id, queue, agents))
+    return Along(_parameters(worker_id, queue, agents), is_from_beginning=not ready_runs.hints.begins(queue))
 
 
-def _claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | None:
+def _claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | Nothing:
     parameters = _parameters(worker_id, queue, agents)
     asked = time.monotonic()
     try:
-        claims = _take_best(queue, agents, parameters)
+        found = _take_best(queue, agents, parameters)
     except OperationalError as error:
         if not is_locked(error):
             raise
-        claims = []  # another child holds the lock for too long
-    return replace(claims[0], asked=asked) if claims else None
+        return Nothing("locked")  # another child holds the lock for too long
+    return replace(found, asked=asked) if isinstance(found, Claim) else found
 
 
-def _take_best(queue: str, agents: Mapping[str, str], parameters: Mapping[str, Any]) -> list[Claim]:
+def _take_best(queue: str, agents: Mapping[str, str], parameters: Mapping[str, Any]) -> Claim | Nothing:
     try:
-        hinted = ready_runs.hints.begins(queue) and fetch_as(claim_of, CLAIM_FIRST, parameters)
-        return hinted or _claim_first(queue, agents, parameters)
+        hinted = ready_runs.hints.begins(queue) and _found(CLAIM_FIRST, parameters)
+        return hinted if isinstance(hinted, Claim) else _claim_first(queue, agents, parameters)
     except DataError:
         return _claim_past_offenders(queue, parameters)
 
 
-def _claim_past_offenders(queue: str, parameters: Mapping[str, Any]) -> list[Claim]:
+def _claim_past_offenders(queue: str, parameters: Mapping[str, Any]) -> Claim | Nothing:
     """Claim the best run that can be claimed; put the runs before it aside for some minutes, with the reason."""
     for _ in range(MOST_ASIDE):
         with transaction.atomic():
             execute(QUEUE_LOCK, {"space": QUEUE_SPACE, "queue": queue})
             best = fetch(BEST_ALONE, parameters)
             if not best:
-                return []
+                return Nothing("")
             run_id = best[0][0]
             try:
                 with transaction.atomic():
-                    return fetch_as(claim_of, CLAIM_THIS, {**parameters, "run": run_id})
+                    return fetch_as(claim_of, CLAIM_THIS, {**parameters, "run": run_id})[0]
             except DataError as error:
                 execute(PUT_ASIDE, {"run": run_id, "reason": f"cannot be claimed: {error}"[:1000]})
                 log.exception("run.cannot_be_claimed", run=str(run_id))
-    return []
+    return Nothing("")
 
 
-def _claim_first(queue: str, agents: Mapping[str, str], parameters: Mapping[str, Any]) -> list[Claim]:
+def _claim_first(queue: str, agents: Mapping[str, str], parameters: Mapping[str, Any]) -> Claim | Nothing:
     """Look from the beginning of the queue."""
     parameters = {**parameters, **ready_runs.sought(dict.fromkeys(agents, ready_runs.BEGINNING))}
     began = time.monotonic()
-    claims = fetch_as(claim_of, CLAIM_FIRST, parameters) or fetch_as(claim_of, CLAIM_BEHIND, parameters)
+    found = _found(CLAIM_FIRST, parameters)
+    if isinstance(found, Nothing) and found.is_locked:
+        found = _found(CLAIM_BEHIND, parameters)
     ready_runs.hints.looked(queue, list(agents), time.monotonic() - began)
-    return claims or _claim_limited(queue, parameters)
+    if isinstance(found, Nothing) and found.is_limited:
+        return _claim_limited(queue, parameters)
+    return found
+
+
+def _found(statement: str, parameters: Mapping[str, Any]) -> Claim | Nothing:
+    [found] = fetch_as(found_of, statement, parameters)
+    return found
 
 
 def _parameters(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> dict[str, Any]:
@@ -269,7 +320,12 @@ def _parameters(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> dict[
         "lease": settings.WAKEFUL_LEASE,
         "timeout": settings.WAKEFUL_ATOMIC_TIMEOUT.total_seconds(),
         "hard": HARD_DEADLINE_AFTER,
+        "lazy": session.seconds_connected() > LAZY_AFTER,
     }
+
+
+def found_of(*, left_out: str | None, **columns: Any) -> Claim | Nothing:
+    return claim_of(**columns) if left_out is None else Nothing(left_out)
 
 
 def claim_of(*, input: str | None, policy: str, fired: str | None, named: str | None, **columns: Any) -> Claim:
@@ -291,19 +347,15 @@ def gate_answer(stored: Mapping[str, Any]) -> dict[str, Any]:
     return {"fired": answer, **read}
 
 
-def _claim_limited(queue: str, parameters: Mapping[str, Any]) -> list[Claim]:
+def _claim_limited(queue: str, parameters: Mapping[str, Any]) -> Claim | Nothing:
     """Claim from a queue with a limit of running runs: one claim at a time, so that the count is exact."""
-    if not fetch(HAS_LIMIT, {"queue": queue})[0][0]:
-        return []
     with transaction.atomic():
         execute(QUEUE_LOCK, {"space": QUEUE_SPACE, "queue": queue})
-        return fetch_as(claim_of, CLAIM_LIMITED, parameters)
+        return _found(CLAIM_LIMITED, parameters)
 
 
-def release_unbegun(worker_id: UUID) -> bool:
-    """Release runs that the database lists as running in this process: it runs none, so their claims never began. Were there any?"""
-    tickets = fetch_as(Ticket, UNBEGUN, [worker_id, os.getpid()])
-    for ticket in tickets:
+def release_unbegun(worker_id: UUID) -> None:
+    """Release runs that the database lists as running in this process: it runs none, so their claims never began."""
+    for ticket in fetch_as(Ticket, UNBEGUN, {"worker": worker_id, "pid": os.getpid()}):
         take_away(ticket, released("its claim never reached the worker"), expected=RunStatus.RUNNING)
         log.info("run.released", run=str(ticket.run_id), epoch=ticket.epoch)
-    return bool(tickets)

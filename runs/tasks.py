@@ -11,7 +11,7 @@ from django.db import close_old_connections, connection
 from agents import registry
 from agents.prompt_agents import catalog
 from runs.attempt.ownership import with_patience
-from runs.claim import Along, Claim, claim_along, claim_next, release_unbegun
+from runs.claim import Along, Claim, claim_along, claim_next, look, release_unbegun
 from runs.db import nudge
 from runs.db.outage import CONNECTION_ERRORS
 from runs.executor import execute
@@ -35,36 +35,45 @@ def doorbell(queue: str, format: int = relay.FORMAT, *newer: object, **newest: o
     agents = {agent.name: agent.version for agent in registry.all_agents()}
     slice_ends = time.monotonic() + SLICE
 
+    along: Along | None = None
+
     def another() -> Along | None:
-        return claim_along(worker_id, queue, agents) if time.monotonic() < slice_ends else None
+        nonlocal along
+        along = claim_along(worker_id, queue, agents) if time.monotonic() < slice_ends else None
+        return along
 
     claim = next_claim(worker_id, queue, agents)
     while claim:
-        along = execute(claim, another)
+        along = None
+        claimed = execute(claim, another)
         close_old_connections()
-        if along is None and time.monotonic() >= slice_ends:
+        if along is not None and along.is_last:
+            break  # a run that becomes ready from now on is rung for
+        if claimed is None and time.monotonic() >= slice_ends:
             if hand_over(queue):
                 return
             slice_ends = time.monotonic() + SLICE  # in addition to the seconds that a failing broker took
-        claim = along or next_claim(worker_id, queue, agents)
+        claim = claimed or next_claim(worker_id, queue, agents)
     nudge.flush()
 
 
 def next_claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | None:
-    """Claim a run, reconnecting while the database is away. If none is found, or the answer was lost, release unbegun claims: no
-    other process would notice before its deadline that the answer of a claim never came."""
-    was_lost = False
+    """Claim a run, reconnecting while the database is away. Where the answer of a claim was lost, now or before, release unbegun
+    claims first: no other process would notice that before its deadline."""
     try:
-        if claim := claim_next(worker_id, queue, agents):
-            return claim
+        found = look(worker_id, queue, agents)
+        if isinstance(found, Claim):
+            return found
+        if not found.is_unbegun:
+            return None
     except CONNECTION_ERRORS:
         connection.close()
-        was_lost = True
 
-    def claim_released() -> Claim | None:
-        return claim_next(worker_id, queue, agents) if release_unbegun(worker_id) or was_lost else None
+    def release_and_claim() -> Claim | None:
+        release_unbegun(worker_id)
+        return claim_next(worker_id, queue, agents)
 
-    return with_patience(claim_released)
+    return with_patience(release_and_claim)
 
 
 def hand_over(queue: str) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from django.db import DatabaseError, DataError, connection
 
 from runs.attempt.clean_session import is_changed
-from runs.claim import CLAIM_ALONG, NAME_KEPT, Along, Claim, claim_of
+from runs.claim import CLAIM_ALONG, NAME_KEPT, Along, Claim, Nothing, found_of
 from runs.db.trip import Answer, Trip, one_trip
 from runs.exceptions import CannotClaim, RunLost
 from runs.failpoints import failpoint, is_armed
@@ -40,11 +40,12 @@ def commit(claim: Claim, success: Outcome, next: Next) -> None:
     along = next.claim_another()
     asked: Answer | None = None
     named: Answer | None = None
+    found: Claim | Nothing | None = None
     ended: list[Answer] = []
     try:
         with one_trip() as trip:
             ended += [trip.add(*query) for query in ends_of_success(claim.ticket, success)]
-            asked = trip.add(CLAIM_ALONG, along.parameters, claim_of) if along else None
+            asked = trip.add(CLAIM_ALONG, along.parameters, found_of) if along else None
             _before_commit(trip)
             if commits:
                 trip.add("COMMIT")
@@ -59,10 +60,13 @@ def commit(claim: Claim, success: Outcome, next: Next) -> None:
     finally:
         # Without an answer to COMMIT as well.
         if along and asked and asked.has_come:
-            is_named = bool(named and named.has_come and named.rows())
-            next.claimed = along.made(asked.rows(), is_named=is_named)
+            [found] = asked.rows()
+            if isinstance(found, Claim):
+                next.claimed = along.made(found, is_named=bool(named and named.has_come and named.rows()))
     [(is_news,)] = ended[-1].rows()
     tell(claim.ticket, success, is_news, claim.epoch)
+    if along and found:
+        along.committed(found)
 
 
 def _before_commit(trip: Trip) -> None:

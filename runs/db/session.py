@@ -2,6 +2,7 @@
 its beginning.
 """
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -19,6 +20,7 @@ SELECT set_config('default_transaction_read_only', 'on', false), set_config('app
 """
 READ_WRITE = "SET default_transaction_read_only = off"
 _name = ""
+_connected_at = 0.0
 
 
 @contextmanager
@@ -45,7 +47,14 @@ def is_read_only() -> bool:
     return bool(_name)
 
 
+def seconds_connected() -> float:
+    """The age of this process's newest session, if it has one now. A crash of the server ends all sessions."""
+    return 0.0 if connection.connection is None else time.monotonic() - _connected_at
+
+
 def _prepare(connection: Any, **kwargs: Any) -> None:
+    global _connected_at
+    _connected_at = time.monotonic()
     if _name and connection.alias == DEFAULT_DB_ALIAS:
         with connection.cursor() as cursor:
             cursor.execute(NAMED_READ_ONLY, [_name])

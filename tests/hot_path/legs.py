@@ -10,13 +10,15 @@ from django.db import connection
 
 from agents import AgentRun
 from agents.exceptions import Permanent
-from runs import outbox, waits
+from agents.prompt_agents import catalog
+from runs import outbox, tasks, waits
 from runs.actions.cancel import cancel
 from runs.chores import timers
 from runs.claim import claim_along, claim_next
 from runs.executor import execute
 from runs.models import Run
 from runs.processes.rescue import lost
+from runs.worker import parent
 from tests.hot_path.recorder import Recorder, recording
 from tests.support.durable import Lab
 from tests.support.hooks import make_source, signed_headers
@@ -103,6 +105,22 @@ def a_run_succeeds_and_the_next_is_claimed_along(lab: Lab) -> Recorder:
     assert claim
     with recording() as recorder:
         assert execute(claim, lambda: claim_along(lab.worker.id, "default", lab.versions))
+    return recorder
+
+
+def a_ring_executes_the_only_run(lab: Lab) -> Recorder:
+    ready(lab, lambda run: None)
+    return rung(lab)
+
+
+def a_ring_finds_nothing(lab: Lab) -> Recorder:
+    return rung(lab)
+
+
+def rung(lab: Lab) -> Recorder:
+    catalog.refresh(at_once=True)  # a process looks once a second
+    with recording() as recorder, patch.object(parent, "WORKER_ID", lab.worker.id):
+        tasks.doorbell("default")
     return recorder
 
 
@@ -219,6 +237,8 @@ LEGS: dict[str, Leg] = {
         an_event_becomes_a_run_of_a_key,
         a_run_is_claimed,
         a_run_succeeds_and_the_next_is_claimed_along,
+        a_ring_executes_the_only_run,
+        a_ring_finds_nothing,
         a_run_of_a_key_succeeds,
         a_run_is_tried_again,
         a_run_fails,

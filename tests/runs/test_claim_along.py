@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import psycopg
 import pytest
@@ -15,11 +16,12 @@ from agents import Agent, AgentRun, registry
 from runs import body as running
 from runs import tasks
 from runs.attempt import commit as committing
-from runs.claim import CLAIM_ALONG, Claim, claim_along, claim_next, claim_of
+from runs.claim import CLAIM_ALONG, Claim, Nothing, claim_along, claim_next, found_of, look
 from runs.db.sql import execute as run_sql
 from runs.db.sql import fetch, fetch_as
 from runs.executor import execute
 from runs.models import Attempt, Queue, Run, Worker
+from runs.worker import parent
 from tests.support.runs import AGENTS, make_run, statuses
 from tests.support.triggers import make_event
 
@@ -29,8 +31,9 @@ def session() -> str:
     return str(name)
 
 
-def claimed_along(worker: Worker) -> list[Claim]:
-    return fetch_as(claim_of, CLAIM_ALONG, claim_along(worker.id, "default", AGENTS).parameters)
+def claimed_along(worker: Worker) -> bool:
+    [found] = fetch_as(found_of, CLAIM_ALONG, claim_along(worker.id, "default", AGENTS).parameters)
+    return isinstance(found, Claim)
 
 
 def test_a_success_claims_the_next_run_in_its_own_commit(
@@ -229,7 +232,7 @@ def test_a_claim_along_whose_answer_is_lost_with_that_of_the_commit_is_released_
     driver = connection.connection
 
     def deafen() -> None:
-        until(lambda: holder.execute(WAITS_FOR_A_LOCK, [driver.info.backend_pid]).fetchone()[0])
+        until(lambda: holder.execute(WAITS_FOR_A_LOCK, [driver.info.backend_pid]).fetchone() == (True,))
         with socket.socket(fileno=os.dup(driver.fileno())) as copy:
             copy.shutdown(socket.SHUT_RD)
         holder.rollback()
@@ -249,3 +252,40 @@ def test_a_claim_along_whose_answer_is_lost_with_that_of_the_commit_is_released_
     assert execute(again) is None
     assert begun == [claim.run_id, again.run_id]
     assert statuses() == ["succeeded", "succeeded"]
+
+
+def test_a_ring_ends_where_the_commit_of_its_last_run_has_found_no_other(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parent, "WORKER_ID", worker.id)
+    monkeypatch.setattr(tasks, "close_old_connections", lambda: None)  # the test's transaction lives on one
+    monkeypatch.setitem(registry._agents, "greeter", Agent(name="greeter", body=lambda run: None))
+    looks: list[object] = []
+
+    def counted(*asked: Any) -> Claim | Nothing:
+        looks.append(asked)
+        return look(*asked)
+
+    monkeypatch.setattr(tasks, "look", counted)
+    for _ in range(3):
+        make_run(event_id=make_event().id)
+
+    tasks.doorbell("default")
+
+    assert statuses() == ["succeeded"] * 3
+    assert len(looks) == 1
+
+
+def test_a_ring_goes_on_where_the_commit_could_claim_none_because_of_a_limit(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parent, "WORKER_ID", worker.id)
+    monkeypatch.setattr(tasks, "close_old_connections", lambda: None)
+    monkeypatch.setitem(registry._agents, "greeter", Agent(name="greeter", body=lambda run: None))
+    Queue.objects.create(name="default", max_running=1)
+    for _ in range(3):
+        make_run(event_id=make_event().id)
+
+    tasks.doorbell("default")
+
+    assert statuses() == ["succeeded"] * 3

@@ -185,7 +185,7 @@ def test_a_claim_whose_answer_was_lost_is_released_and_claimed_again(
     real = claiming._claim
     tries: list[bool] = []
 
-    def _claim(*arguments: Any) -> Claim | None:
+    def _claim(*arguments: Any) -> Claim | claiming.Nothing:
         claimed = real(*arguments)
         if not tries:
             tries.append(True)

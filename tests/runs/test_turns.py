@@ -21,7 +21,7 @@ from agents.kernel.ids import run_id
 from runs import keys
 from runs.actions.requeue import requeue
 from runs.chores import timers
-from runs.claim import CLAIM_ALONG, CLAIM_FIRST, _parameters, claim_along, claim_next, claim_of
+from runs.claim import CLAIM_ALONG, CLAIM_FIRST, Nothing, _parameters, claim_along, claim_next, found_of
 from runs.db import ready_runs
 from runs.db.sql import Parameters, execute, fetch, fetch_as
 from runs.enqueue import NewRun, enqueue
@@ -336,11 +336,11 @@ def test_where_all_first_runs_are_being_claimed_no_run_of_a_lower_priority_is_cl
 
     with first_claimed_elsewhere(15):
         with transaction.atomic():
-            along = fetch_as(claim_of, CLAIM_ALONG, claim_along(worker.id, "default", AGENTS).parameters)
+            [along] = fetch_as(found_of, CLAIM_ALONG, claim_along(worker.id, "default", AGENTS).parameters)
             transaction.set_rollback(True)
         claim = claim_next(worker.id, "default", AGENTS)
 
-    assert not along
+    assert along == Nothing("locked")
     assert claim
     assert claim.agent == "one"
 

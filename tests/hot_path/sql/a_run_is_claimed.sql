@@ -12,6 +12,7 @@
 \set hard '1.0'
 \set versions '''{}'''
 \set agents '''{}'''
+\set lazy 'false'
 WITH me AS (
   SELECT id, durable_agents FROM runs_worker worker WHERE id = :worker::uuid AND (worker.kind = 'worker' AND worker.stopped_at IS NULL AND worker.draining_at IS NULL
   AND worker.seen_at > clock_timestamp() - :lease::interval) AND NOT EXISTS (SELECT FROM runs_queue WHERE name IN ('*', :queue::text) AND paused_at IS NOT NULL) AND NOT EXISTS (SELECT max_running FROM runs_queue WHERE name = :queue::text AND max_running IS NOT NULL)
@@ -35,6 +36,7 @@ WITH me AS (
     SELECT id, status, ready_at FROM runs_run WHERE id = candidate.id OFFSET 0 FOR UPDATE SKIP LOCKED) run
   WHERE run.status = 'queued' AND run.ready_at IS NOT NULL LIMIT 1
 )
+, taken AS (
 UPDATE runs_run SET
   status = 'running', status_reason = '', ready_at = NULL, worker_id = :worker::uuid, pid = :pid::int,
   claimed_at = clock_timestamp(), started_at = coalesce(started_at, clock_timestamp()),
@@ -47,4 +49,12 @@ UPDATE runs_run SET
 FROM best WHERE runs_run.id = best.id
 RETURNING runs_run.id AS run_id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, chain, key,
   slot, key_limit, parent_id, replay_id, claim AS id, has_journal, is_tainted, fired, begun_version,
-  runs_timeline() AS timeline, set_config('application_name', 'wakeful:' || runs_run.id || ':' || epoch, false) AS named;
+  runs_timeline() AS timeline, concat(set_config('application_name', 'wakeful:' || runs_run.id || ':' || epoch, false), CASE WHEN :lazy::boolean AND attempt = 1 THEN set_config('synchronous_commit', 'off', true) END) AS named
+)
+SELECT taken.*, CASE WHEN taken.run_id IS NULL THEN
+  CASE WHEN EXISTS (
+SELECT id AS run_id, epoch, claim, key, slot, key_limit FROM runs_run
+WHERE status = 'running' AND worker_id = :worker::uuid AND pid = :pid::int
+) THEN 'unbegun' WHEN EXISTS (SELECT max_running FROM runs_queue WHERE name = :queue::text AND max_running IS NOT NULL) THEN 'limit'
+    WHEN EXISTS (SELECT FROM first) OR NOT current_setting('transaction_isolation') = 'read committed' THEN 'locked' ELSE '' END END AS left_out
+FROM (SELECT) look LEFT JOIN taken ON true;

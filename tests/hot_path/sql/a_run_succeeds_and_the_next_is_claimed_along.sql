@@ -101,6 +101,7 @@ WITH me AS (
     SELECT id, status, ready_at FROM runs_run WHERE id = candidate.id OFFSET 0 FOR UPDATE SKIP LOCKED) run
   WHERE run.status = 'queued' AND run.ready_at IS NOT NULL LIMIT 1
 )
+, taken AS (
 UPDATE runs_run SET
   status = 'running', status_reason = '', ready_at = NULL, worker_id = :worker::uuid, pid = :pid::int,
   claimed_at = clock_timestamp(), started_at = coalesce(started_at, clock_timestamp()),
@@ -113,7 +114,15 @@ UPDATE runs_run SET
 FROM best WHERE runs_run.id = best.id
 RETURNING runs_run.id AS run_id, epoch, attempt, agent, trigger, trigger_id, event_ids, input, policy, root_id, depth, chain, key,
   slot, key_limit, parent_id, replay_id, claim AS id, has_journal, is_tainted, fired, begun_version,
-  runs_timeline() AS timeline, set_config('wakeful.claimed', concat_ws(' ', runs_run.id, epoch, claim), false) AS named;
+  runs_timeline() AS timeline, set_config('wakeful.claimed', concat_ws(' ', runs_run.id, epoch, claim), false) AS named
+)
+SELECT taken.*, CASE WHEN taken.run_id IS NULL THEN
+  CASE WHEN EXISTS (
+SELECT id AS run_id, epoch, claim, key, slot, key_limit FROM runs_run
+WHERE status = 'running' AND worker_id = :worker::uuid AND pid = :pid::int
+) THEN 'unbegun' WHEN EXISTS (SELECT max_running FROM runs_queue WHERE name = :queue::text AND max_running IS NOT NULL) THEN 'limit'
+    WHEN EXISTS (SELECT FROM first) OR NOT current_setting('transaction_isolation') = 'read committed' THEN 'locked' ELSE '' END END AS left_out
+FROM (SELECT) look LEFT JOIN taken ON true;
 
 SELECT set_config('application_name', 'wakeful:' || id || ':' || epoch, false) FROM runs_run
 WHERE id = (string_to_array(current_setting('wakeful.claimed', true), ' '))[1]::uuid AND epoch = (string_to_array(current_setting('wakeful.claimed', true), ' '))[2]::int AND claim = (string_to_array(current_setting('wakeful.claimed', true), ' '))[3]::uuid;
