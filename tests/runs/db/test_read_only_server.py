@@ -9,11 +9,12 @@ from typing import Any
 import psycopg
 import pytest
 from django.contrib.auth.models import Group
-from django.db import OperationalError, connection
+from django.db import OperationalError, connection, transaction
 from django.test import Client
 
 from agents import AgentRun
 from runs.attempt import ownership
+from runs.db.trip import one_trip
 from runs.executor import execute
 from runs.models import Run
 from tests.support.durable import Lab
@@ -133,3 +134,11 @@ def test_a_durable_body_that_writes_still_fails_with_the_read_only_error(monkeyp
 
     assert (run.status, run.status_reason) == ("failed", "permanent error")
     assert "a durable agent may only read here" in run.error
+
+
+def test_statements_in_one_round_trip_find_it_away(server: Server) -> None:
+    server.reads_only()
+
+    with pytest.raises(OperationalError, match="read-only"), transaction.atomic(), one_trip() as trip:
+        trip.add("DELETE FROM runs_queue")
+    assert connection.connection is None
