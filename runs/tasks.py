@@ -34,7 +34,6 @@ def doorbell(queue: str, format: int = relay.FORMAT, *newer: object, **newest: o
     with_patience(catalog.refresh)
     agents = {agent.name: agent.version for agent in registry.all_agents()}
     slice_ends = time.monotonic() + SLICE
-
     along: Along | None = None
 
     def another() -> Along | None:
