@@ -27,7 +27,7 @@ class Plan:
     deliveries: int = 4000
     pings: int = 100
     rate: float = 10
-    idle: float = 30
+    idle: float = 60
     peers: Sequence[str] = field(default_factory=lambda: ("celery", "procrastinate", "dbos"))
 
 
@@ -99,7 +99,7 @@ def one_drain_each(here: Ground, plan: Plan, *, warm_up: bool) -> Iterator[tuple
 def idle_lines(here: Ground, plan: Plan, say: Say) -> Iterator[str]:
     say(f"peers: idle for {plan.idle:g} s")
     idle = measure_idle(here, plan.idle)
-    yield f"Idle for {plan.idle:g} s, with web, dispatcher, Beat and a worker up: {idle.statements_per_second:.2f} SQL statements/s."
+    yield f"Idle for {plan.idle:g} s, all programs up, `sources` too: {idle.statements_per_second:.2f} SQL statements/s."
     most = ", ".join(f"{count} × `{statement} …`" for statement, count in idle.by_statement.most_common(4))
     yield f"Most of them: {most}."
     shares = ", ".join(f"{name} {share:.1%}" for name, share in idle.cpu.items())

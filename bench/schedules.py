@@ -16,13 +16,13 @@ from typing import Any
 import psutil
 import redis
 
-from bench.ground.idle import statements_of
 from bench.ground.latency import quantile
 from bench.ground.own_stack import own_stack
 from bench.ground.processes import CONCURRENCY, Load, bare_env, cpu_seconds, new_database, start
 from bench.rows.schedules import Rows
 from config.stack import children
 from tests.support.stack import ROOT, Process, Stack, eventually
+from tests.support.statements import statements_of
 
 SMALL, MANY, MOST = 1_000, 100_000, 1_000_000
 TOGETHER = 1_000  # due in one second
@@ -179,7 +179,7 @@ def at_rest(stack: Stack, pid: int, seen: Seen) -> None:
         after = {name: cpu_seconds([each]) for name, each in pids.items()}
     seen.memory = psutil.Process(pid).memory_info().rss / 2**20
     seen.cpu, seen.database_cpu = ((after[name] - before[name]) / seen.seconds for name in pids)
-    seen.statements = statements
+    seen.statements = statements.by_words
 
 
 def together(stack: Stack, rows: Rows, broker: Broker, *, wakes: bool) -> list[float]:
