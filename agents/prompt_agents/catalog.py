@@ -16,6 +16,11 @@ from agents.prompt_agents.definition import PREFIX, Definition
 
 log = structlog.get_logger(__name__)
 
+CHANNEL = "wakeful_agents"  # of the NOTIFY of an edit
+# SQL: a text that changes with the prompt agents and their newest versions; null: there are none.
+NEWEST = """(SELECT md5(string_agg(made.name || ' ' || version.fingerprint, ' ' ORDER BY made.name))
+  FROM agents_promptagent made JOIN agents_promptagentversion version ON version.agent_id = made.id AND version.number = made.newest
+  WHERE made.deleted_at IS NULL)"""
 LOOKS_APART = 1.0  # seconds
 KEPT = 500  # versions that this process has at hand
 

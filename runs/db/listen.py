@@ -32,8 +32,27 @@ def set_timeouts() -> None:
     execute(TIMEOUTS)
 
 
+def listen(channel: str) -> None:
+    """Let the working connection hear NOTIFYs on the channel; see `notified`. Call after every (re)connection."""
+    execute(f"LISTEN {channel}")
+
+
+def working_session() -> list[int]:
+    """The descriptor of the working connection, if it is open: readable after a NOTIFY, and once its session has ended."""
+    return [] if connection.connection is None else [connection.connection.fileno()]
+
+
+def notified() -> bool:
+    """Has the working connection heard a NOTIFY? OperationalError if its session has ended. Call it also before a wait: a NOTIFY may
+    have come with the answer of a statement."""
+    if connection.connection is None:
+        return False
+    with connection.wrap_database_errors:
+        return bool(list(connection.connection.notifies(timeout=0)))
+
+
 class Listener:
-    """Blocks until a NOTIFY on one of the channels, or a timeout. After a psycopg error, reopen it."""
+    """Blocks until a NOTIFY on one of the channels, or a timeout. After an error of the database, reopen it."""
 
     def __init__(self, channels: Sequence[str]) -> None:
         self.channels = channels
@@ -56,8 +75,9 @@ class Listener:
         if self.connection is None:
             raise psycopg.OperationalError("the listener is not open")
         # psycopg's own wait wakes ten times a second to check for signals; poll() sleeps, and a signal ends it as well.
-        if not readable([self.connection.fileno()], timeout):
+        if not readable([self.connection.fileno(), *working_session()], timeout):
             return False
+        notified()  # while its working session is gone, this process counts as dead
         return bool(list(self.connection.notifies(timeout=0)))
 
     def close(self) -> None:

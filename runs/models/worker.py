@@ -26,6 +26,7 @@ class Worker(models.Model):
     queues = ArrayField(models.TextField(), default=list)
     started_at = models.DateTimeField(db_default=Now())
     seen_at = models.DateTimeField(db_default=Now())
+    expires_at = models.DateTimeField(null=True, help_text="it counts as dead if it is not seen again until then")
     draining_at = models.DateTimeField(null=True)
     stopped_at = models.DateTimeField(null=True)
     stopped_reason = models.TextField(default="")
@@ -33,7 +34,7 @@ class Worker(models.Model):
 
     class Meta:
         indexes = [
-            # Without `seen_at`: with it in an index, a renewal could not be written in place.
+            # Without `seen_at` and `expires_at`: with them in an index, a renewal could not be written in place.
             models.Index(fields=["kind"], name="worker_open", condition=models.Q(stopped_at=None))
         ]
 

@@ -15,7 +15,7 @@ from runs.db.sql import execute, fetch, fetch_column
 from runs.failpoints import failpoint
 from runs.models import UNPARSED, Attempt, Run, Step
 from runs.models.policy import Policy
-from runs.processes.lease import ALLOWED, patience
+from runs.processes.lease import EXPIRES, IS_GONE, patience
 from runs.processes.timeline import FAILED_OVER
 from runs.states import RunStatus
 from runs.transitions.leave import take_away
@@ -26,19 +26,20 @@ log = structlog.get_logger(__name__)
 LOCK_PATIENCE = timedelta(milliseconds=200)
 TERMINATE_WAIT = 5000  # milliseconds
 
+# Of processes whose session has vanished, those of workers: what a sources process reads is its own until its lease ends.
 CLOSE_UNSEEN = f"""
 UPDATE runs_worker SET stopped_at = clock_timestamp(), stopped_reason = 'unseen'
 WHERE id IN (
   SELECT id FROM runs_worker
   WHERE stopped_at IS NULL
-    AND seen_at < clock_timestamp() - {ALLOWED.format(kind="kind")}
+    AND ({EXPIRES} < clock_timestamp() OR kind = 'worker' AND {IS_GONE})
     AND clock_timestamp() > pg_postmaster_start_time() + %(lease)s::interval
   FOR UPDATE SKIP LOCKED)
 RETURNING id, kind, host, pid
 """  # noqa: S608  (our own parts)
 # After the database's clock was set back: a live process renews by the new time; the row of a dead one would never expire.
 COME_BACK = """
-UPDATE runs_worker SET seen_at = clock_timestamp()
+UPDATE runs_worker SET seen_at = clock_timestamp(), expires_at = clock_timestamp() + (expires_at - seen_at)
 WHERE id IN (
   SELECT id FROM runs_worker WHERE stopped_at IS NULL AND seen_at > clock_timestamp() + interval '1 second'
   FOR UPDATE SKIP LOCKED)

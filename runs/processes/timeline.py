@@ -18,7 +18,7 @@ FIRST = "INSERT INTO runs_primary (id, identity) VALUES (1, %(identity)s::text) 
 ANOTHER = """
 UPDATE runs_primary SET
   identity = %(identity)s::text, previous = identity, noticed_at = clock_timestamp(),
-  known_until = (SELECT max(seen_at) FROM runs_worker WHERE kind = 'worker')
+  known_until = (SELECT max(seen_at) FROM runs_worker)
 WHERE identity = %(known)s::text
 """
 CLOSE_WORKERS = """

@@ -9,7 +9,7 @@ from django.conf import settings
 from runs.db.ready_runs import IS_READY, IS_STOPPED, ORDER
 from runs.db.sql import fetch_column
 from runs.exceptions import UnknownQueue
-from runs.processes.alive import TAKES_RUNS
+from runs.processes.alive import SERVES
 from runs.processes.lease import patience
 
 SAMPLE = 1_000  # most runs of an agent that are read, from the head of a queue
@@ -23,7 +23,7 @@ WITH RECURSIVE waiting(queue, agent) AS (
     SELECT run.queue, run.agent FROM runs_run run
     WHERE {IS_READY} AND (run.queue, run.agent) > (waiting.queue, waiting.agent) ORDER BY run.queue, run.agent LIMIT 1) next
 ), serving AS (
-  SELECT unnest(worker.queues) AS queue, worker.concurrency, worker.agents FROM runs_worker worker WHERE {TAKES_RUNS}
+  SELECT unnest(worker.queues) AS queue, worker.concurrency, worker.agents FROM runs_worker worker WHERE {SERVES}
 ), running AS (
   SELECT queue, count(*) AS runs FROM runs_run WHERE status = 'running' GROUP BY queue
 ), names AS (

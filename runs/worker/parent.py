@@ -1,5 +1,9 @@
 """The parent of a Celery worker's children: it renews the lease, watches the children, stops overdue and cancelled runs, and releases
-everything in order at a shutdown."""
+everything in order at a shutdown.
+
+It rests while no child runs anything: it renews rarely, for longer. The first doorbell ends that, before a child can claim a run or
+at the same moment.
+"""
 
 import contextlib
 import os
@@ -14,7 +18,7 @@ from uuid import uuid4
 
 import structlog
 from celery import bootsteps
-from celery.signals import worker_shutdown, worker_shutting_down
+from celery.signals import task_received, worker_shutdown, worker_shutting_down
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import Error as DjangoDatabaseError
@@ -22,7 +26,7 @@ from django.db import connection
 
 from agents import Agent, registry
 from agents.prompt_agents import catalog
-from runs.db.listen import set_timeouts
+from runs.db.listen import listen, notified, set_timeouts, working_session
 from runs.db.poll import readable
 from runs.db.ready_runs import IS_STOPPED
 from runs.db.schema_check import wait_for_migrations
@@ -32,10 +36,11 @@ from runs.models import UNPARSED, Attempt, Run, Worker
 from runs.processes import lease, timeline
 from runs.processes.lease import Running
 from runs.processes.rescue import lost, terminate_session
-from runs.queues.doorbell import QUEUE_PREFIX
+from runs.queues.doorbell import DOORBELL, QUEUE_PREFIX
 from runs.states import RunStatus
 from runs.transitions.leave import take_away
 from runs.transitions.outcome import Outcome, released, ticket_of
+from runs.worker.rest import Rest
 
 log = structlog.get_logger(__name__)
 
@@ -116,6 +121,13 @@ class Parent(bootsteps.StartStopStep):
         Parent.watch.start()
 
 
+@task_received.connect
+def hear_doorbell(request: Any = None, **kwargs: Any) -> None:
+    """A doorbell, before a child gets it."""
+    if Parent.watch is not None and request is not None and request.name == DOORBELL:
+        Parent.watch.wake()
+
+
 @worker_shutting_down.connect
 def begin_draining(**kwargs: Any) -> None:
     if Parent.watch is not None:
@@ -129,14 +141,16 @@ def end_incarnation(**kwargs: Any) -> None:
 
 
 class Watch(threading.Thread):
-    """Blocks until a child dies, the lease must be renewed, or a shutdown begins."""
+    """Blocks until a child dies, the lease must be renewed, prompt agents were edited, or a shutdown begins."""
 
     def __init__(self, worker: Any, agents: Sequence[Agent] = ()) -> None:
         super().__init__(name="wakeful-parent", daemon=True)
         self.worker = worker
         self.known = names_of(agents)  # the agents that this worker's row names
         self.children: dict[int, int] = {}  # pid → a descriptor that becomes readable when the child dies
+        self.prompt_agents = ""
         self.renew_at = 0.0
+        self.rest = Rest()
         self.kill_at: float | None = None
         self.judge_at = 0.0  # the earliest deadline: no run is overdue before it
         self.clock = lease.Clock()
@@ -149,6 +163,12 @@ class Watch(threading.Thread):
         if self.kill_at is None:
             self.kill_at = time.monotonic() + settings.WAKEFUL_SHUTDOWN_GRACE.total_seconds()
         os.write(self.wake_writer, b".")
+
+    def wake(self) -> None:
+        """Called from the consumer's thread: a child may run something now."""
+        self.rest.put_off()
+        if self.rest.is_taken:
+            os.write(self.wake_writer, b".")
 
     def finish(self) -> None:
         """Call after the end of the pool: end the incarnation."""
@@ -178,6 +198,7 @@ class Watch(threading.Thread):
     def look(self) -> None:
         if connection.connection is None:
             set_timeouts()  # waiting for a lock on a run must not cost this worker its lease
+            listen(catalog.CHANNEL)
             timeline.notice_failover()
         self.track_children()
         for pid in self.wait():
@@ -193,9 +214,14 @@ class Watch(threading.Thread):
     def wait(self) -> list[int]:
         """Sleep until there is work; return the pids of children that died meanwhile."""
         until = min(self.renew_at, self.kill_at or self.renew_at)
-        ready = readable([self.wake_reader, *self.children.values()], max(0.0, until - time.monotonic()))
+        if notified():
+            self.renew_at = until = 0.0
+        descriptors = [self.wake_reader, *self.children.values(), *working_session()]
+        ready = readable(descriptors, max(0.0, until - time.monotonic()))
         if self.wake_reader in ready:
             os.read(self.wake_reader, 1024)
+        if notified() or self.rest.is_over:
+            self.renew_at = 0.0
         return [pid for pid, sentinel in self.children.items() if sentinel in ready]
 
     def track_children(self) -> None:
@@ -217,13 +243,18 @@ class Watch(threading.Thread):
 
     def renew(self) -> None:
         failpoint("before_renew")
-        running = lease.renew(WORKER_ID, self.clock)
-        self.renew_at = time.monotonic() + settings.WAKEFUL_LEASE_RENEW.total_seconds()
-        if running is None:
+        if self.kill_at is not None:
+            self.rest.put_off()
+        renewed = lease.renew(WORKER_ID, self.clock, owns=not self.rest.begin_or_end())
+        if renewed is None:
             self.begin_again()
             return
+        if renewed.running:
+            self.rest.put_off()
+        self.rest.is_allowed = renewed.may_rest
+        self.renew_at = time.monotonic() + self.rest.every.total_seconds()
         self.track_children()  # a child that started while this thread slept may have claimed one of them
-        for run in running:
+        for run in renewed.running:
             if run.pid not in self.children:
                 self.take_orphan(run)
             elif run.overdue and time.monotonic() >= self.judge_at:
@@ -232,11 +263,13 @@ class Watch(threading.Thread):
                 self.stop_run(run, FENCE_CANCELLED, CANCELLED)
             elif run.stopped:
                 self.stop_run(run, FENCE_STOPPED, STOPPED)
-        self.learn()
+        if renewed.prompt_agents != self.prompt_agents:
+            self.learn()
+            self.prompt_agents = renewed.prompt_agents
 
     def learn(self) -> None:
         """Say in this worker's row which prompt agents there are now. Its children look themselves."""
-        catalog.refresh()
+        catalog.refresh(at_once=True)
         known = names_of(registry.all_agents())
         if known != self.known:
             lease.know_agents(WORKER_ID, **known)

@@ -8,7 +8,7 @@ WHERE datname = current_database() AND application_name ~ ('^wakeful:' || :run::
   AND split_part(application_name, ':', 3)::int <= :epoch::int;
 
 \set p1 '''01990000-0000-7000-8000-000000000000''::uuid'
-SELECT "runs_worker"."id", "runs_worker"."kind", "runs_worker"."host", "runs_worker"."pid", "runs_worker"."version", "runs_worker"."concurrency", "runs_worker"."agents", "runs_worker"."durable_agents", "runs_worker"."queues", "runs_worker"."started_at", "runs_worker"."seen_at", "runs_worker"."draining_at", "runs_worker"."stopped_at", "runs_worker"."stopped_reason", "runs_worker"."troubles" FROM "runs_worker" WHERE "runs_worker"."id" = :p1 LIMIT 21;
+SELECT "runs_worker"."id", "runs_worker"."kind", "runs_worker"."host", "runs_worker"."pid", "runs_worker"."version", "runs_worker"."concurrency", "runs_worker"."agents", "runs_worker"."durable_agents", "runs_worker"."queues", "runs_worker"."started_at", "runs_worker"."seen_at", "runs_worker"."expires_at", "runs_worker"."draining_at", "runs_worker"."stopped_at", "runs_worker"."stopped_reason", "runs_worker"."troubles" FROM "runs_worker" WHERE "runs_worker"."id" = :p1 LIMIT 21;
 
 \set status '''queued'''
 \set reason '''its worker was lost'''

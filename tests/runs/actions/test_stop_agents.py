@@ -1,5 +1,6 @@
 """An agent, or all of them, are stopped: nothing starts, what runs is ended and waits, and goes on once they are started."""
 
+from collections.abc import Sequence
 from io import StringIO
 
 import pytest
@@ -69,15 +70,21 @@ def test_no_request_begins_once_its_agent_is_stopped_and_none_is_repeated_after(
     assert (lab.go_on(run).result, calls) == ("done", [1, 3])
 
 
+def running(lab: Lab) -> Sequence[lease.Running]:
+    renewed = lease.renew(lab.worker.id, lease.Clock())
+    assert renewed
+    return renewed.running
+
+
 def test_a_worker_learns_within_a_renewal_which_of_its_runs_are_stopped(lab: Lab) -> None:
     lab.declare(lambda run: None)
     make_run(trigger="durable")
     claim = lab.claim()
     assert claim
-    [before] = lease.renew(lab.worker.id, lease.Clock()) or []
+    [before] = running(lab)
 
     [stopped] = stop_agents("durable", reason="", by="ann")
-    [after] = lease.renew(lab.worker.id, lease.Clock()) or []
+    [after] = running(lab)
 
     assert (before.stopped, after.stopped) == (False, True)
     assert (stopped.id, stopped.agent) == (claim.run_id, "durable")
