@@ -1,13 +1,14 @@
 """The loop of `manage.py sources`: owns its share of the sources, lets a thread read each of them, and records what they read.
 
-Any number of these processes may run, on any hosts. The loop alone writes to the database.
+Any number of these processes may run, on any hosts. The loop alone writes to the database. A process that owns nothing, and could
+own nothing, rests: it looks when a source is edited or given back, when the lease of an owner ends, and once in some safety looks.
 """
 
 import contextlib
 import queue
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -21,11 +22,12 @@ from django.db import connection
 
 from agents.kernel.backoff import backoff
 from runs.db.encryption import decrypt
-from runs.db.listen import set_timeouts
+from runs.db.listen import listen, notified, set_timeouts, working_session
+from runs.db.poll import readable
 from runs.db.schema_check import require_migrations
 from runs.db.sql import execute
 from runs.models import Worker
-from runs.processes.lease import Presence
+from runs.processes.lease import Presence, rest
 from triggers.models import Secret
 from triggers.sources.backlog import backlog_exceeded
 from triggers.sources.continuity import Marks, load
@@ -41,6 +43,7 @@ log = structlog.get_logger(__name__)
 
 RECONNECT = 1.0  # seconds
 LOOK_WHILE_HELD = 1.0
+BRIEFLY = 0.1  # seconds
 STOPS_WITHIN = 8.0
 FIRST_REST, LONGEST_REST = (
     60.0,
@@ -92,6 +95,7 @@ class Sources:
             try:
                 require_migrations()
                 set_timeouts()
+                listen(owners.CHANNEL)
                 log.info("sources.reading")
                 self.serve()
             except (DjangoDatabaseError, psycopg.Error):
@@ -103,8 +107,15 @@ class Sources:
         while True:
             if time.monotonic() >= self.look_at:
                 self.look()
-            with contextlib.suppress(queue.Empty):
-                self.take_in(self.inbox.get(timeout=max(self.look_at - time.monotonic(), 0)))
+            self.wait(max(self.look_at - time.monotonic(), 0))
+
+    def wait(self, seconds: float) -> None:
+        """For what the threads have read; without threads, for a NOTIFY."""
+        with contextlib.suppress(queue.Empty):
+            self.take_in(self.inbox.get(timeout=seconds) if self.threads else self.inbox.get_nowait())
+            return
+        if not self.threads and (notified() or (readable(working_session(), seconds) and notified())):
+            self.look_at = 0.0
 
     def stop(self) -> None:
         """Let the threads end, then give the sources back: other processes read on at once."""
@@ -121,29 +132,43 @@ class Sources:
 
     def look(self) -> None:
         """Renew the lease, and read the sources that are this process's share."""
-        self.renew()
-        me, known = self.require_row(), runners()
+        known = runners()
+        found = {source.id: source for source in self.renew(list(known))}
+        me = self.require_row()
         self.bury(me)
-        found = {source.id: source for source in owners.wanted(me, list(known))}
         self.end_feeds(found)
         strays = [source.id for source in found.values() if source.is_mine and source.id not in self.threads]
         owners.give_back(me, strays)
         self.adopt(me, found, known)
         for id in self.threads:
             self.let_read(id)
-        is_held = any(thread.is_held for thread in self.threads.values())
-        self.look_at = time.monotonic() + (LOOK_WHILE_HELD if is_held else settings.WAKEFUL_LEASE_RENEW.total_seconds())
+        self.look_at = time.monotonic() + self.until_next(found.values())
 
-    def renew(self) -> None:
-        began, renewed_at = time.monotonic(), self.presence.renewed_at
-        self.presence.renew()
+    def renew(self, kinds: Sequence[str]) -> list[Wanted]:
+        """Renew the lease when it is time; the sources that there are."""
+        renewed_at = self.presence.renewed_at
+        wanted = owners.wanted(self.me, kinds, self.presence.ask)
         if self.presence.row != self.me:  # another process took the sources over, or this is the first look
             for thread in self.threads.values():
                 thread.end()
             self.threads.clear()
             self.me = self.presence.row
+            wanted = owners.wanted(self.me, kinds)
         if self.presence.renewed_at != renewed_at:
-            self.valid_until = began + settings.WAKEFUL_LEASE.total_seconds()
+            self.note_lease()
+        return wanted
+
+    def note_lease(self) -> None:
+        self.valid_until = self.presence.renewed_at + settings.WAKEFUL_LEASE.total_seconds()
+
+    def until_next(self, found: Collection[Wanted]) -> float:
+        """Seconds until the next look. What is free, also after a pause, keeps the process awake."""
+        self.presence.owns = bool(self.threads) or any(source.owned_for is None or source.is_mine for source in found)
+        if self.presence.rests:
+            # An owner that lives has renewed its lease by then.
+            return max(min([rest().total_seconds(), *(source.owned_for or 0.0 for source in found)]), BRIEFLY)
+        is_held = any(thread.is_held for thread in self.threads.values())
+        return LOOK_WHILE_HELD if is_held else float(settings.WAKEFUL_LEASE_RENEW.total_seconds())
 
     def require_row(self) -> UUID:
         if self.me is None:
@@ -199,6 +224,12 @@ class Sources:
             and (source.is_free or source.is_mine)
             and self.rests_until.get(source.id, now) <= now
         ]
+        if not free[:room]:
+            return
+        self.presence.own()
+        self.note_lease()
+        if self.presence.row != me:
+            return  # the next look begins anew
         for taken in owners.take(me, free[:room]):
             source = found[taken.source_id]
             mandate = Mandate(source_id=source.id, slug=source.slug, owner=me, epoch=taken.epoch)

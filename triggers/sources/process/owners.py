@@ -1,26 +1,31 @@
 """Who owns a source: one live process, by the lease of its row.
 
-An owner holds a source until it gives it back, or until its row is closed or unseen for WAKEFUL_LEASE. Each new owner has a new
-epoch, and every commit of a batch requires owner and epoch: a frozen owner that wakes up commits nothing.
+An owner holds a source until it gives it back, or until its row is closed or unseen for WAKEFUL_LEASE. That its session has vanished
+does not count: it may still read. Each new owner has a new epoch, and every commit of a batch requires owner and epoch: a frozen
+owner that wakes up commits nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from runs.db.sql import execute, fetch_as
-from runs.processes.alive import IS_ALIVE
-from runs.processes.lease import patience
+from runs.processes.alive import HOLDS_LEASE, IS_ALIVE
+from runs.processes.lease import EXPIRES, patience
 
+CHANNEL = "wakeful_sources"  # of the NOTIFY that a source was edited or given back
+Ask = Callable[[Callable[..., Any], str, Any], list[Any]]
 # A frozen owner keeps its row locked while it commits a batch; its session then ends by a timeout.
 OF_DEAD = f"""
-reading.owner_id IS NULL OR NOT EXISTS (SELECT FROM runs_worker worker WHERE worker.id = reading.owner_id AND {IS_ALIVE})
+reading.owner_id IS NULL OR NOT EXISTS (SELECT FROM runs_worker worker WHERE worker.id = reading.owner_id AND {HOLDS_LEASE})
 """  # noqa: S608  (our own parts)
 # Of several live secrets the newest counts.
 LOOK = f"""
 SELECT source.id, source.slug, source.kind, source.settings::json AS settings, reading.epoch,
   reading.owner_id IS NOT DISTINCT FROM %(me)s::uuid AS is_mine, {OF_DEAD} AS is_free,
+  (SELECT extract(epoch FROM {EXPIRES} - clock_timestamp())::float8 FROM runs_worker worker
+   WHERE worker.id = reading.owner_id AND {HOLDS_LEASE}) AS owned_for,
   (SELECT max(secret.id) FROM triggers_secret secret WHERE secret.source_id = source.id
      AND secret.not_before <= clock_timestamp() AND (secret.not_after IS NULL OR secret.not_after > clock_timestamp())) AS secret_id,
   (SELECT count(*) FROM runs_worker worker WHERE worker.kind = 'sources' AND {IS_ALIVE}) AS processes
@@ -38,10 +43,13 @@ WHERE reading.source_id IN (
 RETURNING reading.source_id, reading.epoch, reading.position::json AS position,
   CASE WHEN reading.marks->>'of' IS NOT DISTINCT FROM md5(reading.position::text) THEN reading.marks->'streams' END::json AS marks
 """  # noqa: S608  (our own parts)
-GIVE_BACK = """
-UPDATE triggers_reading SET owner_id = NULL, freed_at = clock_timestamp(), held_since = NULL
-WHERE source_id = ANY(%s::uuid[]) AND owner_id = %s::uuid
-"""
+GIVE_BACK = f"""
+WITH freed AS (
+  UPDATE triggers_reading SET owner_id = NULL, freed_at = clock_timestamp(), held_since = NULL
+  WHERE source_id = ANY(%s::uuid[]) AND owner_id = %s::uuid RETURNING source_id
+)
+SELECT pg_notify('{CHANNEL}', '') FROM freed LIMIT 1
+"""  # noqa: S608  (our own parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +64,7 @@ class Wanted:
     epoch: int | None
     is_mine: bool
     is_free: bool
+    owned_for: float | None  # seconds until its owner's lease ends, if nobody renews it
     processes: int  # live ones, for a fair share
 
     @property
@@ -72,8 +81,8 @@ class Taken:
     marks: Any  # null: none, or of another position
 
 
-def wanted(me: UUID, kinds: Sequence[str]) -> list[Wanted]:
-    return fetch_as(Wanted, LOOK, {"me": me, "kinds": list(kinds), **patience()})
+def wanted(me: UUID | None, kinds: Sequence[str], ask: Ask = fetch_as) -> list[Wanted]:
+    return ask(Wanted, LOOK, {"me": me, "kinds": list(kinds), **patience()})
 
 
 def take(me: UUID, sources: Sequence[UUID]) -> list[Taken]:
