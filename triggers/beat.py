@@ -1,7 +1,8 @@
 """Celery Beat's Scheduler (CELERY_BEAT_SCHEDULER = "triggers.beat:Scheduler"): fires due schedules from the database.
 
 Any number of Beats may run; `triggers.schedules.firing.settle` explains why each nominal time fires only once. Between fires
-a Beat blocks on LISTEN until the next due time or an edit, and also looks every WAKEFUL_SAFETY_LOOK.
+a Beat blocks on LISTEN until the next due time or an edit, and also looks every WAKEFUL_SAFETY_LOOK, or half as often while nothing
+is done.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ from django.db import connection
 from runs.db.listen import Listener, set_timeouts
 from runs.db.schema_check import require_migrations
 from runs.models import Worker
-from runs.processes.lease import Presence
+from runs.processes.lease import Presence, rest
 from triggers.schedules.backfill import advance
 from triggers.schedules.firing import due_schedules, owed_fires, reconcile
 from triggers.schedules.static_entries import install_static
@@ -30,6 +31,7 @@ CHANNEL = "wakeful_beat"
 RECONNECT = 1.0  # seconds
 TRIES = 2  # to fire a schedule alone after it took too long
 BUSY = timedelta(milliseconds=100)
+IDLE_LOOKS = 6  # safety looks without work, after which there is one safety look in two
 
 
 class Scheduler(beat.Scheduler):
@@ -43,6 +45,7 @@ class Scheduler(beat.Scheduler):
         self.is_looking = False
         self.walk = reconcile.Walk()
         self.walks_at = self.backfills_at = 0.0  # in terms of time.monotonic()
+        self.worked_at = time.monotonic()
         self.has_static = False
         self.is_ending = False
         self.suspects: dict[int, int] = {}  # schedules that took too long, and how often each did so when fired alone
@@ -79,8 +82,8 @@ class Scheduler(beat.Scheduler):
         try:
             if not self.is_connected:
                 self.connect()
-            self.presence.renew()
             if self.suspects:
+                self.presence.renew()
                 self.try_alone()
                 return timedelta(0)
             wait = self.work()
@@ -92,7 +95,7 @@ class Scheduler(beat.Scheduler):
     def work(self) -> timedelta:
         """Do one batch of stale schedules, one of due schedules and one of each backfill; returns how long to wait, zero if
         anything was done."""
-        look = due_schedules.find_due()
+        look = due_schedules.find_due(self.presence.ask)
         done = 0
         if look.has_unarmed:
             done += reconcile.rearm()
@@ -103,9 +106,15 @@ class Scheduler(beat.Scheduler):
         if look.has_backfills:
             done += self.advance_backfills()
         if done:
+            self.worked_at = time.monotonic()
             return timedelta(0)
-        wait = time_until_next(look)
+        wait = time_until_next(look, rest() if self.is_idle else settings.WAKEFUL_SAFETY_LOOK)
         return min(wait, advance.LOOK_EVERY) if look.has_backfills else wait
+
+    @property
+    def is_idle(self) -> bool:
+        looks: timedelta = settings.WAKEFUL_SAFETY_LOOK * IDLE_LOOKS
+        return time.monotonic() - self.worked_at > looks.total_seconds()
 
     def advance_backfills(self) -> bool:
         if time.monotonic() < self.backfills_at:
@@ -124,13 +133,14 @@ class Scheduler(beat.Scheduler):
         del self.suspects[id]
 
     def keep_in_order(self) -> None:
-        """Create missing rows, and check schedules that no edit has marked. Called at each safety look, after due
-        schedules.
+        """Create missing rows, and check schedules that no edit has marked: at each safety look, after due schedules, and with a
+        pause between two walks over all of them.
         """
         if time.monotonic() >= self.walks_at:
-            self.walks_at = time.monotonic() + settings.WAKEFUL_SAFETY_LOOK.total_seconds()
             self.has_static = self.has_static or install_static(self.app)
             self.walk.step()
+            looks = IDLE_LOOKS if self.walk.is_at_end else 1
+            self.walks_at = time.monotonic() + looks * settings.WAKEFUL_SAFETY_LOOK.total_seconds()
 
     def connect(self) -> None:
         require_migrations()
@@ -160,8 +170,7 @@ class Scheduler(beat.Scheduler):
             self.presence.close()
 
 
-def time_until_next(look: due_schedules.DueSchedules) -> timedelta:
-    safety: timedelta = settings.WAKEFUL_SAFETY_LOOK
+def time_until_next(look: due_schedules.DueSchedules, safety: timedelta) -> timedelta:
     if look.is_due or look.has_stale:
         return BUSY  # another Beat or an editor holds it
     if look.next_due is None:

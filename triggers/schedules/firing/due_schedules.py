@@ -53,9 +53,9 @@ class DueSchedules:
         return self.next_due is not None and self.next_due <= self.now
 
 
-def find_due() -> DueSchedules:
+def find_due(ask: Callable[[Callable[..., DueSchedules], str], list[DueSchedules]] = fetch_as) -> DueSchedules:
     """One cheap statement, the only one of an idle Beat."""
-    [found] = fetch_as(DueSchedules, LOOK)
+    [found] = ask(DueSchedules, LOOK)
     return found
 
 

@@ -1,8 +1,8 @@
 """Find schedules that should fire and have no next fire, whatever the cause.
 
 Beat's every look sees a schedule that has neither a next fire nor a reason (`schedule_unarmed`). A walk over all tasks, one
-piece at every safety look, finds the edits that the row triggers did not see (a restore with triggers disabled, a replica's
-role).
+piece at every safety look and then a pause, finds the edits that the row triggers did not see (a restore with triggers disabled,
+a replica's role).
 """
 
 import structlog
@@ -35,7 +35,7 @@ WITH walked AS (
     FOR UPDATE OF schedule SKIP LOCKED)
   RETURNING id
 )
-SELECT max(id), (SELECT count(*) FROM made) + (SELECT count(*) FROM marked) FROM walked
+SELECT CASE WHEN count(*) = %s::int THEN max(id) END, (SELECT count(*) FROM made) + (SELECT count(*) FROM marked) FROM walked
 """
 
 
@@ -52,9 +52,13 @@ class Walk:
     def __init__(self) -> None:
         self.reached = 0
 
+    @property
+    def is_at_end(self) -> bool:
+        return self.reached == 0
+
     def step(self) -> int:
         """Look at the next piece; return how many schedules were marked stale or made."""
-        [(reached, found)] = fetch(WALK, [self.reached, PIECE, FIRE_TASK, FIRE_TASK])
+        [(reached, found)] = fetch(WALK, [self.reached, PIECE, FIRE_TASK, FIRE_TASK, PIECE])
         self.reached = reached or 0
         if found:
             log.warning("beat.reconciled", schedules=found)
