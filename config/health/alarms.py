@@ -10,9 +10,10 @@ from config.health.problems import NO_DISPATCHER, problems, unknown_kinds
 from config.health.situation import Situation, read_situation
 from runs.db.sql import database_now
 from runs.incidents.note import Failed, Succeeded, Thing, note
-from runs.models import Incident, Worker
+from runs.models import Incident
 from runs.notifications import alarms
-from runs.processes.alive import alive
+from runs.processes.alive import IS_ALIVE
+from runs.processes.lease import Presence, patience
 from triggers.models import Source
 from triggers.sources.webhooks.signs.refused import REFUSED, Refusing
 
@@ -75,11 +76,19 @@ def _source(slug: str) -> Thing:
     return Thing(kind=Incident.Kind.SOURCE, subject=slug, name=slug, after=settings.WAKEFUL_INCIDENT_AFTER)
 
 
-def stand_in() -> None:
-    """Begin the alarm that no dispatcher is alive, which dispatchers cannot begin. The next dispatcher ends and sends it."""
-    if alive().filter(kind=Worker.Kind.DISPATCHER, draining_at=None).exists():
-        return
+DISPATCHES = f"""
+SELECT EXISTS (SELECT FROM runs_worker worker WHERE kind = 'dispatcher' AND draining_at IS NULL AND {IS_ALIVE}) AS is_alive
+"""  # noqa: S608  (our own parts)
+
+
+def stand_in(presence: Presence) -> bool:
+    """Renew the row of this process, and begin the alarm that no dispatcher is alive, which dispatchers cannot begin. The next
+    dispatcher ends and sends it. Whether one is alive."""
+    [is_alive] = presence.ask(lambda is_alive: bool(is_alive), DISPATCHES, patience())
+    if is_alive:
+        return True
     now = read_situation()
     for problem in problems(now):
         if problem.name == NO_DISPATCHER and problem.is_alarm and problem.name not in now.alarms:
             alarms.begin(problem.name, severity=problem.severity, text=problem.text, remedy=problem.remedy)
+    return False

@@ -9,7 +9,7 @@ from django.db import Error, connection
 
 from config.health.alarms import stand_in
 from runs.models import Worker
-from runs.processes.lease import Presence
+from runs.processes.lease import Presence, rest
 
 log = structlog.get_logger(__name__)
 
@@ -23,16 +23,16 @@ def be_present() -> None:
 def _renew(main: threading.Thread) -> None:
     presence = Presence(Worker.Kind.WEB)
     while main.is_alive():
+        has_dispatcher = False
         try:
-            presence.renew()
-            stand_in()
+            has_dispatcher = stand_in(presence)
         except Error:
             # A missing renewal does no harm, and requests report the database error themselves.
             connection.close()
         except Exception:
             # A process boundary: an error while an alarm's text is made must not end the thread.
             log.exception("presence.failed")
-        main.join(settings.WAKEFUL_SAFETY_LOOK.total_seconds())
+        main.join((rest() if has_dispatcher else settings.WAKEFUL_SAFETY_LOOK).total_seconds())
     try:
         presence.close()
     except Error as error:
