@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from django.conf import settings
+from django.db import connection
 from django.db.models.functions import Now
 from psycopg.types.json import Jsonb
 
@@ -106,7 +107,7 @@ IS_GONE = f"""(expires_at IS NOT NULL AND seen_at < clock_timestamp() - %(gone)s
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())))"""  # noqa: S608  (our own parts)
 # Earlier versions take the runs of a worker that is unseen for its lease.
 MAY_REST = """NOT EXISTS (SELECT FROM runs_worker earlier
-    WHERE stopped_at IS NULL AND expires_at IS NULL AND seen_at > clock_timestamp() - %(others)s::interval)"""
+    WHERE id <> %(id)s::uuid AND stopped_at IS NULL AND expires_at IS NULL AND seen_at > clock_timestamp() - %(others)s::interval)"""
 NOW = "extract(epoch FROM clock_timestamp())::float8"
 SEEN = "seen_at = clock_timestamp(), expires_at = clock_timestamp() + %(allowed)s::interval, troubles = %(troubles)s::jsonb"
 
@@ -271,6 +272,7 @@ class Presence:
         self.owns = kind in OWNERS  # until it says otherwise
         self.may_rest = False
         self.has_rested = False  # by its last renewal
+        self.session: Any = None  # that renewed it, and holds its lock
         self.row: UUID | None = None
         self.renewed_at = float("-inf")
         self.told: Mapping[str, str] = {}
@@ -283,12 +285,13 @@ class Presence:
 
     @property
     def every(self) -> timedelta:
-        """The time between two renewals."""
-        pace: timedelta = rest() if self.rests else settings.WAKEFUL_LEASE_RENEW
+        """The time until the next renewal."""
+        pace: timedelta = rest() if self.rests and self.has_rested else settings.WAKEFUL_LEASE_RENEW
         return pace
 
     def renew(self, troubles: Mapping[str, Trouble] = NO_TROUBLES) -> None:
-        """Renew the row when it is time, or when the troubles of this process change; open a new row if it was closed."""
+        """Renew the row when it is time, in a new session, or when the troubles of this process change; open a new row if it was
+        closed."""
         if self._is_due(troubles):
             self._renew_at_once(troubles)
 
@@ -312,7 +315,7 @@ class Presence:
 
     def _is_due(self, troubles: Mapping[str, Trouble]) -> bool:
         is_early = time.monotonic() - self.renewed_at < self.every.total_seconds() * 0.9
-        return not is_early or self._told(troubles) != self.told
+        return not is_early or self.session is not connection.connection or self._told(troubles) != self.told
 
     def _told(self, troubles: Mapping[str, Trouble]) -> Mapping[str, str]:
         return {name: trouble.error for name, trouble in {**troubles, **self.clock.troubles}.items()}
@@ -344,6 +347,7 @@ class Presence:
         told = self._told(troubles)
         self.clock.compare(before, now, time.time())
         self.renewed_at, self.told, self.may_rest = began, told, bool(may_rest)
+        self.session = connection.connection
 
     def close(self) -> None:
         if self.row is not None:

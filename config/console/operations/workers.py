@@ -1,4 +1,3 @@
-from datetime import timedelta
 from typing import ClassVar
 
 from django.contrib import admin
@@ -13,7 +12,7 @@ from config.console.parts.moments import moment
 from config.console.parts.panel import Panel, column, time_column
 from config.console.parts.sections import Facts, Notice, Section
 from runs.models import Worker
-from runs.processes.lease import OWNERS, patience
+from runs.processes.alive import alive
 
 
 class StateFilter(ConditionFilter):
@@ -76,13 +75,9 @@ class WorkerPanel(Panel):
 def state_of(worker: Worker) -> str:
     if worker.stopped_at:
         return "stopped"
-    if timezone.now() - worker.seen_at > patience_of(worker):
+    if not alive().filter(pk=worker.pk).exists():
         return "unseen"
     return "draining" if worker.draining_at else "alive"
-
-
-def patience_of(worker: Worker) -> timedelta:
-    return patience()["lease" if worker.kind in OWNERS else "others"]
 
 
 def _in_words(worker: Worker) -> str:
@@ -90,7 +85,7 @@ def _in_words(worker: Worker) -> str:
         case "stopped":
             return f"This {worker.kind} has stopped."
         case "unseen":
-            return f"This {worker.kind} has not been seen for more than {span(patience_of(worker))}: dead, frozen or disconnected."
+            return f"This {worker.kind} was last seen {span(timezone.now() - worker.seen_at)} ago: dead, frozen or disconnected."
         case "draining":
             return f"This {worker.kind} is stopping: it finishes its current work and starts nothing new."
     return f"This {worker.kind} is alive."

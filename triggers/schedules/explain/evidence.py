@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.conf import settings
 from django.db.models import Q
 
 from runs.db.sql import fetch
 from runs.models import AuditEntry
+from runs.processes.lease import rest
 from triggers.models import Revision, Schedule
 
 # A Beat that vanished was alive until it was last seen, or one look longer; one that stopped recorded when.
@@ -37,7 +37,7 @@ class Silence:
 def silence_at(at: datetime) -> Silence | None:
     """The time without a Beat that an instant lies in; None if one was alive. Rows of processes are kept for
     WAKEFUL_KEEP_RUNS."""
-    [(alive, since, until)] = fetch(SILENCE, {"at": at, "look": settings.WAKEFUL_SAFETY_LOOK})
+    [(alive, since, until)] = fetch(SILENCE, {"at": at, "look": rest()})
     return None if alive else Silence(since=since, until=until)
 
 

@@ -96,6 +96,7 @@ class Sources:
                 require_migrations()
                 set_timeouts()
                 listen(owners.CHANNEL)
+                self.look_at = 0.0
                 log.info("sources.reading")
                 self.serve()
             except (DjangoDatabaseError, psycopg.Error):
@@ -164,7 +165,7 @@ class Sources:
     def until_next(self, found: Collection[Wanted]) -> float:
         """Seconds until the next look. What is free, also after a pause, keeps the process awake."""
         self.presence.owns = bool(self.threads) or any(source.owned_for is None or source.is_mine for source in found)
-        if self.presence.rests:
+        if self.presence.rests and self.presence.has_rested:
             # An owner that lives has renewed its lease by then.
             return max(min([rest().total_seconds(), *(source.owned_for or 0.0 for source in found)]), BRIEFLY)
         is_held = any(thread.is_held for thread in self.threads.values())
