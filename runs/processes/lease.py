@@ -109,7 +109,8 @@ IS_GONE = f"""(expires_at IS NOT NULL AND seen_at < clock_timestamp() - %(gone)s
 MAY_REST = """NOT EXISTS (SELECT FROM runs_worker earlier
     WHERE id <> %(id)s::uuid AND stopped_at IS NULL AND expires_at IS NULL AND seen_at > clock_timestamp() - %(others)s::interval)"""
 NOW = "extract(epoch FROM clock_timestamp())::float8"
-SEEN = "seen_at = clock_timestamp(), expires_at = clock_timestamp() + %(allowed)s::interval, troubles = %(troubles)s::jsonb"
+# The same instant, of which ALLOWED takes the difference.
+SEEN = "seen_at = statement_timestamp(), expires_at = statement_timestamp() + %(allowed)s::interval, troubles = %(troubles)s::jsonb"
 
 
 def patience() -> dict[str, timedelta]:

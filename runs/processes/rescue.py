@@ -39,7 +39,7 @@ RETURNING id, kind, host, pid
 """  # noqa: S608  (our own parts)
 # After the database's clock was set back: a live process renews by the new time; the row of a dead one would never expire.
 COME_BACK = """
-UPDATE runs_worker SET seen_at = clock_timestamp(), expires_at = clock_timestamp() + (expires_at - seen_at)
+UPDATE runs_worker SET seen_at = statement_timestamp(), expires_at = statement_timestamp() + (expires_at - seen_at)
 WHERE id IN (
   SELECT id FROM runs_worker WHERE stopped_at IS NULL AND seen_at > clock_timestamp() + interval '1 second'
   FOR UPDATE SKIP LOCKED)
