@@ -24,6 +24,7 @@ from runs.network.sending import BLOCKED, Sending
 from runs.notifications.deliver import Deliverer
 from runs.processes.lease import Trouble
 from runs.queues import doorbell
+from runs.queues.quick_ring import QuickRing
 
 log = structlog.get_logger(__name__)
 
@@ -101,6 +102,7 @@ class Ringer(Courier):
     def __init__(self) -> None:
         super().__init__()
         self.ring_at = self.deliver_at = NEVER
+        self.quick = QuickRing()
 
     def ring(self) -> None:
         """Ring: runs may wait for a worker."""
@@ -121,8 +123,10 @@ class Ringer(Courier):
         if rings:
             self.ring_at = again
             failpoint("before_ring")
-            if not doorbell.ring() and self.ring_at == again:
+            lines = doorbell.ring()
+            if self.ring_at == again and not any(line.claimable for line in lines):
                 self.ring_at = NEVER
+            self.quick.prepare(lines)
         if delivers:
             self.deliver_at = again
             found = outbox.deliver_outside(AT_ONCE)

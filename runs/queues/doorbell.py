@@ -57,18 +57,19 @@ class Wanted:
     claimable: int
 
 
-def ring(queue: str | None = None) -> bool:
-    """Ring for the claimable runs of every queue (or of one), within the bounds of the broker's queues.
+def ring() -> list[Wanted]:
+    """Ring for the claimable runs of every queue, within the bounds of the broker's queues; return the queues.
 
-    True: runs are waiting, so look again in a second. Broker errors are logged, not raised: work waits in PostgreSQL.
+    If runs of one are claimable, look again in a second. Broker errors are logged, not raised: work waits in PostgreSQL.
     """
-    wanted = [line for line in read_wanted(queue) if line.claimable]
-    if wanted:
+    lines = read_wanted(None)
+    if wanted := [line for line in lines if line.claimable]:
         publish(wanted)
-    return bool(wanted)
+    return lines
 
 
 def read_wanted(queue: str | None) -> list[Wanted]:
+    """The queues (or this one) that are not paused and have a live worker."""
     return fetch_as(Wanted, WANTED, {"lease": settings.WAKEFUL_LEASE, "rings": RINGS_PER_CHILD, "queue": queue})
 
 
@@ -99,7 +100,13 @@ def _publish(producer: Producer, line: Wanted, most: int | None) -> None:
         return
     with producer.batch(max_size=rings):  # type: ignore[attr-defined]  # new in kombu 5.7, unknown to the stubs
         for _ in range(rings):
-            current_app.send_task(DOORBELL, (line.queue, FORMAT), queue=name, producer=producer, retry=False)
+            send(producer, line.queue)
+
+
+def send(producer: Producer, queue: str, **options: Any) -> None:
+    current_app.send_task(
+        DOORBELL, (queue, FORMAT), queue=QUEUE_PREFIX + queue, producer=producer, retry=False, **options
+    )
 
 
 def depth(producer: Producer, name: str) -> int:

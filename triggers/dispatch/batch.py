@@ -1,7 +1,8 @@
 """Dispatch a batch of events: read in order, match, admit, enqueue, in one transaction under the dispatch lock."""
 
+from collections import Counter
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -76,14 +77,15 @@ MOST = 1000  # runs, decisions and woken runs per transaction
 @dataclass(frozen=True, kw_only=True)
 class Batch:
     """The result of a batch: events dispatched; `partly` dispatched, or held because they are costly; `left` because a lock was
-    taken; runs and decisions `made`; runs that may have become `ready` by other work; and `standby` if another dispatcher holds the
-    dispatch lock."""
+    taken; runs and decisions `made`; new runs that are ready, by queue (`ring_for`); runs that may have become `ready` by other work;
+    and `standby` if another dispatcher holds the dispatch lock."""
 
     dispatched: int = 0
     partly: int = 0
     left: int = 0
     made: int = 0
     ready: int = 0
+    ring_for: Counter[str] = field(default_factory=Counter)
     standby: bool = False
 
     def __add__(self, other: "Batch") -> "Batch":
@@ -93,6 +95,7 @@ class Batch:
             left=self.left + other.left,
             made=self.made + other.made,
             ready=self.ready + other.ready,
+            ring_for=self.ring_for + other.ring_for,
             standby=self.standby or other.standby,
         )
 
@@ -152,7 +155,7 @@ def dispatch_items(
         failpoint("before_dispatch_commit")
     failpoint("after_dispatch_commit")
     held = costly.settled([one for one in matched if one.is_settled]) if costly else 0
-    return batch + Batch(partly=held + bool(may_end_more), left=len(items) - len(matched))
+    return batch + Batch(partly=held + bool(may_end_more), left=len(items) - len(matched), ready=len(awaited))
 
 
 def settle_matched(matched: Sequence[Matched], most: int = MOST) -> Batch:
@@ -190,6 +193,8 @@ def settle_matched(matched: Sequence[Matched], most: int = MOST) -> Batch:
         partly=sum(one.size > 0 for one in kept if one.later),
         left=len(matched) - len(done),
         made=len(refusals) + len(matches),
+        ready=len(ledger.replacing) + sum(bool(run.joined) for run in ledger.unstarted.values()),
+        ring_for=Counter(run.policy.queue for run in ledger.new if run.is_ready),
     )
 
 

@@ -7,6 +7,7 @@ LOCKED.
 
 import contextlib
 import time
+from collections.abc import Mapping
 from functools import partial
 
 import psycopg
@@ -40,6 +41,7 @@ log = structlog.get_logger(__name__)
 
 OVERDUE = 1.0  # seconds between two looks while overdue work cannot be done yet
 RING_EVERY = 1.0  # seconds, while runs are ready
+CLAIMED = 0.02  # seconds after a ring, by which an idle worker has claimed the run
 STANDBY = 1.0
 RECONNECT = 1.0
 BLOCKED = 0.25  # seconds between two looks at switches that are due, while events wait for dispatch
@@ -121,8 +123,8 @@ class Dispatcher:
         leads = self.leadership.take()
         self.costly.since = self.leadership.since
         batch = unless_failed(self.dispatch, Batch(left=1)) if leads else Batch(standby=True)
-        if batch.has_progressed:
-            self.couriers.ringer.ring()  # at once: senders wait for these runs
+        if batch.ring_for:
+            self.ring_for_new(batch.ring_for)
         own = unless_failed(dispatch.read_dispatch_timers, dispatch.DispatchTimers())
         due = unless_failed(timers.read_run_timers, None) or timers.everything_is_due()
         batch += self.steps.do(Seen(own=own, runs=due), leads=leads)
@@ -145,9 +147,18 @@ class Dispatcher:
             if wait is not None:
                 send(max(wait.total_seconds(), 0.0))
 
+    def ring_for_new(self, runs: Mapping[str, int]) -> None:
+        """At once: senders wait for these runs."""
+        if self.couriers.ringer.quick.ring(runs):
+            # If a ring is lost, the runs are still ready then, and the courier rings.
+            self.ring_at = max(self.ring_at, time.monotonic() + CLAIMED)
+        else:
+            self.ring_at = time.monotonic() + RING_EVERY
+            self.couriers.ringer.ring()
+
     def ring(self, batch: Batch, due: timers.RunTimers) -> None:
         """The doorbell has rung for runs that wait for a busy worker; ring again only on news, or after a second."""
-        is_news = due.ready and (self.notified or not self.was_ready) and not batch.has_progressed
+        is_news = due.ready and (self.notified or not self.was_ready) and not batch.ring_for
         if batch.ready or is_news or (due.ready and time.monotonic() >= self.ring_at):
             self.ring_at = time.monotonic() + RING_EVERY
             self.couriers.ringer.ring()

@@ -189,11 +189,11 @@ def test_a_trouble_is_written_when_it_comes_and_goes_not_at_each_look(django_ass
 def test_a_ring_that_fails_for_the_database_is_rung_again(monkeypatch: pytest.MonkeyPatch) -> None:
     ringer, rung = Ringer(), []
 
-    def ring() -> bool:
+    def ring() -> list[doorbell.Wanted]:
         rung.append(1)
         if len(rung) == 1:
             raise Hurt
-        return False
+        return []
 
     monkeypatch.setattr(doorbell, "ring", ring)
     ringer.ring()
