@@ -99,9 +99,8 @@ def lease(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
 
 @register(SETTINGS)
 def waking(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
-    # The dispatcher keeps looking for 50 ms after its last event: that must cover the NOTIFYs that the throttle suppresses.
-    looking_on = timedelta(milliseconds=50)
-    if looking_on < 2 * settings.WAKEFUL_NOTIFY_THROTTLE:
+    # The dispatcher looks once more 30 ms after a NOTIFY: by then, commits whose NOTIFY the throttle left out must be visible.
+    if timedelta(milliseconds=25) < settings.WAKEFUL_NOTIFY_THROTTLE:
         yield Error(
             "WAKEFUL_NOTIFY_THROTTLE is more than 25 ms.",
             hint="Set it to 25ms or less (default 15ms). Otherwise an event whose NOTIFY was throttled waits for the next "

@@ -72,13 +72,17 @@ class Listener:
 
     def wait(self, timeout: float) -> bool:
         """True after a notification; several at once count as one."""
+        return bool(self.hear(timeout))
+
+    def hear(self, timeout: float) -> set[str]:
+        """The payloads of the notifications that have come; none after the timeout."""
         if self.connection is None:
             raise psycopg.OperationalError("the listener is not open")
         # psycopg's own wait wakes ten times a second to check for signals; poll() sleeps, and a signal ends it as well.
         if not readable([self.connection.fileno(), *working_session()], timeout):
-            return False
+            return set()
         notified()  # while its working session is gone, this process counts as dead
-        return bool(list(self.connection.notifies(timeout=0)))
+        return {notice.payload for notice in self.connection.notifies(timeout=0)}
 
     def close(self) -> None:
         if self.connection is not None:

@@ -1,6 +1,6 @@
 """NOTIFY for the dispatcher. Inside a transaction it would serialize all writers at commit (measured: a quarter of the inserts).
-So it is sent after the commit, at most once per throttle and process: after its last work, the dispatcher keeps looking for more
-than twice that long."""
+So it is sent after the commit, at most once per throttle and process. One that is left out comes within the throttle after one that
+was sent, and the dispatcher looks once more then (`triggers.dispatch.follow_up`)."""
 
 import time
 
@@ -14,9 +14,11 @@ CHANNEL = "wakeful_dispatcher"
 
 log = structlog.get_logger(__name__)
 LATER = 0.5  # seconds
+AT_ONCE, CAN_WAIT = "", "can wait"  # payloads; a dispatcher of an earlier version looks at once for both
 # NOTIFY is a transaction of its own; its commit need not wait for the disk, because it writes nothing.
-NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, '')"
+NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(%s, %s)"
 _last_sent = float("-inf")
+_last_at_once = float("-inf")
 _owed = False
 _is_dispatcher = False
 
@@ -32,21 +34,24 @@ def nudge_dispatcher() -> None:
     transaction.on_commit(_send)
 
 
-def _send() -> None:
-    global _last_sent
+def _send(payload: str = AT_ONCE) -> None:
+    global _last_sent, _last_at_once
     now = time.monotonic()
-    if _is_dispatcher or now - _last_sent < settings.WAKEFUL_NOTIFY_THROTTLE.total_seconds():
+    last = _last_at_once if payload == AT_ONCE else _last_sent
+    if _is_dispatcher or now - last < settings.WAKEFUL_NOTIFY_THROTTLE.total_seconds():
         return
-    _last_sent = now
+    _last_sent, _last_at_once = now, now if payload == AT_ONCE else _last_at_once
     try:
-        fetch(NOTIFY, [CHANNEL])
+        fetch(NOTIFY, [CHANNEL, payload])
     except DatabaseError:
-        # The commit is safe, and the dispatcher's safety look finds it.
+        # The commit is safe, and the dispatcher's safety look finds it, or the next nudge, which is sent.
+        _last_sent = _last_at_once = float("-inf")
         log.warning("nudge.failed", exc_info=True)
 
 
 def nudge_later() -> None:
-    """Like `nudge_dispatcher`, but it may wait for LATER. The process must call `flush` before it becomes idle."""
+    """Like `nudge_dispatcher`, but it may wait for LATER, and then for the dispatcher's next look, some milliseconds after. The
+    process must call `flush` before it becomes idle."""
     transaction.on_commit(_send_later)
 
 
@@ -55,7 +60,7 @@ def flush() -> None:
     global _owed
     if _owed:
         _owed = False
-        _send()
+        _send(CAN_WAIT)
 
 
 def _send_later() -> None:

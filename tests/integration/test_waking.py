@@ -1,17 +1,19 @@
 """Each change of a watched table is dispatched at its commit, whatever becomes of the commits beside it: the dispatcher has no other
 reason to look."""
 
+import random
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 
 import psycopg
 import pytest
+from django.db import connection
 
-from tests.support.stack import Stack, StackMaker, eventually
+from tests.support.stack import LENIENCE, Stack, StackMaker, eventually
+from triggers.accept import Incoming, accept, builtin_source
 from triggers.sources.edit import create_source
-
-pytestmark = pytest.mark.chaos
 
 NEVER = "30m"  # until the dispatcher looks by itself
 
@@ -39,6 +41,7 @@ def all_dispatched(stack: Stack, count: int) -> bool:
     return bool(row["events"] == row["dispatched"] == count)
 
 
+@pytest.mark.chaos
 def test_a_change_after_a_commit_that_failed(stack: Stack) -> None:
     with psycopg.connect(stack.env["DATABASE_URL"]) as one:
         for number in range(1, 6):
@@ -50,6 +53,7 @@ def test_a_change_after_a_commit_that_failed(stack: Stack) -> None:
             eventually(partial(all_dispatched, stack, number))
 
 
+@pytest.mark.chaos
 def test_changes_in_a_slow_commit_wake_the_dispatcher_beside_many_others(stack: Stack) -> None:
     url, has_ended = stack.env["DATABASE_URL"], threading.Event()
 
@@ -82,3 +86,34 @@ def test_changes_in_a_slow_commit_wake_the_dispatcher_beside_many_others(stack: 
         stack.query("INSERT INTO ticket DEFAULT VALUES")
         slow += 1
         eventually(partial(all_dispatched, stack, slow + sum(map(len, counts))))
+
+
+@pytest.mark.parametrize("gaps", [0.01, 0.03, 0.08], ids=str)
+def test_each_event_is_dispatched_whatever_the_time_since_the_one_before(stack: Stack, gaps: float) -> None:
+    """Its NOTIFY may be left out. Several threads of a process share one throttle. `gaps`: the mean of the seconds between two commits of
+    a thread."""
+
+    def write(thread: int) -> None:
+        chance = random.Random(thread)
+        for number in range(60):
+            time.sleep(chance.uniform(0, 2 * gaps))
+            accept([incoming(thread, number)])
+        connection.close()
+
+    with stack.orm():
+        source = builtin_source("manual")
+
+        def incoming(thread: int, number: int) -> Incoming:
+            return Incoming(source_id=source, ce_source=f"/{thread}", ce_id=str(number), type="order.paid", data={})
+
+        writers = [threading.Thread(target=write, args=[thread]) for thread in range(2)]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
+    eventually(partial(all_dispatched, stack, 120))
+
+    [row] = stack.query(
+        "SELECT max(extract(epoch FROM dispatched_at - received_at))::float8 AS late FROM triggers_event"
+    )
+    assert row["late"] < 0.5 * LENIENCE

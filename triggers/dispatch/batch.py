@@ -77,12 +77,13 @@ MOST = 1000  # runs, decisions and woken runs per transaction
 @dataclass(frozen=True, kw_only=True)
 class Batch:
     """The result of a batch: events dispatched; `partly` dispatched, or held because they are costly; `left` because a lock was
-    taken; runs and decisions `made`; new runs that are ready, by queue (`ring_for`); runs that may have become `ready` by other work;
-    and `standby` if another dispatcher holds the dispatch lock."""
+    taken; `changes` of watched tables among those that were read; runs and decisions `made`; new runs that are ready, by queue
+    (`ring_for`); runs that may have become `ready` by other work; and `standby` if another dispatcher holds the dispatch lock."""
 
     dispatched: int = 0
     partly: int = 0
     left: int = 0
+    changes: int = 0
     made: int = 0
     ready: int = 0
     ring_for: Counter[str] = field(default_factory=Counter)
@@ -93,6 +94,7 @@ class Batch:
             dispatched=self.dispatched + other.dispatched,
             partly=self.partly + other.partly,
             left=self.left + other.left,
+            changes=self.changes + other.changes,
             made=self.made + other.made,
             ready=self.ready + other.ready,
             ring_for=self.ring_for + other.ring_for,
@@ -155,7 +157,12 @@ def dispatch_items(
         failpoint("before_dispatch_commit")
     failpoint("after_dispatch_commit")
     held = costly.settled([one for one in matched if one.is_settled]) if costly else 0
-    return batch + Batch(partly=held + bool(may_end_more), left=len(items) - len(matched), ready=len(awaited))
+    return batch + Batch(
+        partly=held + bool(may_end_more),
+        left=len(items) - len(matched),
+        changes=sum(item.is_change for item in items),
+        ready=len(awaited),
+    )
 
 
 def settle_matched(matched: Sequence[Matched], most: int = MOST) -> Batch:

@@ -29,6 +29,7 @@ from runs.queues.courier import Couriers, further
 from triggers.dispatch import batch as dispatch
 from triggers.dispatch import failures
 from triggers.dispatch.batch import Batch
+from triggers.dispatch.follow_up import FollowUp
 from triggers.dispatch.leadership import Leadership
 from triggers.dispatch.listeners import cases_of_listeners
 from triggers.dispatch.promise import KEEP_LOOKING, Promise
@@ -59,7 +60,8 @@ class Dispatcher:
         self.presence = Presence(Worker.Kind.DISPATCHER)
         self.listener = Listener([nudge.CHANNEL])
         self.notified = False
-        self.promise = Promise()
+        self.is_urgent = False  # and not only by NOTIFYs that can wait
+        self.promise, self.follow_up = Promise(), FollowUp()
         self.was_ready = False
         self.ring_at = 0.0
         self.couriers = Couriers(Postman, *further)
@@ -92,7 +94,8 @@ class Dispatcher:
         set_timeouts()
         set_lazy_commits()
         self.leadership.begin()
-        self.promise = Promise()
+        self.promise, self.follow_up = Promise(), FollowUp()
+        self.follow_up.hear()  # one that was sent a moment before is lost
         self.steps.reconnected()
         self.chores.reconnected()
         timeline.notice_failover()
@@ -102,24 +105,46 @@ class Dispatcher:
         while True:
             self.presence.renew(self.couriers.troubles)
             self.couriers.watch()  # only now, so that none of them finds no dispatcher
-            worked, wait = self.look()
+            began = time.monotonic()
+            batch, wait = self.look()
             self.heartbeat.beat()  # only after a successful look, so that a dispatcher that always fails falls silent
-            owed = self.promise.after_look(
-                has_news=worked or self.notified, leads=self.leadership.is_held, stands_by=self.leadership.stands_by
-            )
-            if owed is None:
+            promised = self.owed(began, batch)
+            if promised is None and (self.follow_up.wait is None or self.leadership.stands_by):
                 self.leadership.release()
-            self.notified = self.wait(wait if owed is None else min(wait, owed))
+            self.wait(wait if promised is None else min(wait, promised))
 
-    def wait(self, seconds: float) -> bool:
-        """Wait for a NOTIFY, at most this long; whether there was one. A stand-by ignores NOTIFYs and looks once a second."""
-        if not self.leadership.stands_by:
-            return self.listener.wait(seconds)
-        time.sleep(seconds)
-        return self.listener.wait(0)
+    def owed(self, began: float, batch: Batch) -> float | None:
+        """Note which looks are owed, so that nothing waits for the safety look; the seconds until the one that is promised."""
+        has_more = batch.ready > 0 or batch.dispatched + batch.partly > 1
+        self.follow_up.looked(began, has_worked=batch.has_progressed, has_more=has_more)
+        return self.promise.after_look(
+            has_news=batch.has_progressed or self.is_urgent,
+            has_changes=batch.changes > 0,
+            leads=self.leadership.is_held,
+            stands_by=self.leadership.stands_by,
+        )
 
-    def look(self) -> tuple[bool, float]:
-        """Do all work; whether anything was done, and how many seconds to wait."""
+    def wait(self, seconds: float) -> None:
+        """Wait for a NOTIFY, at most this long, or until a follow-up is due; after one that can wait, until its follow-up. A stand-by
+        ignores NOTIFYs and looks once a second."""
+        until = time.monotonic() + seconds
+        if self.leadership.stands_by:
+            time.sleep(seconds)
+        self.notified = self.is_urgent = False
+        while heard := self.listener.hear(self.left(until)):
+            self.follow_up.hear()
+            self.notified = True
+            self.is_urgent |= heard != {nudge.CAN_WAIT}
+            if self.is_urgent or not self.left(until):
+                return
+
+    def left(self, until: float) -> float:
+        """The seconds until the next look without a NOTIFY."""
+        waits = [until - time.monotonic(), self.follow_up.wait]
+        return max(min(wait for wait in waits if wait is not None), 0.0)
+
+    def look(self) -> tuple[Batch, float]:
+        """Do all work; its result, and how many seconds to wait."""
         leads = self.leadership.take()
         self.costly.since = self.leadership.since
         batch = unless_failed(self.dispatch, Batch(left=1)) if leads else Batch(standby=True)
@@ -135,7 +160,7 @@ class Dispatcher:
         self.ring(batch, due)
         retries = [self.dispatch.wait, *self.steps.waits] if leads else []
         waits = [seconds_until_next(batch, own, due), *(wait for wait in retries if wait is not None)]
-        return batch.has_progressed or batch.ready > 0, min(waits)
+        return batch, min(waits)
 
     def send_couriers(self, own: dispatch.DispatchTimers, due: timers.RunTimers) -> None:
         for send, wait in (

@@ -1,8 +1,9 @@
 """The dispatcher's promise to look: writers of watched tables that see it commit without a NOTIFY, which would make them commit one
 after the other (`triggers_nudge_at_commit` in the migrations).
 
-A promise is made when NOTIFYs come faster than the dispatcher looks, and withdrawn before it sleeps. A transaction that has relied on it
-holds a shared lock until its commit is visible. So after a withdrawal that finds no such lock, one more look finds all of them.
+A promise is made when changes of watched tables come faster than the dispatcher looks, and withdrawn before it sleeps. A transaction that
+has relied on it holds a shared lock until its commit is visible. So after a withdrawal that finds no such lock, one more look finds all
+of them.
 
 Nor do they send a NOTIFY while no dispatcher listens. Before it sleeps, each notes until when it listens.
 """
@@ -16,8 +17,9 @@ from runs.db.sql import fetch
 RELIED_ON = (0x57AC, 3)  # as in the function of the migrations
 LASTS = 1.0  # seconds; if the dispatcher dies, transactions notify again after this
 RENEW_EVERY = 0.5  # seconds
-KEEP_LOOKING = 0.05  # seconds after the last work or NOTIFY: more than twice the throttle of NOTIFY
+KEEP_LOOKING = 0.05  # seconds after the last event or NOTIFY
 LOOK_EVERY = 0.01
+CHANGES = 1.0  # seconds after the last change of a watched table, for which a promise is kept
 UNDER_WAY = 0.25  # seconds between two looks while a commit that sends no NOTIFY takes long
 MAKE = "SELECT setval('triggers_looks_until', (extract(epoch FROM clock_timestamp()) * 1000)::bigint + %s::bigint)"
 LISTEN = "setval('triggers_listens_until', (extract(epoch FROM clock_timestamp()) * 1000)::bigint + %s::bigint)"
@@ -39,18 +41,22 @@ class Promise:
         self.is_open = True
         self.made_at = float("-inf")
         self.look_until = 0.0
+        self.changed_at = float("-inf")
 
-    def after_look(self, *, has_news: bool, leads: bool, stands_by: bool) -> float | None:
-        """Make, renew or withdraw the promise. Returns the seconds until the next look; None: it owes none, and may sleep.
+    def after_look(self, *, has_news: bool, has_changes: bool, leads: bool, stands_by: bool) -> float | None:
+        """Make, renew or withdraw the promise. Returns the seconds until the next look; None: it owes none.
 
-        Without news it goes on looking for a while, because a commit within the throttle of the last NOTIFY does not send its own."""
+        `has_news`: events were dispatched, or a NOTIFY asks for a look at once; `has_changes`: some were changes of watched tables."""
         now = time.monotonic()
         was_looking = now < self.look_until
+        if has_changes:
+            self.changed_at = now
         if has_news:
             self.look_until = now + KEEP_LOOKING
-        if was_looking and leads and (has_news or self.is_open):
+        may_promise = now - self.changed_at < CHANGES
+        if was_looking and leads and may_promise and (has_news or self.is_open):
             self.make()
-        if now < self.look_until:
+        if self.is_open and may_promise and now < self.look_until:
             return LOOK_EVERY
         if stands_by:
             self.is_open = True  # the leader's, which may die

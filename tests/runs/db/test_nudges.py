@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ def just_nudged(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[None
     """What can wait is left for later: this process has sent a nudge a moment ago."""
     settings.WAKEFUL_NOTIFY_THROTTLE = settings.WAKEFUL_NOTIFY_THROTTLE * 0
     monkeypatch.setattr(nudge, "_last_sent", time.monotonic())
+    monkeypatch.setattr(nudge, "_last_at_once", float("-inf"))
     monkeypatch.setattr(nudge, "_owed", False)
     monkeypatch.setattr(nudge, "LATER", 3600.0)
     yield
@@ -81,3 +83,38 @@ def test_a_failure_that_is_tried_again_cannot_wait(lab: Lab) -> None:  # noqa: F
         raise ValueError
 
     assert nudges_of(lab, body) == 1
+
+
+def payloads(send: Any) -> list[str]:
+    """Those of the NOTIFYs that this sends."""
+    with CaptureQueriesContext(connection) as queries:
+        send()
+    return [
+        nudge.CAN_WAIT if nudge.CAN_WAIT in query["sql"] else "" for query in queries if "pg_notify" in query["sql"]
+    ]
+
+
+def test_one_nudge_per_throttle_is_sent(settings: Any) -> None:
+    settings.WAKEFUL_NOTIFY_THROTTLE = timedelta(hours=1)
+
+    assert payloads(nudge.nudge_dispatcher) == [nudge.AT_ONCE]
+    assert payloads(nudge.nudge_dispatcher) == []
+    nudge.nudge_later()
+    assert payloads(nudge.flush) == []
+
+
+def test_one_that_can_wait_holds_up_none_that_cannot(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.WAKEFUL_NOTIFY_THROTTLE = timedelta(hours=1)
+    monkeypatch.setattr(nudge, "_last_sent", float("-inf"))
+
+    assert payloads(nudge.nudge_later) == [nudge.CAN_WAIT]
+    assert payloads(nudge.nudge_dispatcher) == [nudge.AT_ONCE]
+
+
+def test_after_one_that_was_not_sent_the_next_one_is(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.WAKEFUL_NOTIFY_THROTTLE = timedelta(hours=1)
+    with monkeypatch.context() as broken:
+        broken.setattr(nudge, "NOTIFY", "SELECT nothing, %s, %s")
+        nudge.nudge_dispatcher()
+
+    assert payloads(nudge.nudge_dispatcher) == [nudge.AT_ONCE]
