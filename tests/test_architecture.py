@@ -128,6 +128,7 @@ FLOORS = {
         "batch",
         "close_windows",
         "failures",
+        "looks",
         "signs steps",
         "loop",
     ],

@@ -37,7 +37,8 @@ from runs.processes import lease  # noqa: E402
 from runs.processes.rescue import Rescuer  # noqa: E402
 from runs.queues import doorbell  # noqa: E402
 from triggers.accept import accept  # noqa: E402
-from triggers.dispatch.batch import dispatch, read_dispatch_timers  # noqa: E402
+from triggers.dispatch.batch import dispatch  # noqa: E402
+from triggers.dispatch.looks import read_dispatch_timers  # noqa: E402
 from triggers.dispatch.rules import Rules  # noqa: E402
 from triggers.models import Trigger  # noqa: E402
 

@@ -45,6 +45,10 @@ SELECT clock_timestamp() AS at,
    FROM runs_worker WHERE stopped_at IS NULL) - clock_timestamp() AS lease_expiry
 """  # noqa: S608  (our own parts)
 
+COLUMNS = (
+    "at", "ready", "lost", "due", "wait", "look_back", "outbox", "is_paused", "free_session", "notifications", "lease_expiry"
+)  # fmt: skip
+BESIDE = "SELECT runs.*, other.* FROM ({look}) runs CROSS JOIN ({other}) other"
 BEGINNING = datetime(1, 1, 2, tzinfo=UTC)
 # The process that writes a wait looks back itself; after this time the dispatcher does, because the process may have died.
 LOOK_BACK_OWED = timedelta(seconds=1)
@@ -140,13 +144,24 @@ def everything_is_due() -> RunTimers:
 
 
 def read_run_timers() -> RunTimers:
+    found, _ = read_beside("SELECT", {})
+    return found
+
+
+def read_beside(other: str, given: Mapping[str, Any]) -> tuple[RunTimers, dict[str, Any]]:
+    """The timers, and the row of another statement, whose columns have other names, in one statement."""
     hint, began = since.hint(), time.monotonic()
-    [found] = fetch_as(_timers_of, LOOK, parameters(hint))
+    [row] = fetch_as(_row, BESIDE.format(look=LOOK, other=other), {**parameters(hint), **given})
+    found = _timers_of(**{name: row.pop(name) for name in COLUMNS})
     if hint is not None:
-        return replace(found, again=timedelta(seconds=since.until - time.monotonic()))
+        return replace(found, again=timedelta(seconds=since.until - time.monotonic())), row
     due = (found.due, found.wait, found.notifications, *found.outbox.values())
     since.looked(found.at, due, time.monotonic() - began)
-    return found
+    return found, row
+
+
+def _row(**columns: Any) -> dict[str, Any]:
+    return columns
 
 
 def _timers_of(*, outbox: Mapping[str, float], is_paused: bool, **columns: Any) -> RunTimers:

@@ -25,6 +25,7 @@ from tests.support.hooks import make_source, signed_headers
 from tests.support.triggers import make_event, make_trigger
 from triggers.accept import Incoming, accept, builtin_source
 from triggers.dispatch.batch import dispatch
+from triggers.dispatch.looks import look
 from triggers.dispatch.rules import Rules
 from triggers.models import Event
 from triggers.sources import backlog
@@ -224,7 +225,7 @@ def an_emitted_event_is_recorded(lab: Lab) -> Recorder:
 
 def the_dispatcher_looks_for_work(lab: Lab) -> Recorder:
     with recording() as recorder:
-        timers.read_run_timers()
+        look(asks_for_events=True)
     return recorder
 
 

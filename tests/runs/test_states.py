@@ -21,6 +21,7 @@ from runs.actions.requeue import requeue
 from runs.attempt.failure import outcome_of
 from runs.chores import timers
 from runs.claim import Claim, claim_next
+from runs.db.sql import database_now
 from runs.enqueue import NewRun
 from runs.exceptions import IllegalState, RunLost
 from runs.models import NIL, Attempt, OutboxMessage, ProcessedEvent, Run, Worker
@@ -112,7 +113,7 @@ class OneKey(RuleBasedStateMachine):
             rule=found, event_ids=[event], root_id=event, depth=0, chain=(), replay_id=UUID(NIL), key=key, group=key
         )
         live = keys.states({key: limit})[key].live
-        ledger = open_ledger([match])
+        ledger = open_ledger([match], database_now())
         admit([match], ledger)
         ledger.refused, refused = [], ledger.refused  # decisions are the rows of real events
         write_decisions(ledger)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +12,7 @@ from django.db import transaction
 
 from agents.kernel.ids import run_id
 from runs import waits
-from runs.db.sql import database_now, fetch
+from runs.db.sql import fetch
 from runs.failpoints import failpoint
 from runs.queues import entrance
 from triggers.dispatch import offers, rates, windows
@@ -28,7 +28,6 @@ from triggers.dispatch.decisions import (
 )
 from triggers.dispatch.listeners import match_listeners
 from triggers.dispatch.order_of_keys import Behind
-from triggers.dispatch.replay_pieces import NEXT_DUE as NEXT_PIECE_DUE
 from triggers.dispatch.rules import Rules
 from triggers.dispatch.waiting_runs import waits_ended_by
 from triggers.dispatch_lock import try_lock
@@ -40,15 +39,9 @@ from triggers.matching.slow_lane import Costly
 from triggers.models import Trigger
 from triggers.outbound.enter import enter
 from triggers.switches.arm import arm, mend
-from triggers.switches.fire import NEXT_DUE as NEXT_ABSENCE_DUE
 from triggers.switches.fire import fire
 from triggers.switches.note import note
 
-LOOK = f"""
-SELECT (SELECT min(due_at) FROM triggers_window) - clock_timestamp(), ({offers.NEXT_DUE}), ({NEXT_PIECE_DUE}),
-  (SELECT min(due_at) FROM triggers_eventdelivery WHERE status IN ('pending', 'sending')) - clock_timestamp(),
-  ({NEXT_ABSENCE_DUE}), (SELECT max(version) FROM triggers_rulesversion)
-"""  # noqa: S608  (our own parts)
 OPEN_EVENTS = "SELECT id FROM triggers_event WHERE id = ANY(%s::uuid[]) AND dispatched_at IS NULL"
 OPEN_REDISPATCHES = "SELECT id FROM triggers_redispatch WHERE id = ANY(%s::bigint[]) AND dispatched_at IS NULL"
 LOCK_EVENTS = f"{OPEN_EVENTS} FOR NO KEY UPDATE SKIP LOCKED"
@@ -60,6 +53,11 @@ FOR NO KEY UPDATE OF again SKIP LOCKED FOR KEY SHARE OF event SKIP LOCKED
 """
 # The same lock as the foreign key of a decision or a window takes.
 LOCK_TRIGGERS = "SELECT id FROM triggers_trigger WHERE id = ANY(%s::uuid[]) FOR KEY SHARE SKIP LOCKED"
+# The same in one statement, and the time.
+LOCK_ROWS = f"""
+WITH events AS MATERIALIZED ({LOCK_EVENTS}), triggers AS MATERIALIZED ({LOCK_TRIGGERS})
+SELECT ARRAY(SELECT id FROM events), ARRAY(SELECT id FROM triggers), clock_timestamp()
+"""  # noqa: S608  (our own parts)
 TRIGGERS_THERE = "SELECT id FROM triggers_trigger WHERE id = ANY(%s::uuid[])"
 MADE = "SELECT id FROM runs_run WHERE id = ANY(%s::uuid[])"
 DECIDED = "SELECT trigger_id FROM triggers_decision WHERE event_id = %s::uuid AND replay_id = %s::uuid"
@@ -106,26 +104,6 @@ class Batch:
         return self.dispatched + self.partly > 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class DispatchTimers:
-    """The time until the next window is over, the next offer and the next piece of a replay are due, the next event leaves to a
-    subscription and the next timer of a switch is due (negative: now; None: there is none); and the version of the rules."""
-
-    window: timedelta | None = None
-    offer: timedelta | None = None
-    replay: timedelta | None = None
-    outbound: timedelta | None = None
-    absence: timedelta | None = None
-    version: int | None = None
-
-
-def read_dispatch_timers() -> DispatchTimers:
-    [(window, offer, replay, outbound, absence, version)] = fetch(LOOK)
-    return DispatchTimers(
-        window=window, offer=offer, replay=replay, outbound=outbound, absence=absence, version=version
-    )
-
-
 def dispatch(rules: Rules, most: int = MOST) -> Batch:
     """Dispatch one batch. Raises its error; `triggers.dispatch.failures` handles it."""
     if offers.are_due():
@@ -153,7 +131,8 @@ def dispatch_items(
         unheard = may_end_more | waits.end_by_events(awaited)
         for one in matched:
             one.is_unheard = one.item.event_id in unheard or one.item in outdated
-        batch = settle_matched(still_undispatched(matched), most)
+        undispatched, now = still_undispatched(matched)
+        batch = settle_matched(undispatched, now, most)
         failpoint("before_dispatch_commit")
     failpoint("after_dispatch_commit")
     held = costly.settled([one for one in matched if one.is_settled]) if costly else 0
@@ -165,7 +144,7 @@ def dispatch_items(
     )
 
 
-def settle_matched(matched: Sequence[Matched], most: int = MOST) -> Batch:
+def settle_matched(matched: Sequence[Matched], now: datetime, most: int = MOST) -> Batch:
     """Admit in `seq` order. An event whose key is locked elsewhere is left to the next batch, with all later events of its
     keys, so that the order per key is the order of arrival. The same applies if a locked run waits for it. Of an event that
     is too large for one batch only a part is admitted."""
@@ -182,7 +161,7 @@ def settle_matched(matched: Sequence[Matched], most: int = MOST) -> Batch:
 
     resumed = forget_made([one for one in kept if one.item.is_resumption])
     matches = [match for one in kept for match in one.matches]
-    ledger = open_ledger(matches)
+    ledger = open_ledger(matches, now)
     refusals = [refusal for one in kept for refusal in one.refusals]
     record(refusals)
     admit(matches, ledger)
@@ -242,14 +221,13 @@ def lock_keys(matches: Sequence[Match]) -> set[str]:
     return entrance.lock([match.key for match in keyed if match.key], replacing)
 
 
-def open_ledger(matches: Sequence[Match]) -> Ledger:
-    """Read the data for admission, under the keys' locks and the dispatch lock."""
+def open_ledger(matches: Sequence[Match], now: datetime) -> Ledger:
+    """Read the data for admission, under the keys' locks and the dispatch lock; `now`: the time, read under the latter."""
     limits = {match.key: match.rule.key_limit for match in matches if match.key}
     may_join = [(m.key, m.replay_id) for m in matches if m.key and m.rule.overlap == Trigger.Overlap.QUEUE_ONE]
     collected = [match.window for match in matches if match.rule.intake.has_window]
     counted = {match.group for match in matches if match.rule.intake.rate}
     counted |= {match.loop for match in matches if match.loop}
-    now = database_now()
     queue = entrance.read_queue_state(limits, may_join)
     return Ledger(
         now=now,
@@ -276,26 +254,27 @@ def without_busy(matched: Sequence[Matched], busy: set[str], large: Sequence[Mat
     return kept
 
 
-def still_undispatched(matched: Sequence[Matched]) -> list[Matched]:
-    """The events that no other dispatcher has dispatched since they were read. An event is marked as locked if another
+def still_undispatched(matched: Sequence[Matched]) -> tuple[list[Matched], datetime]:
+    """The events that no other dispatcher has dispatched since they were read, and the time. An event is marked as locked if another
     session has locked its row or the row of one of its triggers; it is left to a later batch."""
     events = {one.item.event_id for one in matched if one.item.redispatch_id is None}
     redispatches = {one.item.redispatch_id for one in matched if one.item.redispatch_id is not None}
     triggers = set[UUID]().union(*(one.triggers for one in matched))
-    undispatched, locked = _lock(LOCK_EVENTS, OPEN_EVENTS, events)
-    again, locked_again = _lock(LOCK_REDISPATCHES, OPEN_REDISPATCHES, redispatches)
-    _, locked_triggers = _lock(LOCK_TRIGGERS, TRIGGERS_THERE, triggers)
+    [(locked_events, locked_triggers, now)] = fetch(LOCK_ROWS, [list(events), list(triggers)])
+    undispatched, busy = _found(events, locked_events, OPEN_EVENTS)
+    _, busy_triggers = _found(triggers, locked_triggers, TRIGGERS_THERE)
+    locked_again = [id for (id,) in fetch(LOCK_REDISPATCHES, [list(redispatches)])] if redispatches else []
+    again, busy_again = _found(redispatches, locked_again, OPEN_REDISPATCHES)
     for one in matched:
-        one.is_locked = one.item.identity in locked | locked_again or not one.triggers.isdisjoint(locked_triggers)
-    return [one for one in matched if one.item.identity in undispatched | again]
+        one.is_locked = one.item.identity in busy | busy_again or not one.triggers.isdisjoint(busy_triggers)
+    return [one for one in matched if one.item.identity in undispatched | again], now
 
 
-def _lock(lock: str, there: str, ids: Set[Any]) -> tuple[set[Any], set[Any]]:
-    """The ids that exist, and those of them that another session has locked."""
-    locked = {id for (id,) in fetch(lock, [list(ids)])} if ids else set()
-    missing = ids - locked
+def _found(ids: Set[Any], locked: Sequence[Any], there: str) -> tuple[set[Any], set[Any]]:
+    """Those that exist, and those of them that another session has locked, given those that this one has locked."""
+    missing = ids - set(locked)
     elsewhere = {id for (id,) in fetch(there, [list(missing)])} if missing else set()
-    return locked | elsewhere, elsewhere
+    return {*locked, *elsewhere}, elsewhere
 
 
 def give_up(item: Item, rules: Rules, error: Exception, costly: Costly | None = None) -> Batch:
@@ -307,7 +286,7 @@ def give_up(item: Item, rules: Rules, error: Exception, costly: Costly | None = 
     with transaction.atomic():
         if not try_lock():
             return Batch(standby=True)
-        undispatched = still_undispatched([matched or Matched(item=item)])
+        undispatched, _ = still_undispatched([matched or Matched(item=item)])
         if rules.have_changed() or not undispatched or undispatched[0].is_locked:
             return Batch(left=1)
         if matched is None:

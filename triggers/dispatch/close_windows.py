@@ -39,7 +39,7 @@ def close_these(groups: Sequence[Group], rules: Rules) -> Batch:
         matches = [(window, match_of(window, index.by_id[window.trigger_id])) for window in over]
         locked = lock_keys([match for _, match in matches])
         kept = [(window, match) for window, match in matches if match.key is None or match.key in locked]
-        ledger = open_ledger([match for _, match in kept])
+        ledger = open_ledger([match for _, match in kept], at)
         for window, match in kept:
             close(window, match, ledger)
         write_decisions(ledger)

@@ -302,6 +302,11 @@ class Careful(Generic[T]):
             alarms.end(self.work.alarm)
 
 
+def has_more_than_units(work: "Careful[T]") -> bool:
+    """Must it be called also if there seem to be no units? Some are set aside or refused, or an alarm may have to end."""
+    return bool(work.aside or work.refused or work.owed or work.is_alarmed)
+
+
 def is_own(error: Exception) -> bool:
     """Whether the error may be the fault of the unit."""
     if isinstance(error, DjangoDatabaseError):
@@ -321,6 +326,20 @@ def raise_if_lost(error: Exception) -> None:
 
 def is_lost() -> bool:
     return connection.connection is None or bool(connection.connection.closed)
+
+
+def unless_failed(step: Callable[[], T], otherwise: T) -> T:
+    """Do this step. If it fails or waits too long for a lock, the other steps go on; one of them, rescue, may free the lock.
+    Raises the error if the session is lost."""
+    try:
+        return step()
+    except Exception as error:
+        raise_if_lost(error)
+        if is_locked(error):
+            log.warning("dispatcher.locked", exc_info=True)
+        else:
+            log.exception("dispatcher.step_failed")
+        return otherwise
 
 
 def sqlstate_of(error: Exception) -> str:

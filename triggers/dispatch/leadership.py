@@ -27,6 +27,7 @@ NEWEST = "SELECT last_value FROM triggers_seq"
 TAKE = f"SELECT pg_try_advisory_lock(%s::int, %s::int), ({NEWEST})"  # noqa: S608  (our own parts)
 LATE = 2.0  # seconds between two looks of a leader, after which another may have gone ahead
 RELEASE = f"SELECT pg_advisory_unlock(%s::int, %s::int), {LISTEN}"  # noqa: S608  (our own parts)
+NOTE = f"SELECT {LISTEN}"
 NAME = "SELECT set_config('application_name', %s::text, false)"
 # A running statement counts as work, for any length of its transaction. `is_silent`: the leader is matching a very large
 # event, or its process is frozen, possibly while PostgreSQL sends it a result.
@@ -65,6 +66,7 @@ class Leadership:
         self.took_at = float("-inf")
         self.standby_since: float | None = None
         self.looked_at = float("-inf")
+        self.noted_at = float("-inf")
 
     @property
     def stands_by(self) -> bool:
@@ -91,10 +93,19 @@ class Leadership:
         return True
 
     def release(self) -> None:
-        """Call it before blocking, so that a process that freezes while it waits does not block others."""
+        """Call it before blocking, so that a process that freezes while it waits does not block others. Notes that it listens."""
+        is_noted = (time.monotonic() - self.noted_at) * 1000 < listens_for() / 2
         if self.is_held:
             fetch(RELEASE, [*LEADER, listens_for()])
-            self.is_held = False
+        elif not is_noted and not self.stands_by:
+            fetch(NOTE, [listens_for()])
+        else:
+            return
+        self.is_held, self.noted_at = False, time.monotonic()
+
+    def rest(self) -> None:
+        """There is nothing to lead: do not stand by."""
+        self.standby_since, self.goes_ahead = None, False
 
     def _stand_by(self) -> None:
         now = time.monotonic()

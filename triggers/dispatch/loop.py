@@ -26,15 +26,16 @@ from runs.processes import timeline
 from runs.processes.dead_man import Heartbeat
 from runs.processes.lease import Presence
 from runs.queues.courier import Couriers, further
-from triggers.dispatch import batch as dispatch
 from triggers.dispatch import failures
 from triggers.dispatch.batch import Batch
+from triggers.dispatch.failures import has_more_than_units, unless_failed
 from triggers.dispatch.follow_up import FollowUp
 from triggers.dispatch.leadership import Leadership
 from triggers.dispatch.listeners import cases_of_listeners
+from triggers.dispatch.looks import DispatchTimers, Looks, Seen
 from triggers.dispatch.promise import KEEP_LOOKING, Promise
 from triggers.dispatch.rules import Rules
-from triggers.dispatch.steps import Seen, Steps, unless_failed
+from triggers.dispatch.steps import Steps
 from triggers.matching.slow_lane import Costly
 from triggers.outbound.postman import Postman
 
@@ -53,7 +54,7 @@ class Dispatcher:
         self.rules = Rules()
         self.costly = Costly(others=Costly(cases_of_listeners))
         self.dispatch = failures.events(self.rules, self.costly)
-        self.steps = Steps(self.rules)
+        self.looks, self.steps = Looks(), Steps(self.rules)
         self.leadership = Leadership()
         self.chores = Chores()
         self.heartbeat = Heartbeat()
@@ -145,24 +146,39 @@ class Dispatcher:
 
     def look(self) -> tuple[Batch, float]:
         """Do all work; its result, and how many seconds to wait."""
-        leads = self.leadership.take()
-        self.costly.since = self.leadership.since
-        batch = unless_failed(self.dispatch, Batch(left=1)) if leads else Batch(standby=True)
-        if batch.ring_for:
-            self.ring_for_new(batch.ring_for)
-        own = unless_failed(dispatch.read_dispatch_timers, dispatch.DispatchTimers())
-        due = unless_failed(timers.read_run_timers, None) or timers.everything_is_due()
-        batch += self.steps.do(Seen(own=own, runs=due), leads=leads)
+        # An urgent NOTIFY is one of an event mostly.
+        seen = None if self.is_urgent else self.looks.look(asks_for_events=True)
+        if seen is None or self.needs_leader(seen):
+            batch, leads = self.do_dispatch()
+        else:
+            batch, leads = Batch(), False
+            self.leadership.rest()
+        seen = seen or self.looks.look(asks_for_events=False)
+        own, due = seen.own, seen.runs
+        batch += self.steps.do(seen, leads=leads)
         for chore in self.chores:
             if chore.is_due(due):
                 batch += Batch(ready=unless_failed(partial(chore.do, due), 0))
         self.send_couriers(own, due)
         self.ring(batch, due)
-        retries = [self.dispatch.wait, *self.steps.waits] if leads else []
+        retries = [] if batch.standby else [self.dispatch.wait, *self.steps.waits]
         waits = [seconds_until_next(batch, own, due), *(wait for wait in retries if wait is not None)]
         return batch, min(waits)
 
-    def send_couriers(self, own: dispatch.DispatchTimers, due: timers.RunTimers) -> None:
+    def needs_leader(self, seen: Seen) -> bool:
+        return seen.own.has_events or self.steps.are_due(seen) or has_more_than_units(self.dispatch)
+
+    def do_dispatch(self) -> tuple[Batch, bool]:
+        """Dispatch a batch if this process leads; whether it does."""
+        if not self.leadership.take():
+            return Batch(standby=True), False
+        self.costly.since = self.leadership.since
+        batch = unless_failed(self.dispatch, Batch(left=1))
+        if batch.ring_for:
+            self.ring_for_new(batch.ring_for)
+        return batch, True
+
+    def send_couriers(self, own: DispatchTimers, due: timers.RunTimers) -> None:
         for send, wait in (
             (self.couriers.ringer.deliver, due.outside),
             (self.couriers.messenger.send, due.slow),
@@ -190,7 +206,7 @@ class Dispatcher:
         self.was_ready = due.ready
 
 
-def seconds_until_next(batch: Batch, own: dispatch.DispatchTimers, due: timers.RunTimers) -> float:
+def seconds_until_next(batch: Batch, own: DispatchTimers, due: timers.RunTimers) -> float:
     waits = [settings.WAKEFUL_SAFETY_LOOK.total_seconds()]
     for wait_for in (own.window, own.offer, own.replay):
         if wait_for is not None:

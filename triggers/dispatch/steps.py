@@ -4,31 +4,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import TypeVar
-
-import structlog
 
 from runs.chores import timers
 from runs.chores.timers import is_due
 from triggers.dispatch import batch as dispatch
 from triggers.dispatch import failures, offers, replay_pieces
 from triggers.dispatch.batch import Batch
+from triggers.dispatch.failures import unless_failed
+from triggers.dispatch.looks import Seen
 from triggers.dispatch.rules import Rules
 from triggers.events.order import Horizon
 
-log = structlog.get_logger(__name__)
-
-T = TypeVar("T")
 SET_BACK = timedelta(seconds=1)  # of the database's clock, beyond which timers of switches must follow
 NEVER = -1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """What the looks have found: the work of `triggers`, and that of `runs`."""
-
-    own: dispatch.DispatchTimers
-    runs: timers.RunTimers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +74,9 @@ class Steps:
         self.newest = max(self.newest, seen.runs.at)
         return batch
 
+    def are_due(self, seen: Seen) -> bool:
+        return any(step.is_due(seen) for step in self.all)
+
     @property
     def waits(self) -> Sequence[float | None]:
         """The seconds until the next retries of what has failed; None: there is none."""
@@ -107,17 +98,3 @@ class Steps:
         if dispatch.follow_clock():
             self.newest = seen.runs.at
         return Batch()
-
-
-def unless_failed(step: Callable[[], T], otherwise: T) -> T:
-    """Do this step. If it fails or waits too long for a lock, the other steps go on; one of them, rescue, may free the lock.
-    Raises the error if the session is lost."""
-    try:
-        return step()
-    except Exception as error:
-        failures.raise_if_lost(error)
-        if failures.is_locked(error):
-            log.warning("dispatcher.locked", exc_info=True)
-        else:
-            log.exception("dispatcher.step_failed")
-        return otherwise

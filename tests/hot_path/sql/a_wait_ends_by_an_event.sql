@@ -117,9 +117,9 @@ SELECT wait.id FROM runs_wait wait JOIN runs_run run ON run.id = wait.run_id
 WHERE wait.id = ANY((SELECT :p1::bigint[])::bigint[]) AND wait.status = 'open' AND run.status = 'waiting';
 
 \set p1 '''{01990000-0000-7000-8000-000000000000}'''
-SELECT id FROM triggers_event WHERE id = ANY(:p1::uuid[]) AND dispatched_at IS NULL FOR NO KEY UPDATE SKIP LOCKED;
-
-SELECT clock_timestamp();
+\set p2 '''{}'''
+WITH events AS MATERIALIZED (SELECT id FROM triggers_event WHERE id = ANY(:p1::uuid[]) AND dispatched_at IS NULL FOR NO KEY UPDATE SKIP LOCKED), triggers AS MATERIALIZED (SELECT id FROM triggers_trigger WHERE id = ANY(:p2::uuid[]) FOR KEY SHARE SKIP LOCKED)
+SELECT ARRAY(SELECT id FROM events), ARRAY(SELECT id FROM triggers), clock_timestamp();
 
 \set p1 '''{01990000-0000-7000-8000-000000000000}'''
 UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = ANY(:p1::uuid[]);

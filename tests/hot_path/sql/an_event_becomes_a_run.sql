@@ -58,12 +58,9 @@ SELECT pg_try_advisory_xact_lock(:p1::int, :p2::int), set_config('lock_timeout',
 SELECT version, changed_by::text, pg_backend_pid() FROM (SELECT) AS always LEFT JOIN triggers_rulesversion ON true;
 
 \set p1 '''{01990000-0000-7000-8000-000000000000}'''
-SELECT id FROM triggers_event WHERE id = ANY(:p1::uuid[]) AND dispatched_at IS NULL FOR NO KEY UPDATE SKIP LOCKED;
-
-\set p1 '''{01990000-0000-7000-8000-000000000000}'''
-SELECT id FROM triggers_trigger WHERE id = ANY(:p1::uuid[]) FOR KEY SHARE SKIP LOCKED;
-
-SELECT clock_timestamp();
+\set p2 '''{01990000-0000-7000-8000-000000000000}'''
+WITH events AS MATERIALIZED (SELECT id FROM triggers_event WHERE id = ANY(:p1::uuid[]) AND dispatched_at IS NULL FOR NO KEY UPDATE SKIP LOCKED), triggers AS MATERIALIZED (SELECT id FROM triggers_trigger WHERE id = ANY(:p2::uuid[]) FOR KEY SHARE SKIP LOCKED)
+SELECT ARRAY(SELECT id FROM events), ARRAY(SELECT id FROM triggers), clock_timestamp();
 
 \set p1 '''{01990000-0000-7000-8000-000000000000}'''
 \set p2 '''{default}'''

@@ -6,7 +6,8 @@
 \set topics '''{event}'''
 \set lease '''1 second''::interval'
 \set others '''1 second''::interval'
-\set gone '''1 second''::interval'
+\set asks_for_events 'true'
+SELECT runs.*, other.* FROM (
 SELECT clock_timestamp() AS at,
   :is_hinted::boolean OR EXISTS (SELECT FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL) AS ready,
   NOT :is_hinted::boolean AND EXISTS (SELECT FROM runs_run run JOIN runs_worker worker ON worker.id = run.worker_id
@@ -31,7 +32,17 @@ WHERE wait.status = 'open' AND wait.kind = 'session' AND holder.id IS NULL
     (SELECT min(due_at) FROM runs_delivery WHERE status IN ('pending', 'held', 'sending') AND due_at >= :since::timestamptz))
     - clock_timestamp() AS notifications,
   (SELECT min(CASE WHEN seen_at > clock_timestamp() + interval '1 second' THEN clock_timestamp()
-     ELSE seen_at + (CASE WHEN expires_at IS NULL THEN CASE WHEN kind IN ('worker', 'sources') THEN :lease::interval ELSE :others::interval END
-     WHEN expires_at - seen_at > :lease::interval THEN expires_at - seen_at
-     ELSE least(:gone::interval, expires_at - seen_at) END) END)
-   FROM runs_worker WHERE stopped_at IS NULL) - clock_timestamp() AS lease_expiry;
+     ELSE seen_at + CASE WHEN kind IN ('worker', 'sources') THEN :lease::interval ELSE :others::interval END END)
+   FROM runs_worker WHERE stopped_at IS NULL) - clock_timestamp() AS lease_expiry
+) runs CROSS JOIN (
+SELECT (SELECT min(due_at) FROM triggers_window) - clock_timestamp() AS "window", (
+SELECT min(CASE WHEN moved_at NOT BETWEEN clock_timestamp() AND clock_timestamp() + interval '30 seconds' THEN interval '0' ELSE moved_at - clock_timestamp() END) FROM triggers_offer
+) AS offer,
+  (
+SELECT min(look_at) - clock_timestamp() FROM triggers_replay WHERE status IN ('running', 'cancelling')
+) AS replay,
+  (SELECT min(due_at) FROM triggers_eventdelivery WHERE status IN ('pending', 'sending')) - clock_timestamp() AS outbound,
+  (SELECT min(look_at) - clock_timestamp() FROM triggers_switchtimer) AS absence, (SELECT max(version) FROM triggers_rulesversion) AS version,
+  CASE WHEN :asks_for_events::boolean THEN EXISTS (SELECT FROM triggers_event WHERE dispatched_at IS NULL)
+    OR EXISTS (SELECT FROM triggers_redispatch WHERE dispatched_at IS NULL) ELSE true END AS has_events
+) other;

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from uuid_utils.compat import uuid7
 
-from runs.db.sql import database_now
 from runs.models import NIL, Run
 from tests.support.triggers import make_event, make_trigger
 from triggers.dispatch import batch as dispatching
@@ -92,12 +91,21 @@ def test_a_loop_goes_round_as_often_as_its_rate_allows_and_then_the_decision_sho
     assert "digest has woken orders 2 times in 1 min" in reason
 
 
+LOCK_ROWS = dispatching.LOCK_ROWS
+
+
+def set_ahead(monkeypatch: pytest.MonkeyPatch, by: timedelta) -> None:
+    """The database's clock, for dispatch."""
+    ahead = f"clock_timestamp() + interval '{by.total_seconds()} s'"
+    monkeypatch.setattr(dispatching, "LOCK_ROWS", LOCK_ROWS.replace("clock_timestamp()", ahead))
+
+
 @pytest.mark.django_db
 def test_an_old_loop_may_go_round_again(ring: tuple[Trigger, Trigger], monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(3):
         make_event(type="order", chain=["orders", "digest"])
     dispatch_all()
-    monkeypatch.setattr(dispatching, "database_now", lambda: database_now() + timedelta(minutes=1))
+    set_ahead(monkeypatch, timedelta(minutes=1))
     make_event(type="order", chain=["orders", "digest"])
     dispatch_all()
 
@@ -110,7 +118,7 @@ def test_a_loop_that_went_round_while_the_clock_was_ahead_may_go_round_again(
     ring: tuple[Trigger, Trigger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for ahead in (timedelta(days=1), timedelta(days=1), timedelta(), timedelta(seconds=61)):
-        monkeypatch.setattr(dispatching, "database_now", lambda ahead=ahead: database_now() + ahead)
+        set_ahead(monkeypatch, ahead)
         make_event(type="order", chain=["orders", "digest"])
         dispatch_all()
 

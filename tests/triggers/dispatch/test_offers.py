@@ -18,9 +18,9 @@ from runs.models import NIL, AuditEntry, Run
 from tests.support.triggers import hold, make_event, make_paused_trigger, make_trigger
 from triggers.dispatch import offers
 from triggers.dispatch.batch import Batch, dispatch
-from triggers.dispatch.batch import read_dispatch_timers as look_for_work
 from triggers.dispatch.close_windows import close_windows
 from triggers.dispatch.hold import pause, resume
+from triggers.dispatch.looks import read_dispatch_timers as look_for_work
 from triggers.dispatch.loop import seconds_until_next
 from triggers.dispatch.offers import move, offer_errors
 from triggers.dispatch.rules import Rules

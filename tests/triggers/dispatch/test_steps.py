@@ -8,20 +8,20 @@ import pytest
 
 from runs.chores import timers
 from runs.db.sql import fetch
-from triggers.dispatch import batch as dispatch
 from triggers.dispatch import offers, replay_pieces
 from triggers.dispatch.batch import Batch
+from triggers.dispatch.looks import DispatchTimers, Seen
 from triggers.dispatch.rules import Rules
-from triggers.dispatch.steps import Seen, Steps
+from triggers.dispatch.steps import Steps
 
 NAMES = ["move offers", "advance replays", "close windows", "arm switches", "follow the clock", "open switches"]
 VERSION = 7
-IDLE = dispatch.DispatchTimers(version=VERSION)
+IDLE = DispatchTimers(version=VERSION)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NOW = timedelta()
 
 
-def seen(own: dispatch.DispatchTimers = IDLE, at: datetime = NOON) -> Seen:
+def seen(own: DispatchTimers = IDLE, at: datetime = NOON) -> Seen:
     return Seen(own=own, runs=replace(timers.everything_is_due(), at=at))
 
 

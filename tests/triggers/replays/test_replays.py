@@ -16,7 +16,8 @@ from runs.models import AuditEntry, Run
 from runs.retention.sweep import Step
 from tests.support.triggers import make_event, make_paused_trigger, make_trigger
 from triggers.dispatch import replay_pieces as pieces
-from triggers.dispatch.batch import dispatch, read_dispatch_timers
+from triggers.dispatch.batch import dispatch
+from triggers.dispatch.looks import read_dispatch_timers
 from triggers.dispatch.replay_pieces import BURST, Allowance, advance, pieces_apart
 from triggers.dispatch.rules import Rules
 from triggers.events.search import FieldIs, Search

@@ -1,0 +1,95 @@
+"""One statement finds out what there is to do; only where there is something, the lead is taken and events are read."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from tests.support.triggers import make_event, make_trigger
+from triggers.dispatch.looks import Looks
+from triggers.dispatch.loop import Dispatcher
+from triggers.matching import pending
+from triggers.models import Event, Redispatch
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def dispatcher(settings: Any) -> Iterator[Dispatcher]:
+    """It has looked once, so that no alarm may have to end and its switches are armed; its chores are done."""
+    dispatcher = Dispatcher()
+    dispatcher.leadership.begin()
+    dispatcher.look()
+    dispatcher.leadership.release()
+    dispatcher.look()
+    yield dispatcher
+    dispatcher.leadership.release()
+    connection.close()
+
+
+def statements(dispatcher: Dispatcher) -> list[str]:
+    with CaptureQueriesContext(connection) as queries:
+        dispatcher.look()
+        dispatcher.leadership.release()
+    return [query["sql"] for query in queries]
+
+
+def test_a_look_that_finds_nothing_is_one_statement(dispatcher: Dispatcher) -> None:
+    [sent] = statements(dispatcher)
+
+    assert "triggers_window" in sent and "runs_wait" in sent
+
+
+def test_a_look_that_finds_an_event_dispatches_it(dispatcher: Dispatcher) -> None:
+    make_trigger()
+    make_event()
+
+    dispatcher.look()
+
+    assert not Event.objects.filter(dispatched_at=None).exists()
+
+
+def test_a_look_that_finds_a_redispatch_dispatches_it(dispatcher: Dispatcher) -> None:
+    trigger = make_trigger()
+    event = make_event()
+    dispatcher.look()
+    Redispatch.objects.create(event=event, trigger=trigger, replay_id=uuid4(), by="test")
+
+    dispatcher.look()
+
+    assert not Redispatch.objects.filter(dispatched_at=None).exists()
+
+
+def test_events_are_not_looked_for_twice_while_that_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An old snapshot keeps entries of dispatched events in the index."""
+    assert not Looks().look(asks_for_events=True).own.has_events
+    monkeypatch.setattr(pending.first, "hint", lambda: 7)
+
+    assert Looks().look(asks_for_events=True).own.has_events
+
+
+def test_a_table_that_is_locked_costs_one_half_and_one_wait(settings: Any) -> None:
+    looks = Looks()
+    with connection.cursor() as cursor:
+        cursor.execute("SET lock_timeout = '50ms'")
+    given = connection.get_connection_params()
+    wanted = {name: given[name] for name in ("host", "port", "user", "password", "dbname") if name in given}
+    with psycopg.connect(**wanted) as other:
+        other.execute("LOCK TABLE triggers_window")
+        seen = looks.look(asks_for_events=True)
+        assert seen.own.has_events and not seen.runs.ready  # `runs` was read; of `triggers` all may be due
+        with CaptureQueriesContext(connection) as queries:
+            looks.look(asks_for_events=True)
+        assert sum("triggers_window" in query["sql"] for query in queries) == 1
+    looks.look(asks_for_events=True)
+    with CaptureQueriesContext(connection) as queries:
+        looks.look(asks_for_events=True)
+    assert len(queries) == 1 and re.search(
+        "triggers_window.*runs_wait|runs_wait.*triggers_window", queries[0]["sql"], re.S
+    )
+    connection.close()
