@@ -9,6 +9,7 @@ from pydantic_ai.models import Model, infer_model
 from pydantic_ai.models.fallback import FallbackModel
 
 from agents.exceptions import Permanent
+from agents.llm.providers import certificates
 from agents.llm.providers.builtin import BUILTIN, builtin_model
 from agents.llm.providers.serving import models_of
 from agents.llm.providers.stand_in import current
@@ -27,6 +28,7 @@ def model_for(agent: Agent[Any, Any]) -> Model:
     """The agent's own model, else WAKEFUL_MODEL with WAKEFUL_MODEL_FALLBACKS behind it. The message of Permanent names
     what is missing.
     """
+    certificates.read_once()
     model = _model_for(agent)
     for each in models_of(model):
         client: Any = getattr(each, "client", None)
