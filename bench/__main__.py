@@ -16,6 +16,7 @@ SECTIONS = (
     "door",
     "durable",
     "llm",
+    "thinking",
     "profile",
     "waits",
     "schedules",
@@ -28,7 +29,7 @@ SECTIONS = (
     "tables",
 )
 # What fits into twelve minutes; the others run if they are named.
-UNASKED = ("peers", "durable", "llm", "profile")
+UNASKED = ("peers", "durable", "llm", "thinking", "profile")
 
 
 def main() -> None:

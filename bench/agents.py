@@ -130,3 +130,11 @@ def waiter(run: AgentRun) -> None:
             run.wait_for_event("bench.awaited", match={"number": run.input["number"]})
         case "approval":
             run.ask_approval("May it go on?")
+
+
+@agent("bench.think", durable=True, input={"script": "event.data.script"}, triggers=[on.event("bench.think")])
+def think(run: AgentRun) -> str:
+    """Asks the model that the settings name, which knows the script."""
+    from bench.llm_agent import thinker
+
+    return str(run.llm(thinker(), f"[script {run.input['script']} {run.id}]").output)

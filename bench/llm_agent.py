@@ -1,9 +1,10 @@
 """The LLM agent that is measured, in all three ways alike. Without Django."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cache
 from typing import Any
 
-from pydantic_ai import Agent, ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, UserPromptPart
+from pydantic_ai import Agent, ModelMessage, ModelRequest, ModelResponse, TextPart, Tool, ToolCallPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import UsageLimits
 
@@ -39,6 +40,12 @@ def talker(
         return ModelResponse(parts=[TextPart("done")])
 
     return Agent(FunctionModel(answer, model_name=MODEL), name=name, tools=[tool], capabilities=capabilities)
+
+
+@cache
+def thinker() -> Agent[None, str]:
+    """Asks whatever model the settings name."""
+    return Agent(name="thinker", tools=[Tool(note, metadata={"effect": "read", "trusted": True})])
 
 
 def turns_of(messages: Sequence[ModelMessage]) -> int:

@@ -103,6 +103,7 @@ WAKEFUL_FAILPOINTS = env.text("WAKEFUL_FAILPOINTS", "", "fault tests only: named
 # LLM agents
 WAKEFUL_MODEL = env.text("WAKEFUL_MODEL", "builtin" if WAKEFUL_DEMO else "", "model of LLM agents that name none, such as openai:gpt-5.2 or anthropic:claude-sonnet-4-6; builtin: deterministic, for demos", shown="builtin with WAKEFUL_DEMO")
 WAKEFUL_MODEL_FALLBACKS = env.words("WAKEFUL_MODEL_FALLBACKS", "", "models tried in turn where WAKEFUL_MODEL fails, separated by commas")
+WAKEFUL_MODEL_CALLS = env.count("WAKEFUL_MODEL_CALLS", 1000, "requests to models that a caller makes at once, for runs that wait for them")
 WAKEFUL_OUTPUT_TOKENS = env.count("WAKEFUL_OUTPUT_TOKENS", 8192, "output tokens that a model request under a cap of money or tokens may give where the agent's settings name no max_tokens")
 WAKEFUL_UNPRICED = env.text("WAKEFUL_UNPRICED", "refuse", "refuse or allow requests to models without a known price where a cap of money applies", choices=("refuse", "allow"))
 WAKEFUL_BUDGET_DAY_USD = env.money("WAKEFUL_BUDGET_DAY_USD", "US dollars that all runs together may spend on models in a day (UTC); empty: no cap")

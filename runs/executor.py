@@ -20,6 +20,7 @@ from runs.attempt.gate import ask_gate, must_ask
 from runs.attempt.ownership import open_session, with_patience
 from runs.body import Ended, ended_by, run_body
 from runs.budgets import wake as budget_waits
+from runs.calls.nudge import nudge_callers
 from runs.claim import Claim
 from runs.db.outage import CONNECTION_ERRORS
 from runs.durable import sessions
@@ -165,6 +166,8 @@ def look_back(claim: Claim, kind: Wait.Kind) -> None:
             budget_waits.wake_run(claim.run_id)
         elif kind == Wait.Kind.SESSION:
             sessions.look_of_run(claim.run_id)
+        elif kind == Wait.Kind.MODEL:
+            nudge_callers()
 
 
 def die_without_a_record(claim: Claim) -> NoReturn:

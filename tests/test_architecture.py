@@ -70,6 +70,7 @@ FLOORS = {
         "queues",
         "claim",
         "budgets",
+        "calls",
         "actions worker",
         "attempt",
         "durable retention",

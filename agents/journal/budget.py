@@ -1,10 +1,10 @@
 """Costs of model requests and tool calls, and the answers of budgets to them. Amounts of money are US dollars."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 Measure = Literal["usd", "tokens", "requests", "tool_calls"]
 
@@ -71,3 +71,13 @@ class NoRoom(Exception):
 UNLIMITED = Limits()
 Used = Mapping[str, Any]  # an amount for each measure; a measure that is missing or None is not known
 NOTHING: Used = {"usd": "0", "tokens": 0, "requests": 0, "tool_calls": 0}
+
+
+class Spends(Protocol):
+    """Reserves and settles what requests to models cost."""
+
+    def reserve(
+        self, cost_of: Callable[[Limits], Cost | None], *, is_spare: bool = False
+    ) -> tuple[Reserved | None, Limits]: ...
+
+    def settle(self, reserved: Reserved, used: Used) -> None: ...

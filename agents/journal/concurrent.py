@@ -40,6 +40,11 @@ class ConcurrentSteps:
         self._is_idle.set()
         self._has_ended = False
 
+    @property
+    def is_alone(self) -> bool:
+        """Is one step under way, and no other beside it?"""
+        return self._under_way == 1
+
     async def finish(self) -> None:
         """Call after the body has ended: wait for the running steps and refuse new ones. Otherwise steps would be
         repeated, or their outcome would be unknown.

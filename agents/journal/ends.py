@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from agents.exceptions import describe
 from agents.journal.entries import NewWait, StepEntry
-from agents.journal.protocol import BudgetRequest, SessionRequest
+from agents.journal.protocol import BudgetRequest, ModelRequest, SessionRequest
 
 
 class Interrupted(BaseException):
@@ -21,7 +21,7 @@ class Waiting(Interrupted):
 
     def __init__(self, wait: NewWait, entries: Sequence[StepEntry]) -> None:
         request = wait.request
-        reason = request.reason if isinstance(request, BudgetRequest | SessionRequest) else wait.key
+        reason = request.reason if isinstance(request, BudgetRequest | SessionRequest | ModelRequest) else wait.key
         super().__init__(reason, entries)
         self.wait = wait
 

@@ -13,6 +13,7 @@ from agents.journal.protocol import (
     ChildrenRequest,
     EventRequest,
     Kind,
+    ModelRequest,
     SessionRequest,
     TimeRequest,
     WaitRequest,
@@ -128,3 +129,5 @@ def sought_by(request: WaitRequest) -> tuple[str, ...]:
             return ("budget",)
         case SessionRequest():
             return ("session",)
+        case ModelRequest():
+            return ("model",)

@@ -131,7 +131,19 @@ class SessionRequest:
     timeout: timedelta
 
 
-WaitRequest = TimeRequest | EventRequest | ApprovalRequest | ChildrenRequest | BudgetRequest | SessionRequest
+@dataclass(frozen=True, kw_only=True)
+class ModelRequest:
+    """Wait until another process has made this request to a model. `step`: the entry of the journal that its answer becomes."""
+
+    place: Place
+    step: Mapping[str, Any]
+    content: Mapping[str, Any]
+    reason: str
+
+
+WaitRequest = (
+    TimeRequest | EventRequest | ApprovalRequest | ChildrenRequest | BudgetRequest | SessionRequest | ModelRequest
+)
 
 
 @dataclass(frozen=True, kw_only=True)

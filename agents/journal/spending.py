@@ -1,17 +1,40 @@
-"""What a body spends of its budgets: it waits until there is room for a step or for a request to a model."""
+"""What a body spends of its budgets: it waits until there is room for a step or for a request to a model, and it may leave a request
+to another process, which makes and pays it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 from agents.exceptions import Permanent
 from agents.journal.begun import Begun, current
 from agents.journal.budget import Cost, Limits, NoRoom, Refusal, Reserved, Used
-from agents.journal.protocol import BudgetRequest, Place, fitting
+from agents.journal.protocol import BudgetRequest, ModelRequest, Place, fitting
 from agents.journal.replay import Replay
+
+# Each request that is left costs one more replay, of all entries up to here: behind so many, a run makes its requests itself.
+REPLAYED_AT_MOST = 100
 
 
 class Spending(Replay):
+    @property
+    def leaves_requests(self) -> bool:
+        """Is it better to leave the next request to a model to another process than to make it here?"""
+        return len(self.store.steps) < REPLAYED_AT_MOST and self.store.leaves_requests()
+
+    def leave_request(self, begun: Begun, content: Mapping[str, Any], reason: str) -> None:
+        """Wait until another process has made the request of this step. A replay is given its answer when it begins the step; where
+        it is not, this returns: that process could not make the request, so it is made here."""
+        place = Place(name="model", key=fitting(begun.key, "model"))
+        step = {
+            "key": begun.key,
+            "position": begun.position,
+            "is_keyed": begun.is_keyed,
+            "effect": begun.request.effect,
+            "arguments": begun.arguments,
+        }
+        self.wait(ModelRequest(place=place, step=step, content=content, reason=reason))
+
     def reserve(
         self, cost_of: Callable[[Limits], Cost | None], *, is_spare: bool = False
     ) -> tuple[Reserved | None, Limits]:

@@ -24,6 +24,15 @@ LOST_ANSWER = (
 )
 
 
+def too_large(key: str, text: str, most: int, *, is_paid: bool) -> Permanent | None:
+    """Why this output of a step cannot be stored."""
+    size = len(text.encode())
+    if size <= most:
+        return None
+    way_out = LOST_ANSWER if is_paid else "Store it elsewhere and return its location"
+    return Permanent(f"the output of step {key!r} has {size:,} bytes; WAKEFUL_MAX_OUTPUT allows {most:,}. {way_out}")
+
+
 class Steps(Spending):
     """`begin` returns the `begun` of the other methods."""
 
@@ -196,13 +205,8 @@ class Steps(Spending):
 
     def _text(self, begun: Begun, output: Any) -> str:
         text = json.dumps(storable(output, f"the output of step {begun.key!r}"), ensure_ascii=False)
-        size = len(text.encode())
-        if size > self.store.max_output:
-            is_paid = begun.request.kind == "model"
-            raise Permanent(
-                f"the output of step {begun.key!r} has {size:,} bytes; WAKEFUL_MAX_OUTPUT allows {self.store.max_output:,}. "
-                + (LOST_ANSWER if is_paid else "Store it elsewhere and return its location")
-            )
+        if error := too_large(begun.key, text, self.store.max_output, is_paid=begun.request.kind == "model"):
+            raise error
         return text
 
     def _limit(self, begun: Begun) -> AbstractContextManager[None]:

@@ -65,6 +65,10 @@ class Store(Protocol):
         """Why the run must not make its next model request, such as that its agent was stopped."""
         return None
 
+    def leaves_requests(self) -> bool:
+        """Does another process make requests to models, and is this one needed for other runs?"""
+        return False
+
     def forget(self, key: str) -> None:
         """Remove the intent of a step that did not happen."""
         return None

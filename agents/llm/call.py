@@ -32,6 +32,7 @@ from agents.llm.opening import Opened, opened
 from agents.llm.outputs import functions_in
 from agents.llm.providers.failures import refusals_final
 from agents.llm.providers.models import model_for
+from agents.llm.providers.names import names_of
 from agents.llm.providers.stand_in import asking
 from agents.llm.requests import secrets
 from agents.llm.requests.durability import Durability
@@ -90,7 +91,9 @@ class LlmCall:
     async def _answer(self, call: Opened, model: Model, past: Sequence[ModelMessage] | None) -> AgentRunResult[Any]:
         """The result of the agent; `past` is the history of the session."""
         asked = call.asked if past is None else call.asked.after(past)
-        backend = StepBackend(call.place, self._name, self._steps, asked.effect, past)
+        # A limit of time counts from the beginning of a replay.
+        names = names_of(self._agent) if asked.options.get("timeout") is None else ()
+        backend = StepBackend(call.place, self._name, self._steps, asked.effect, past, names)
         durability = Durability(call, self._context, agent_name=self._name, model=model, backend=backend)
         door = self._door(call, backend.tools)
         given = asked.options.get("capabilities") or ()

@@ -1,5 +1,5 @@
-"""Load for Wakeful, in a process of its own: `fill COUNT`, `send COUNT RATE`, `answer COUNT` or
-`wake NUMBER`; what it saw goes to standard output."""
+"""Load for Wakeful, in a process of its own: `fill COUNT`, `send COUNT RATE`, `answer COUNT`,
+`wake NUMBER` or `think COUNT SCRIPT`; what it saw goes to standard output."""
 
 import json
 import sys
@@ -86,6 +86,15 @@ def wake(number: int) -> dict[str, float]:
     return {"sent": sent}
 
 
+def think(count: int, script: str) -> dict[str, Any]:
+    """Events that each wake a run that thinks."""
+    tag = str(time.time_ns())
+    events = [replace(incoming("bench.think", f"{tag}-{number}"), data={"script": script}) for number in range(count)]
+    await_word()
+    accept(events)
+    return {"tag": tag}
+
+
 def open_door() -> None:
     """A source that takes webhooks at /hooks/bench/."""
     source = Source.objects.create(slug="bench", kind="standard_webhooks")
@@ -96,6 +105,9 @@ if __name__ == "__main__":
     command, *arguments = sys.argv[1:]
     if command == "open-door":
         open_door()
+        sys.exit()
+    if command == "think":
+        print(json.dumps(think(int(arguments[0]), arguments[1])))
         sys.exit()
     made = {"fill": fill, "answer": answer, "wake": wake}.get(command)
     print(json.dumps(made(int(arguments[0])) if made else send(int(arguments[0]), float(arguments[1]))))

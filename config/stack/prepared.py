@@ -36,6 +36,7 @@ LOADS = {
     "beat": "celery.bin.celery celery.apps.beat triggers.beat kombu.transport.redis",
     "dispatcher": "triggers.management.commands.dispatcher config.health.problems rest_framework.views kombu.transport.redis",
     "sources": "triggers.management.commands.sources config.urls agents.llm.costs.prices",
+    "caller": "runs.management.commands.caller",
     "granian": (
         "granian.cli granian.server granian.rsgi config.urls config.web.application config.web.schema_check "
         "config.health.presence django.core.handlers.wsgi"

@@ -11,7 +11,8 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from secrets import token_hex
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
 
 from django.conf import settings
 from psycopg.types.json import Jsonb
@@ -19,7 +20,6 @@ from psycopg.types.json import Jsonb
 from agents.journal.budget import Cost, Limits, Price, Refusal, Reserved, Used
 from runs.budgets.room import Cap, amount_of, refusal_of
 from runs.budgets.windows import SPENDS_FOR, caps_of_run, lock, make, spend
-from runs.claim import Claim
 from runs.db.session import writing
 from runs.db.sql import database_now, fetch
 from runs.exceptions import RunLost
@@ -71,16 +71,42 @@ SELECT id FROM kept
 """
 RESERVE_OF_RUN = RESERVE.replace("{fenced}", FENCED)
 RESERVE_OF_TRIAL = RESERVE.replace("{fenced}", "SELECT %(run)s::uuid AS id")
+# A request that a caller makes for a waiting run: the caller has to own it.
+RESERVE_OF_CALL = RESERVE.replace(
+    "{fenced}",
+    """
+  SELECT wait.run_id AS id FROM runs_modelcall call JOIN runs_wait wait ON wait.id = call.wait_id
+  WHERE call.wait_id = %(wait)s::bigint AND call.owner_id = %(owner)s::uuid AND wait.status = 'open'
+  FOR NO KEY UPDATE OF call
+""",
+)
 T = TypeVar("T")
 Asked = Sequence[tuple[Cap, Decimal]]
 
 
-class Reservations:
-    """The reservations and counts of one claim. `lease`: how long a request of a trial may take."""
+class Payer(Protocol):
+    """What reservations need to know of a claim, or of a request that a caller makes for a run."""
 
-    def __init__(self, claim: Claim, *, lease: timedelta | None = None) -> None:
+    @property
+    def run_id(self) -> UUID: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def id(self) -> UUID | None: ...
+    @property
+    def agent(self) -> str: ...
+    @property
+    def trigger(self) -> str: ...
+
+
+class Reservations:
+    """The reservations and counts of one claim. `lease`: how long a request of a trial, or of a caller, may take. `call`: the wait
+    whose request a caller makes, and the caller."""
+
+    def __init__(self, claim: Payer, *, lease: timedelta | None = None, call: tuple[int, UUID] | None = None) -> None:
         self._claim = claim
         self._lease = lease
+        self._call = call
         self._trigger = claim.trigger
         self._limits = Limits()
         self._limits_until = 0.0
@@ -133,13 +159,17 @@ class Reservations:
         has begun since.
         """
         if missing := [cap for cap in caps if cap.id is None]:
-            make([self._of_trial(cap) for cap in missing] if self._lease else missing)
+            make([self._of_trial(cap) for cap in missing] if self._is_trial else missing)
             return None
         lock(cap.id for cap in caps if cap.id is not None)
         now = self._caps(cost)
         if {cap.id for cap in now} - {cap.id for cap in caps}:
             return None
         return [(cap, self._amount(cost, cap)) for cap in now]
+
+    @property
+    def _is_trial(self) -> bool:
+        return self._lease is not None and self._call is None
 
     def _of_trial(self, cap: Cap) -> Cap:
         """The windows of a trial: its per-run window, which has no run, is kept as long as a daily one."""
@@ -155,7 +185,7 @@ class Reservations:
 
     def _keep(self, key: str, asked: Asked) -> Reserved:
         windows = [cap.id for cap, _ in asked if cap.id is not None]
-        given = {
+        given: dict[str, Any] = {
             "run": self._claim.run_id,
             "epoch": self._claim.epoch,
             "claim": self._claim.id,
@@ -164,7 +194,10 @@ class Reservations:
             "amounts": [amount for _, amount in asked],
             "lease": self._lease,
         }
-        kept = fetch(RESERVE_OF_TRIAL if self._lease else RESERVE_OF_RUN, given)
+        if self._call is not None:
+            given |= {"wait": self._call[0], "owner": self._call[1]}
+        statement = RESERVE_OF_TRIAL if self._is_trial else RESERVE_OF_CALL if self._call else RESERVE_OF_RUN
+        kept = fetch(statement, given)
         if not kept:
             raise RunLost(f"run {self._claim.run_id} left epoch {self._claim.epoch}")
         return Reserved(ids=[id for (id,) in kept], windows=windows)

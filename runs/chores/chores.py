@@ -8,6 +8,7 @@ from django.conf import settings
 
 from runs import outbox, waits
 from runs.budgets import wake
+from runs.calls import rows as calls
 from runs.chores import timers
 from runs.chores.timers import RunTimers, is_due
 from runs.durable import sessions
@@ -38,6 +39,7 @@ class Chores:
         self.budgets_at = 0.0
         self.budget_waits = wake.Round()
         self.incidents_at = 0.0
+        self.calls_at = 0.0
 
     def __iter__(self) -> Iterator[Chore]:
         yield Chore(name="end waits", is_due=lambda found: is_due(found.wait), do=lambda _: waits.end_due(BATCH))
@@ -48,6 +50,11 @@ class Chores:
             name="hand over sessions", is_due=lambda found: found.free_session, do=lambda _: sessions.hand_over_free()
         )
         yield Chore(name="budgets", is_due=lambda _: time.monotonic() >= self.budgets_at, do=self._budgets)
+        yield Chore(
+            name="hand back requests",
+            is_due=lambda _: time.monotonic() >= self.calls_at,
+            do=lambda _: self._hand_back(),
+        )
         yield Chore(
             name="tell incidents", is_due=lambda _: time.monotonic() >= self.incidents_at, do=self._tell_incidents
         )
@@ -75,6 +82,10 @@ class Chores:
     def _budgets(self, found: RunTimers) -> int:
         self.budgets_at = time.monotonic() + settings.WAKEFUL_SAFETY_LOOK.total_seconds()
         return self.budget_waits.chore()
+
+    def _hand_back(self) -> int:
+        self.calls_at = time.monotonic() + settings.WAKEFUL_SAFETY_LOOK.total_seconds()
+        return calls.hand_back_abandoned()
 
     def _tell_incidents(self, found: RunTimers) -> int:
         self.incidents_at = time.monotonic() + settings.WAKEFUL_SAFETY_LOOK.total_seconds()

@@ -16,6 +16,7 @@ from agents.journal.protocol import (
     BudgetRequest,
     ChildrenRequest,
     EventRequest,
+    ModelRequest,
     SessionRequest,
     TimeRequest,
 )
@@ -26,7 +27,7 @@ from runs.durable.store import DatabaseStore
 from runs.exceptions import RunLost
 from runs.models import Approval, Attempt, Wait
 from runs.states import RunStatus
-from runs.transitions.entries import ApprovalEntry, WaitEntry
+from runs.transitions.entries import ApprovalEntry, CallEntry, WaitEntry
 from runs.transitions.outcome import NoticeRow, Outcome, released, unproved
 
 
@@ -57,7 +58,8 @@ def _outcome_of_end(end: BaseException, store: DatabaseStore) -> Outcome:
                 entries=end.entries,
                 wait=entry,
                 notices=_asked(entry, claim, is_new=end.wait.is_new),
-                holds_key=_holds_key(claim),
+                # Its request is under way, as if it ran: no other run of its key may.
+                holds_key=entry.call is not None or _holds_key(claim),
             )
         case Parked():
             return Outcome(
@@ -121,6 +123,9 @@ def _entry(wait: NewWait) -> WaitEntry:
         case SessionRequest() as request:
             asked = {"session": request.session, "reason": request.reason}
             return WaitEntry(kind=Wait.Kind.SESSION, duration=request.timeout, asked=asked, **place)
+        case ModelRequest() as request:
+            call = CallEntry(step=request.step, content=request.content)
+            return WaitEntry(kind=Wait.Kind.MODEL, asked={"reason": request.reason}, call=call, **place)
 
 
 def _asked(wait: WaitEntry, claim: Claim, *, is_new: bool) -> Sequence[NoticeRow]:

@@ -62,6 +62,8 @@ class RecordedWait:
                 return ("budget",)
             case Wait.Kind.SESSION:
                 return ("session",)
+            case Wait.Kind.MODEL:
+                return ("model",)
         return ("time",)
 
     @property

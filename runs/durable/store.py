@@ -19,6 +19,7 @@ from runs.attempt.effects import rows_of
 from runs.attempt.failure import as_permanent
 from runs.budgets import wake
 from runs.budgets.reserve import Reservations
+from runs.calls.rows import is_better_left
 from runs.claim import Claim
 from runs.db.outage import CONNECTION_ERRORS
 from runs.db.session import writing
@@ -133,6 +134,9 @@ class DatabaseStore(Store):
         if not progress.is_wanted_back(self.claim):
             return None
         return Released("its worker stops, or its agent was stopped, before a request to a model")
+
+    def leaves_requests(self) -> bool:
+        return is_better_left(self.claim.run_id)
 
     def forget(self, key: str) -> None:
         progress.forget_intent(self.claim, key)

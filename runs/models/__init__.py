@@ -4,6 +4,7 @@ from .audit import AuditEntry
 from .budget import Budget, BudgetWindow, Reservation
 from .delivery import Delivery
 from .incident import CoveredRun, Incident
+from .model_call import ModelCall
 from .model_price import ModelPrice
 from .notification import Notification
 from .outbox import OutboxMessage
@@ -30,6 +31,7 @@ __all__ = [
     "CoveredRun",
     "Delivery",
     "Incident",
+    "ModelCall",
     "ModelPrice",
     "Notification",
     "OutboxMessage",

@@ -21,6 +21,7 @@ class Wait(models.Model):
         CHILDREN = "children"
         BUDGET = "budget"
         SESSION = "session"
+        MODEL = "model"
 
     class Status(models.TextChoices):
         OPEN = "open"
@@ -49,7 +50,7 @@ class Wait(models.Model):
     asked = models.JSONField(
         null=True,
         help_text="wait for budget: the most that the step may cost, and the budget without room for it; wait for a session: its "
-        "name, and the run that held it",
+        "name, and the run that held it; wait for a model: its name",
     )
     created_at = models.DateTimeField(db_default=Now())
     ended_at = models.DateTimeField(null=True)
@@ -60,7 +61,7 @@ class Wait(models.Model):
             models.UniqueConstraint(fields=["run"], name="wait_one_open", condition=Q(status="open")),
             models.CheckConstraint(
                 name="wait_kind_known",
-                condition=Q(kind__in=["time", "event", "approval", "children", "budget", "session"]),
+                condition=Q(kind__in=["time", "event", "approval", "children", "budget", "session", "model"]),
             ),
             models.CheckConstraint(
                 name="wait_ended_has_time",
@@ -84,6 +85,7 @@ class Wait(models.Model):
             models.Index(fields=["id"], name="wait_for_approval", condition=Q(status="open", kind="approval")),
             models.Index(fields=["id"], name="wait_for_budget", condition=Q(status="open", kind="budget")),
             models.Index(fields=["id"], name="wait_for_session", condition=Q(status="open", kind="session")),
+            models.Index(fields=["id"], name="wait_for_model", condition=Q(status="open", kind="model")),
             models.Index(fields=["event_id"], name="wait_by_event", condition=Q(event_id__isnull=False)),
         ]
 

@@ -14,6 +14,7 @@ class Worker(models.Model):
         BEAT = "beat"
         SOURCES = "sources"
         WEB = "web"
+        CALLER = "caller"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     kind = models.TextField(choices=Kind)

@@ -8,7 +8,7 @@ from django.db.models import Exists, Min, OuterRef, Q
 from runs.actions.event_runs import runs_of_event
 from runs.db.sql import execute, fetch, fetch_column
 from runs.incidents.tell import LINK as INCIDENT
-from runs.models import Approval, Delivery, Notification, Run, Wait
+from runs.models import Approval, Delivery, ModelCall, Notification, Run, Wait
 from runs.notifications.waiting_deliveries import suppress_waiting
 from runs.retention import family
 from runs.retention.incidents import erase_incidents
@@ -82,6 +82,7 @@ def erase_runs(run_ids: Sequence[UUID]) -> int:
     ids = list(finished.values_list("id", flat=True))
     for statement in KEYS:
         execute(statement, [ids])
+    ModelCall.objects.filter(wait__run__id__among=ids).delete()
     Wait.objects.filter(run__id__among=ids, kind=Wait.Kind.SESSION).update(asked=None)  # the name may be personal data
     fetch(LOCK_SESSIONS, {"ids": ids})
     for statement in (ERASE_TURNS, ERASE_NOTES):

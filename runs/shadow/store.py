@@ -22,6 +22,7 @@ from agents.journal.protocol import (
     BudgetRequest,
     ChildrenRequest,
     EventRequest,
+    ModelRequest,
     SessionRequest,
     StepRequest,
     TimeRequest,
@@ -247,6 +248,8 @@ def wanted(request: WaitRequest) -> str:
             return f"room in the {request.reason}"
         case SessionRequest():
             return f"session {request.session}"
+        case ModelRequest():
+            return request.reason
 
 
 def _asked(request: WaitRequest) -> Any:

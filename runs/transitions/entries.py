@@ -30,6 +30,14 @@ class ApprovalEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CallEntry:
+    """A request to a model that another process makes, and the step that its answer becomes."""
+
+    step: Mapping[str, Any]
+    content: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
 class WaitEntry:
     """A wait to write. It ends after `duration` or at `until`, if either is given."""
 
@@ -45,6 +53,7 @@ class WaitEntry:
     children: Sequence[UUID] = ()
     asked: Mapping[str, Any] | None = None  # of a wait for budget or a session
     approval: ApprovalEntry | None = None
+    call: CallEntry | None = None
 
 
 # `{run}` is the part of the statement with the fence; without a row of it nothing is written.
@@ -85,6 +94,14 @@ ASKED = """asked AS (
          %(approval_digest)s::text, %(approval_on_expiry)s::text, '', '', '', ''
   FROM waited
   ON CONFLICT (wait_id) DO NOTHING
+)"""
+
+# Of a wait that is opened again, the request of this claim.
+CALLED = """called AS (
+  INSERT INTO runs_modelcall (wait_id, step, content, epoch, claim)
+  SELECT waited.id, %(call_step)s::jsonb, %(call_content)s::jsonb, %(epoch)s::int, %(claim)s::uuid FROM waited
+  ON CONFLICT (wait_id) DO UPDATE SET step = excluded.step, content = excluded.content, epoch = excluded.epoch,
+    claim = excluded.claim, owner_id = NULL, tries = 0, due_at = clock_timestamp(), error = ''
 )"""
 
 
@@ -132,6 +149,8 @@ def wait_parameters(wait: WaitEntry) -> dict[str, Any]:
             "approval_digest": approval.digest,
             "approval_on_expiry": approval.on_expiry,
         }
+    if call := wait.call:
+        parameters |= {"call_step": Jsonb(call.step), "call_content": Jsonb(call.content)}
     return parameters
 
 

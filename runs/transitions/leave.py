@@ -24,7 +24,7 @@ from runs.exceptions import RunLost
 from runs.failpoints import failpoint
 from runs.models import Run
 from runs.states import FINISHED, RunStatus
-from runs.transitions.entries import ASKED, JOURNALED, WAITED, step_parameters, wait_parameters
+from runs.transitions.entries import ASKED, CALLED, JOURNALED, WAITED, step_parameters, wait_parameters
 from runs.transitions.outcome import GOES_ON, Leaves, Outbound, Outcome, Ticket
 from runs.transitions.spans import tell_of_end
 
@@ -209,6 +209,7 @@ def _parts(ticket: Ticket, outcome: Outcome, expected: RunStatus | None) -> dict
         JOURNALED: bool(outcome.entries),
         WAITED: outcome.wait is not None,
         ASKED: outcome.wait is not None and outcome.wait.approval is not None,
+        CALLED: outcome.wait is not None and outcome.wait.call is not None,
         SENT: bool(outcome.outbound),
         TOLD: outcome.status in FINISHED,
         REPORTED: outcome.status in FINISHED and ticket.may_have_parent,

@@ -293,6 +293,7 @@ class Stack:
             "beat": [*python, "celery", "-A", "config", "beat"],
             "dispatcher": [sys.executable, "manage.py", "dispatcher"],
             "sources": [sys.executable, "manage.py", "sources"],
+            "caller": [sys.executable, "manage.py", "caller"],
             "worker": [
                 *python,
                 "celery",

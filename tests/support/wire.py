@@ -418,7 +418,7 @@ FORMATS: dict[str, Format] = {
 
 class Server(ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = 128
+    request_queue_size = 1024
 
 
 def _handler(wire: Wire) -> type[BaseHTTPRequestHandler]:
@@ -453,7 +453,7 @@ def _handler(wire: Wire) -> type[BaseHTTPRequestHandler]:
                     return self.send_whole(200, text)
                 case Silent():
                     return request.ends("failed")
-                case Slow(seconds) if not self.wait(threading.Event(), seconds):
+                case Slow(seconds) if not self.stays(seconds):
                     return request.ends("left")
                 case Held() as held if not self.wait(held.released, 600):
                     return request.ends("left")
@@ -492,11 +492,19 @@ def _handler(wire: Wire) -> type[BaseHTTPRequestHandler]:
             if not is_cut:
                 self.wfile.write(b"0\r\n\r\n")
 
+        def stays(self, seconds: float) -> bool:
+            """Wait so long; is the sender still there? A thousand threads that looked every moment would be the load themselves."""
+            sender = select.poll()
+            sender.register(self.connection, select.POLLIN)
+            return not sender.poll(seconds * 1000) or bool(self.connection.recv(1, socket.MSG_PEEK))
+
         def wait(self, until: threading.Event, seconds: float) -> bool:
             """Is the sender still there once the time is over, or the event has come?"""
+            sender = select.poll()  # select knows only the first 1,024 files of a process
+            sender.register(self.connection, select.POLLIN)
             give_up_at = time.monotonic() + seconds
             while not until.wait(0.02) and time.monotonic() < give_up_at:
-                if select.select([self.connection], [], [], 0)[0] and not self.connection.recv(1, socket.MSG_PEEK):
+                if sender.poll(0) and not self.connection.recv(1, socket.MSG_PEEK):
                     return False
             return True
 

@@ -14,9 +14,8 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
 from agents.guards.llm_calls import metered
-from agents.journal.budget import NOTHING, Cost, Limits, Reserved
+from agents.journal.budget import NOTHING, Cost, Limits, Reserved, Spends
 from agents.journal.concurrent import in_main_thread
-from agents.journal.engine import Journal
 from agents.llm.costs.estimate import Counted, counted, output_at_most, require_bounded, worst_case
 from agents.llm.costs.prices import Prices
 from agents.llm.costs.usage import usage_of
@@ -43,16 +42,16 @@ class Meter:
 
 
 class MeteredModel(WrapperModel):
-    """A model that meters its requests. `journal` belongs to the run that pays. Under a cap of money or tokens each
+    """A model that meters its requests. `spends` is of the run that pays. Under a cap of money or tokens each
     request limits its output, so that it cannot cost more than its reservation. An optional request (`is_spare`) fails
     where a budget never has room for it.
     """
 
     is_metered = True
 
-    def __init__(self, model: Model, journal: Journal, *, is_spare: bool = False) -> None:
+    def __init__(self, model: Model, spends: Spends, *, is_spare: bool = False) -> None:
         super().__init__(model)
-        self._journal = journal
+        self._spends = spends
         self._is_spare = is_spare
         self._counted: Counted | None = None  # by the last response of this call
 
@@ -100,7 +99,7 @@ class MeteredModel(WrapperModel):
         run ends.
         """
         cost_of = partial(self._cost, messages, settings, parameters)
-        reserved, limits = await in_main_thread(self._journal.reserve, cost_of, is_spare=self._is_spare)
+        reserved, limits = await in_main_thread(self._spends.reserve, cost_of, is_spare=self._is_spare)
         meter = Meter(self.wrapped, limits, settings)
         try:
             yield meter
@@ -114,7 +113,7 @@ class MeteredModel(WrapperModel):
 
     async def _settle(self, reserved: Reserved | None, used: Any) -> None:
         if reserved is not None:
-            await in_main_thread(self._journal.settle, reserved, used)
+            await in_main_thread(self._spends.settle, reserved, used)
 
     def _cost(
         self,

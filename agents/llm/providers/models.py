@@ -29,7 +29,10 @@ def model_for(agent: Agent[Any, Any]) -> Model:
     what is missing.
     """
     certificates.read_once()
-    model = _model_for(agent)
+    return without_retries(_model_for(agent))
+
+
+def without_retries(model: Model) -> Model:
     for each in models_of(model):
         client: Any = getattr(each, "client", None)
         if hasattr(client, "max_retries"):

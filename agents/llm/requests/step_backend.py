@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import structlog
@@ -29,6 +30,7 @@ from agents.llm.costs.usage import usage_of_recorded
 from agents.llm.door.tool_steps import ToolSteps
 from agents.llm.providers import failures
 from agents.llm.requests.answers import recordable
+from agents.llm.requests.left import Content, content_of
 from agents.llm.requests.prompts import Prompts
 
 log = structlog.get_logger(__name__)
@@ -53,6 +55,7 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
         steps: ConcurrentSteps,
         model_effect: Effect,
         session: Sequence[ModelMessage] | None = None,
+        names: Sequence[str] = (),
     ) -> None:
         super().__init__(agent_name=agent_name, config=UnitConfig(model_effect))
         self._call = call
@@ -61,6 +64,7 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
         self._prompts = Prompts(session)
         self.tools = ToolSteps(call, steps, self._prompts.journaled)
         self._drifted: list[str] = []
+        self._names = names
 
     async def execute(
         self,
@@ -84,7 +88,8 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
 
         async def step() -> tuple[Begun, Any]:
             with self._steps.beside(request):
-                begun, limits = await in_main_thread(self._begin, request)
+                left = self._left(operation_id, cache_key, asked) if config.effect == "idempotent" else None
+                begun, limits = await in_main_thread(self._begin, request, left)
                 if begun.is_recorded:
                     return begun, begun.output
                 if is_model:
@@ -101,9 +106,30 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
             self._note_drift(begun.key)
         return output["answer"]
 
-    def _begin(self, request: StepRequest) -> tuple[Begun, Limits]:
-        """Begin a step in the main thread, in one visit: each change of threads costs as much as a statement."""
-        return self._steps.journal.begin(request), self._steps.journal.store.limits()
+    def _begin(self, request: StepRequest, left: Content | None = None) -> tuple[Begun, Limits]:
+        """Begin a step in the main thread, in one visit: each change of threads costs as much as a statement. A request that is
+        `left` is made by another process, where that is better, and this one raises."""
+        journal = self._steps.journal
+        begun = journal.begin(request)
+        if not begun.is_recorded and left and self._steps.is_alone and journal.leaves_requests and (content := left()):
+            journal.leave_request(begun, content, f"an answer of {' or '.join(self._names)}")
+        return begun, journal.store.limits()
+
+    def _left(
+        self, operation_id: DurableOperationId, cache_key: tuple[object, ...], asked: dict[str, Any]
+    ) -> Content | None:
+        """The content of a request that needs nothing of this process: no handler of its stream, no model of the agent's own."""
+        if not self._names or not isinstance(operation_id, ModelRequestId) or operation_id.streaming:
+            return None
+        context = _context(cache_key)
+        root = context.root_capability
+        model: Any = context.model
+        is_swapped = not getattr(model, "is_metered", False)
+        if is_swapped or (root and root.get_wrapper_model(model) is not None):
+            return None
+        _, messages, settings, parameters, _ = cache_key
+        told: Any = (messages, settings, parameters)
+        return partial(content_of, self._names, model, *told, prompt=asked.get("fingerprint", ""))
 
     def _asked(self, operation_id: DurableOperationId, cache_key: tuple[object, ...]) -> dict[str, Any]:
         """The content of a model request, for the transcript."""

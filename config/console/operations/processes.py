@@ -25,7 +25,14 @@ from runs.queues.state import SAMPLE, QueueState
 from runs.sign import COUNTED, Problem
 
 CODE = re.compile(r"`([^`]+)`")
-KINDS = (Worker.Kind.WEB, Worker.Kind.BEAT, Worker.Kind.DISPATCHER, Worker.Kind.WORKER, Worker.Kind.SOURCES)
+KINDS = (
+    Worker.Kind.WEB,
+    Worker.Kind.BEAT,
+    Worker.Kind.DISPATCHER,
+    Worker.Kind.WORKER,
+    Worker.Kind.SOURCES,
+    Worker.Kind.CALLER,
+)
 
 
 def processes(request: HttpRequest) -> dict[str, Any]:

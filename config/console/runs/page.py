@@ -111,6 +111,9 @@ def _waiting(wait: Wait) -> Notice:
             return Notice(
                 text=waiting_for(wait), details=[reason, link(listing("agents_session"), "Open the sessions")]
             )
+        case Wait.Kind.MODEL:
+            said = "A caller makes its request, and it goes on with the answer. Meanwhile it occupies no worker."
+            return Notice(text=waiting_for(wait), details=[said])
     return Notice(text=waiting_for(wait), details=["Meanwhile it occupies no process and no place in a queue."])
 
 

@@ -47,7 +47,7 @@ def came_of(wait: Wait, statuses: Mapping[UUID, str]) -> str:
             return ended(wait.children, statuses).words
         case Wait.Status.DONE, Wait.Kind.EVENT:
             return "received"
-        case _, Wait.Kind.TIME | Wait.Kind.BUDGET if wait.status != Wait.Status.CLOSED:
+        case _, Wait.Kind.TIME | Wait.Kind.BUDGET | Wait.Kind.MODEL if wait.status != Wait.Status.CLOSED:
             return ""
     return str(wait.get_status_display())
 
@@ -62,6 +62,8 @@ def _what(wait: Wait, still_running: int | None) -> str | SafeString:
             return format_html("budget: {}", (wait.asked or {}).get("budget", ""))
         case Wait.Kind.SESSION:
             return format_html("session <code>{}</code>", (wait.asked or {}).get("session", ""))
+        case Wait.Kind.MODEL:
+            return str((wait.asked or {}).get("reason", "a model"))
     if wait.event_type == SIGNAL:
         return format_html("signal <code>{}</code>", (wait.match or {}).get("name", ""))
     source = source_in(wait.match_shape)

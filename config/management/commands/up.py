@@ -141,6 +141,7 @@ def _programs() -> list[Program]:
         Program(name="dispatcher", command=[python, sys.argv[0], "dispatcher"]),
         Program(name="beat", command=[*celery, "beat"]),
         Program(name="sources", command=[python, sys.argv[0], "sources"]),
+        Program(name="caller", command=[python, sys.argv[0], "caller"], patience=grace + 10),
         Program(name="web", command=[*web, "--backpressure", "4096", "config.rsgi:application"]),
     ]
 

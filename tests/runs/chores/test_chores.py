@@ -17,6 +17,7 @@ NAMES = [
     "mend keys",
     "hand over sessions",
     "budgets",
+    "hand back requests",
     "tell incidents",
     "deliver messages",
     "rescue runs",
@@ -29,7 +30,7 @@ NOW = timedelta()
 
 def due_of(look: RunTimers) -> list[str]:
     chores = Chores()
-    chores.mend_at = chores.budgets_at = chores.incidents_at = float("inf")
+    chores.mend_at = chores.budgets_at = chores.calls_at = chores.incidents_at = float("inf")
     return [chore.name for chore in chores if chore.is_due(look)]
 
 

@@ -1,0 +1,246 @@
+"""The loop of `manage.py caller`: makes the requests to models that waiting runs have left, many at once on one event loop.
+
+All work with the database is done one after the other in one thread. A caller that cannot reach the database goes on with its requests;
+what they came to is recorded if it still owns them then.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+import psycopg
+import structlog
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.db import DataError, IntegrityError, connection
+from django.db import Error as DjangoDatabaseError
+
+from agents.exceptions import Permanent, describe
+from agents.guards.storable import storable
+from agents.journal.steps import too_large
+from runs.calls import rows
+from runs.calls.bell import Bell
+from runs.calls.payer import CallPayer
+from runs.calls.rows import Call, Outcome
+from runs.db.listen import set_timeouts
+from runs.db.schema_check import require_migrations
+from runs.failpoints import failpoint
+from runs.models import Worker
+from runs.processes import lease
+from runs.processes.lease import Presence
+
+if TYPE_CHECKING:
+    from agents.llm.requests.left import End, Requests  # pydantic-ai is loaded for the first request
+
+log = structlog.get_logger(__name__)
+
+RECONNECT = 1.0  # seconds
+SOON = 0.1  # a NOTIFY within the throttle of another is not sent, so a caller that found something looks again
+WHILE_BUSY = 1.0
+AT_ONCE = 100  # requests that are taken, or recorded, in one transaction
+DATABASE_ERRORS = (DjangoDatabaseError, psycopg.Error)
+T = TypeVar("T")
+
+
+async def in_database_thread(act: Callable[..., T], *arguments: Any) -> T:
+    return await sync_to_async(act, thread_sensitive=True)(*arguments)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    call: Call
+    end: "End"
+    took: float
+
+
+class Caller:
+    def __init__(self) -> None:
+        self.presence = Presence(Worker.Kind.CALLER)
+        self.me: UUID | None = None
+        self.bell = Bell()
+        self.requests: Requests | None = None
+        self.tasks: dict[int, asyncio.Task[None]] = {}  # by wait
+        self.ended: list[Ended] = []
+        self.is_stopping = False
+        self.tidy_at = 0.0
+        self.look_at_wanted = 0.0
+        self._connected_at = 0.0
+
+    async def run(self) -> None:
+        """Run until `stop`. If the database is lost, wait for it."""
+        while not self.is_stopping:
+            try:
+                await in_database_thread(self._connect)
+                self.bell.listen()
+                log.info("caller.ready")
+                while not self.is_stopping:
+                    await self.bell.wait(await self.look(), needs_notify=not self.is_stopping)
+            except DATABASE_ERRORS:
+                log.warning("caller.database_gone", exc_info=True)
+                self.bell.close()
+                await in_database_thread(connection.close)
+                await asyncio.sleep(RECONNECT)
+        await self._drain()
+
+    def stop(self) -> None:
+        self.is_stopping = True
+        self.bell.ring()
+
+    async def look(self) -> float:
+        """Renew, record, drop what is no longer wanted, take what is free. Returns the seconds until the next look."""
+        await self._renew()
+        await self._record()
+        me = self.me
+        assert me is not None  # noqa: S101  (it has renewed)
+        now = time.monotonic()
+        if self.tasks and now >= self.look_at_wanted:
+            self.look_at_wanted = now + WHILE_BUSY
+            await self._drop(me, self.tasks.keys() - await in_database_thread(rows.wanted, me))
+        has_some, due = await in_database_thread(rows.first_due)
+        if has_some and now >= self.tidy_at and now - self._connected_at > settings.WAKEFUL_LEASE.total_seconds():
+            self.tidy_at = now + settings.WAKEFUL_SAFETY_LOOK.total_seconds()
+            await in_database_thread(rows.tidy)
+            return SOON
+        room = settings.WAKEFUL_MODEL_CALLS - len(self.tasks)
+        if due is not None and due <= 0 and room > 0:
+            taken = await in_database_thread(rows.take, me, min(room, AT_ONCE))
+            for call in taken:
+                self.tasks[call.wait_id] = asyncio.create_task(self._make(call, me))
+            return SOON if taken else WHILE_BUSY  # those that are due are of stopped agents
+        pause = WHILE_BUSY if self.tasks else settings.WAKEFUL_SAFETY_LOOK.total_seconds()
+        return pause if due is None or room <= 0 else min(due, pause)
+
+    # Requests
+
+    async def _make(self, call: Call, me: UUID) -> None:
+        began = time.monotonic()
+        from agents.llm.requests.left import HandedBack, Requests
+
+        self.requests = self.requests or Requests()
+        try:
+            end = await self.requests.make(json.loads(call.content), CallPayer(call, me), tries=call.tries)
+        except Exception as error:
+            log.exception("call.failed", run=str(call.run_id), request=call.key)
+            end = HandedBack(reason=describe(error))
+        failpoint("after_model_answer")
+        self.ended.append(Ended(call=call, end=end, took=time.monotonic() - began))
+        self.bell.ring()
+
+    async def _record(self) -> None:
+        """Record what requests came to, all of them together; if that fails, at the next look again."""
+        while (ended := self.ended[:AT_ONCE]) and self.me is not None:
+            recorded, kept = await in_database_thread(record, self.me, ended)
+            for one in ended:
+                if one.call.wait_id not in recorded | kept:
+                    log.warning("call.late", run=str(one.call.run_id), request=one.call.key, end=type(one.end).__name__)
+                if one.call.wait_id not in kept:
+                    self.tasks.pop(one.call.wait_id, None)
+            locked = [one for one in ended if one.call.wait_id in kept]
+            self.ended[: len(ended)] = locked
+            if locked:
+                return
+
+    async def _drop(self, me: UUID, unwanted: "set[int]") -> None:
+        """Cancel requests whose runs were cancelled, or whose agents were stopped."""
+        has_ended = {one.call.wait_id for one in self.ended}
+        dropped = sorted(unwanted - has_ended)
+        for wait_id in dropped:
+            self.tasks.pop(wait_id).cancel()
+        if dropped:
+            await in_database_thread(rows.let_go, me, dropped)
+            log.info("call.dropped", requests=len(dropped))
+
+    # The process
+
+    def _connect(self) -> None:
+        require_migrations()
+        set_timeouts()
+        self.bell.open()
+        self._connected_at = time.monotonic()
+
+    async def _renew(self) -> None:
+        # Only a caller with requests has something to lose.
+        self.presence.every = settings.WAKEFUL_LEASE_RENEW if self.tasks else settings.WAKEFUL_SAFETY_LOOK
+        await in_database_thread(self.presence.renew)
+        if self.presence.row != self.me:
+            self._abandon()  # another process has them
+            self.me = self.presence.row
+
+    def _abandon(self) -> None:
+        if self.tasks:
+            log.warning("caller.lost", requests=len(self.tasks))
+        for task in self.tasks.values():
+            task.cancel()
+        self.tasks.clear()
+        self.ended.clear()
+
+    async def _drain(self) -> None:
+        """Let requests end for a while, record them, and leave the others to another process."""
+        with suppress(*DATABASE_ERRORS):
+            if self.me is not None:
+                await in_database_thread(lease.drain, self.me)
+            until = time.monotonic() + settings.WAKEFUL_SHUTDOWN_GRACE.total_seconds()
+            while len(self.tasks) > len(self.ended) and time.monotonic() < until:
+                await self.bell.wait(WHILE_BUSY, needs_notify=False)
+                await self._renew()
+                await self._record()
+            await self._record()
+            if self.me is not None:
+                await in_database_thread(rows.let_go, self.me, list(self.tasks))
+        self._abandon()
+        self.bell.close()
+        with suppress(*DATABASE_ERRORS):
+            await in_database_thread(self.presence.close)
+        if self.requests is not None:
+            await self.requests.close()
+        log.info("caller.stopped")
+
+
+def record(me: UUID, ended: Sequence[Ended]) -> tuple[set[int], set[int]]:
+    """Record answers, postpone and hand back. Returns the waits for which that is done, and those whose runs are locked now."""
+    from agents.llm.requests.left import Answered, HandedBack, Postponed
+
+    answers = [_outcome(one, one.end) for one in ended if isinstance(one.end, Answered)]
+    back = [one for one in ended if isinstance(one.end, HandedBack)]
+    done = _answer(me, answers) if answers else set()
+    if back:
+        done |= rows.hand_back(me, [one.call.wait_id for one in back])
+    for one in ended:
+        if isinstance(one.end, Postponed) and rows.postpone(me, one.call.wait_id, one.end.seconds, one.end.reason):
+            done.add(one.call.wait_id)
+    for one in back:
+        log.warning("call.handed_back", run=str(one.call.run_id), request=one.call.key, reason=_reason(one.end))
+    return done, rows.owned(me, [one.call.wait_id for one in ended if one.call.wait_id not in done])
+
+
+def _answer(me: UUID, answers: Sequence[Outcome]) -> set[int]:
+    """One that the database refuses does not stop the others: it is paid and lost."""
+    try:
+        return rows.answer(me, answers)
+    except (DataError, IntegrityError) as error:
+        if len(answers) > 1:
+            return set[int]().union(*(_answer(me, [one]) for one in answers))
+        lost = replace(answers[0], output=None, usage={}, error=describe(error)[:1000], error_kind=type(error).__name__)
+        return rows.answer(me, [lost])
+
+
+def _reason(end: Any) -> str:
+    return str(getattr(end, "reason", ""))[:300]
+
+
+def _outcome(ended: Ended, answer: Any) -> Outcome:
+    """The answer as its step. One that cannot be stored is paid and lost."""
+    given: dict[str, Any] = {"wait_id": ended.call.wait_id, "took": ended.took, "usage": answer.usage}
+    try:
+        what = f"the output of step {ended.call.key!r}"
+        text = json.dumps(storable(answer.output, what), ensure_ascii=False)
+        if (error := too_large(ended.call.key, text, settings.WAKEFUL_MAX_OUTPUT, is_paid=True)) is not None:
+            raise error
+    except Permanent as error:
+        return Outcome(error=describe(error).partition(": ")[2], error_kind=type(error).__name__, **given)
+    return Outcome(output=text, **given)

@@ -1,0 +1,51 @@
+"""What a caller spends of a run's budgets: it reserves the most that a request may cost before it is sent, and settles it after.
+
+The reservation has a lease of its own, longer than a request takes. A caller that dies leaves it, and it is booked as spent, because the
+request may have been paid.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from uuid import UUID
+
+from django.db import Error as DjangoDatabaseError
+
+from agents.exceptions import Permanent
+from agents.journal.budget import Cost, Limits, NoRoom, Price, Refusal, Reserved, Used
+from runs.budgets import wake
+from runs.budgets.reserve import Reservations
+from runs.calls.rows import Call
+from runs.exceptions import RunLost
+
+LEASE = timedelta(minutes=15)
+
+
+class CallPayer:
+    def __init__(self, call: Call, caller: UUID) -> None:
+        self._reservations = Reservations(call, lease=LEASE, call=(call.wait_id, caller))
+        self._key = call.key
+        self.prices: Sequence[Price] = ()
+
+    def reserve(
+        self, cost_of: Callable[[Limits], Cost | None], *, is_spare: bool = False
+    ) -> tuple[Reserved | None, Limits]:
+        """NoRoom: the request is not made here, for want of room, or because this caller no longer owns it."""
+        limits = self._reservations.limits()
+        self.prices = limits.prices
+        cost = cost_of(limits)
+        if cost is None:
+            return None, limits
+        try:
+            reserved = self._reservations.reserve(self._key, cost)
+        except (Permanent, RunLost) as error:
+            raise NoRoom(cost, Refusal(budget="", reason=str(error), is_final=True)) from error
+        if isinstance(reserved, Refusal):
+            raise NoRoom(cost, reserved)
+        return reserved, limits
+
+    def settle(self, reserved: Reserved, used: Used) -> None:
+        try:
+            if self._reservations.settle(reserved, used):
+                wake.wake_after_request()
+        except DjangoDatabaseError:
+            pass  # its lease ends, and it is booked as spent

@@ -1,0 +1,226 @@
+"""The rows of requests that runs left to callers: when to leave one, take, answer, postpone, hand back.
+
+A caller owns a row while its own row in `runs_worker` is open and fresh. What it commits for a request is fenced: the row still has it
+as its owner, the wait is open and the run waits. Locks are taken in one order: run, row of the request, wait.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+
+from runs import waits
+from runs.db.ready_runs import IS_READY, IS_STOPPED
+from runs.db.sql import execute, fetch, fetch_as, fetch_column
+from runs.failpoints import failpoint
+from runs.processes.lease import patience
+
+ALIVE = """EXISTS (SELECT FROM runs_worker worker WHERE worker.kind = 'caller' AND worker.stopped_at IS NULL
+    AND worker.draining_at IS NULL AND worker.seen_at > clock_timestamp() - %(others)s::interval)"""
+# Where an operator limits how many runs of a queue run at once, a request that is left would not count.
+IS_BETTER_LEFT = f"""
+SELECT {ALIVE}
+  AND (EXISTS (SELECT FROM runs_run run WHERE {IS_READY} AND run.queue = mine.queue) OR EXISTS (SELECT FROM runs_modelcall))
+  AND NOT EXISTS (SELECT FROM runs_queue WHERE name = mine.queue AND max_running IS NOT NULL)
+FROM runs_run mine WHERE mine.id = %(run)s::uuid
+"""  # noqa: S608  (our own parts)
+OF_LIVE_WAIT = """JOIN runs_wait wait ON wait.id = call.wait_id AND wait.status = 'open'
+  JOIN runs_run run ON run.id = wait.run_id AND run.status = 'waiting'"""
+TAKE = """
+WITH free AS (
+  SELECT call.wait_id, run.id AS run_id, run.agent, run.trigger
+  FROM runs_modelcall call {of_live_wait}
+  WHERE call.owner_id IS NULL AND call.due_at <= (SELECT clock_timestamp()) AND NOT {is_stopped}
+    AND EXISTS (SELECT FROM runs_worker WHERE id = %(me)s::uuid AND stopped_at IS NULL)
+  ORDER BY call.due_at LIMIT %(most)s::int FOR UPDATE OF call SKIP LOCKED
+)
+UPDATE runs_modelcall call SET owner_id = %(me)s::uuid, tries = call.tries + 1 FROM free
+WHERE call.wait_id = free.wait_id
+RETURNING call.wait_id, free.run_id, free.agent, free.trigger, call.epoch, call.claim AS id, call.tries, call.step->>'key' AS key,
+  call.content
+""".replace("{of_live_wait}", OF_LIVE_WAIT).replace("{is_stopped}", IS_STOPPED.format(agent="run.agent"))
+FIRST_DUE = """
+SELECT EXISTS (SELECT FROM runs_modelcall),
+  extract(epoch FROM (SELECT min(due_at) FROM runs_modelcall WHERE owner_id IS NULL) - clock_timestamp())::float8
+"""
+# The requests of a caller that are still wanted: their runs wait for them, and their agents are not stopped.
+WANTED = f"""
+SELECT call.wait_id FROM runs_modelcall call {OF_LIVE_WAIT}
+WHERE call.owner_id = %(me)s::uuid AND NOT {IS_STOPPED.format(agent="run.agent")}
+"""  # noqa: S608
+LOCK = f"""
+SELECT call.wait_id FROM runs_modelcall call {OF_LIVE_WAIT}
+WHERE call.wait_id = ANY(%(ids)s::bigint[]) AND call.owner_id = %(me)s::uuid
+ORDER BY run.id FOR NO KEY UPDATE OF run, call SKIP LOCKED
+"""  # noqa: S608
+ANSWER = """
+INSERT INTO runs_step (run_id, key, position, is_keyed, effect, status, epoch, claim, attempts, arguments, output, error,
+                       error_kind, is_permanent, kind, usage, started_at, ended_at)
+SELECT wait.run_id, call.step->>'key', (call.step->>'position')::int, (call.step->>'is_keyed')::boolean,
+       coalesce(given.effect, call.step->>'effect'), CASE WHEN given.error = '' THEN 'done' ELSE 'failed' END, call.epoch, call.claim,
+       call.tries, call.step->'arguments', given.output, given.error, given.error_kind, given.error <> '', 'model', given.usage,
+       clock_timestamp() - make_interval(secs => given.took), clock_timestamp()
+FROM unnest(%(ids)s::bigint[], %(outputs)s::text[]::jsonb[], %(usages)s::text[]::jsonb[], %(tooks)s::float8[], %(errors)s::text[],
+            %(error_kinds)s::text[], %(effects)s::text[]) AS given(wait_id, output, usage, took, error, error_kind, effect)
+JOIN runs_modelcall call ON call.wait_id = given.wait_id JOIN runs_wait wait ON wait.id = given.wait_id
+ON CONFLICT (run_id, key) DO UPDATE SET
+  position = excluded.position, effect = excluded.effect, status = excluded.status, epoch = excluded.epoch, claim = excluded.claim,
+  attempts = excluded.attempts, arguments = coalesce(excluded.arguments, runs_step.arguments), output = excluded.output,
+  error = excluded.error, error_kind = excluded.error_kind, is_permanent = excluded.is_permanent, usage = excluded.usage,
+  ended_at = excluded.ended_at
+WHERE runs_step.status <> 'done'
+"""
+GONE = "DELETE FROM runs_modelcall WHERE wait_id = ANY(%s::bigint[])"
+POSTPONE = """
+UPDATE runs_modelcall SET owner_id = NULL, due_at = clock_timestamp() + %(pause)s::interval, error = %(error)s::text
+WHERE wait_id = %(id)s::bigint AND owner_id = %(me)s::uuid
+"""
+# Another process may make them: nothing of theirs was sent, or it counts as one request more.
+LET_GO = "UPDATE runs_modelcall SET owner_id = NULL WHERE owner_id = %(me)s::uuid AND wait_id = ANY(%(ids)s::bigint[])"
+# Not within one lease of the start of the server: no caller could renew before.
+FREE_LOST = """
+UPDATE runs_modelcall call SET owner_id = NULL
+WHERE call.owner_id IS NOT NULL AND clock_timestamp() > pg_postmaster_start_time() + %(lease)s::interval
+  AND NOT EXISTS (
+    SELECT FROM runs_worker worker WHERE worker.id = call.owner_id AND worker.stopped_at IS NULL
+      AND worker.seen_at > clock_timestamp() - %(lease)s::interval)
+"""
+UNWANTED = """
+DELETE FROM runs_modelcall call USING runs_wait wait WHERE wait.id = call.wait_id AND wait.status <> 'open'
+"""
+OWNED = f"""
+SELECT call.wait_id FROM runs_modelcall call {OF_LIVE_WAIT}
+WHERE call.wait_id = ANY(%(ids)s::bigint[]) AND call.owner_id = %(me)s::uuid
+"""  # noqa: S608
+# Open waits for a caller, while none is alive, and those whose request was erased.
+ABANDONED = f"""
+WITH unwanted AS ({UNWANTED})
+SELECT id FROM runs_wait WHERE status = 'open' AND kind = 'model' AND created_at < clock_timestamp() - %(lease)s::interval
+  AND (NOT {ALIVE} OR NOT EXISTS (SELECT FROM runs_modelcall call WHERE call.wait_id = runs_wait.id))
+ORDER BY id LIMIT 1000
+"""  # noqa: S608
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """A request that a caller has taken. `id`: the identity of the claim that left it."""
+
+    wait_id: int
+    run_id: UUID
+    agent: str
+    trigger: str
+    epoch: int
+    id: UUID
+    tries: int
+    key: str
+    content: str  # JSON
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a request came to: the output of its step and its usage, or the error for which it is never made again."""
+
+    wait_id: int
+    took: float
+    usage: Mapping[str, Any]
+    output: str | None = None  # JSON
+    error: str = ""
+    error_kind: str = ""
+
+
+def is_better_left(run_id: UUID) -> bool:
+    """Does another run need this process, now or once its own request is answered, and does a caller live that makes this one?"""
+    return any(found for (found,) in fetch(IS_BETTER_LEFT, {"run": run_id, **patience()}))
+
+
+def take(me: UUID, most: int) -> list[Call]:
+    found = fetch_as(Call, TAKE, {"me": me, "most": most})
+    failpoint("after_call_taken")
+    return found
+
+
+def first_due() -> tuple[bool, float | None]:
+    """Are there any requests? And the seconds until the first free one may be taken; None: none is free."""
+    [(has_some, seconds)] = fetch(FIRST_DUE)
+    return bool(has_some), None if seconds is None else float(seconds)
+
+
+def owned(me: UUID, wait_ids: Sequence[int]) -> set[int]:
+    """Those of these that still are this caller's: what it has to record for them waits for the lock of a run."""
+    return set(fetch_column(OWNED, {"ids": list(wait_ids), "me": me})) if wait_ids else set()
+
+
+def wanted(me: UUID) -> set[int]:
+    return set(fetch_column(WANTED, {"me": me}))
+
+
+def answer(me: UUID, outcomes: Sequence[Outcome]) -> set[int]:
+    """Record outcomes as steps and wake their runs, in one transaction. Returns those that were recorded: the others are late, for
+    another process owns them or their runs no longer wait, or their runs are locked now."""
+    failpoint("before_answer")
+    with transaction.atomic():
+        held = _lock(me, [outcome.wait_id for outcome in outcomes])
+        recorded = [outcome for outcome in outcomes if outcome.wait_id in held]
+        if recorded:
+            execute(ANSWER, _columns(recorded))
+            _end(held)
+        failpoint("before_answer_commit")
+    failpoint("after_answer_commit")
+    return held
+
+
+def hand_back(me: UUID, wait_ids: Sequence[int]) -> set[int]:
+    """End waits without an answer: their runs make the requests themselves. Returns those that were still this caller's."""
+    with transaction.atomic():
+        held = _lock(me, wait_ids)
+        _end(held)
+    return held
+
+
+def postpone(me: UUID, wait_id: int, seconds: float, error: str) -> bool:
+    pause = timedelta(seconds=seconds)
+    return execute(POSTPONE, {"me": me, "id": wait_id, "pause": pause, "error": error[:1000]}) == 1
+
+
+def let_go(me: UUID, wait_ids: Sequence[int]) -> None:
+    execute(LET_GO, {"me": me, "ids": list(wait_ids)})
+
+
+def tidy() -> None:
+    """Free requests of callers that are gone, and remove those whose runs no longer wait."""
+    execute(FREE_LOST, {"lease": settings.WAKEFUL_LEASE})
+    execute(UNWANTED)
+
+
+def hand_back_abandoned() -> int:
+    """While no caller is alive: let waiting runs make their requests themselves. Returns how many."""
+    abandoned = fetch_column(ABANDONED, patience())
+    return waits.end_unless_locked(abandoned) if abandoned else 0
+
+
+def _lock(me: UUID, wait_ids: Sequence[int]) -> set[int]:
+    return set(fetch_column(LOCK, {"ids": list(wait_ids), "me": me}))
+
+
+def _end(wait_ids: set[int]) -> None:
+    if wait_ids:
+        waits.end_these(sorted(wait_ids))
+        execute(GONE, [sorted(wait_ids)])
+
+
+def _columns(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    return {
+        "ids": [outcome.wait_id for outcome in outcomes],
+        "outputs": [outcome.output for outcome in outcomes],
+        "usages": [json.dumps(outcome.usage) for outcome in outcomes],
+        "tooks": [outcome.took for outcome in outcomes],
+        "errors": [outcome.error for outcome in outcomes],
+        "error_kinds": [outcome.error_kind for outcome in outcomes],
+        # Paid and lost: only a person has it made once more.
+        "effects": ["at_most_once" if outcome.error else None for outcome in outcomes],
+    }

@@ -1,0 +1,255 @@
+"""A request that a run left: who may take it, and whose answer counts."""
+
+import json
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from django.db.models import F
+from django.db.models.functions import Now
+from pydantic_ai import Agent as LlmAgent
+from pytest_django import Settings
+
+from agents import AgentRun
+from runs.actions.cancel import cancel
+from runs.actions.requeue import requeue
+from runs.calls import rows
+from runs.calls.payer import CallPayer
+from runs.calls.rows import Call, Outcome
+from runs.models import ModelCall, Queue, Run, Step, Wait, Worker
+from tests.support.durable import Lab, lab
+from tests.support.runs import make_run
+from tests.support.wire import Wire
+
+__all__ = ["lab"]
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+llm = LlmAgent(name="thinker")
+
+
+@pytest.fixture(autouse=True)
+def model(settings: Settings, wire: Wire) -> None:
+    settings.WAKEFUL_MODEL = "openai-chat:gpt-4o"
+    wire.script("talk", "done")
+
+
+@pytest.fixture
+def caller() -> UUID:
+    return Worker.objects.create(id=uuid4(), kind="caller", host="h", pid=2, version="1").id
+
+
+def other_run_is_ready() -> None:
+    make_run(trigger="of-another-worker")
+
+
+def think(run: AgentRun) -> str:
+    return str(run.llm(llm, f"[script talk {run.id}]").output)
+
+
+def left(lab: Lab, **fields: Any) -> Run:
+    """A run that has left its request."""
+    other_run_is_ready()
+    run = lab.run(think, **fields)
+    assert run.status == "waiting"
+    return run
+
+
+def taken(caller: UUID) -> Call:
+    [call] = rows.take(caller, 10)
+    return call
+
+
+def said(call: Call, text: str = "done") -> Outcome:
+    part = {"part_kind": "text", "content": text}
+    answer = {
+        "kind": "response",
+        "parts": [part],
+        "usage": {},
+        "model_name": "gpt-4o",
+        "timestamp": "2026-01-01T00:00:00Z",
+    }
+    output = {"prompt": json.loads(call.content)["prompt"], "answer": answer}
+    usage = {"model": "gpt-4o", "provider": "openai", "input_tokens": 1, "output_tokens": 1, "cost": "0.1"}
+    return Outcome(wait_id=call.wait_id, took=1.0, usage=usage, output=json.dumps(output))
+
+
+def test_an_answer_is_the_step_of_the_run_and_wakes_it(lab: Lab, caller: UUID, wire: Wire) -> None:
+    run = left(lab)
+    call = taken(caller)
+
+    assert rows.answer(caller, [said(call, "said")]) == {call.wait_id}
+
+    assert lab.go_on(run).result == "said"
+    assert not wire.requests and not ModelCall.objects.exists()
+    step = Step.objects.get(run=run, kind="model")
+    assert (step.status, step.effect, step.usage["cost"]) == ("done", "idempotent", "0.1")  # type: ignore[index]
+    assert step.arguments[0]["parts"]  # type: ignore[index]  # the transcript has the prompt
+
+
+def test_a_lone_run_and_one_without_a_caller_make_their_request(lab: Lab, wire: Wire) -> None:
+    other_run_is_ready()
+    assert lab.run(think).result == "done"  # no caller
+    Run.objects.filter(trigger="of-another-worker").delete()
+    Worker.objects.create(id=uuid4(), kind="caller", host="h", pid=2, version="1")
+    assert lab.run(think).result == "done"  # nothing else is ready
+    assert not Wait.objects.exists() and len(wire.requests) == 2
+
+
+def test_a_queue_with_a_limit_keeps_its_requests(lab: Lab, caller: UUID) -> None:
+    Queue.objects.create(name="default", max_running=5)
+    other_run_is_ready()
+    assert lab.run(think).result == "done"
+    assert not Wait.objects.exists()
+
+
+def test_requests_that_may_be_made_once_or_need_this_process_are_not_left(lab: Lab, caller: UUID) -> None:
+    other_run_is_ready()
+
+    async def handler(ctx: Any, events: Any) -> None:
+        async for _ in events:
+            pass
+
+    for options in (
+        {"llm_in_flight": "park"},
+        {"event_stream_handler": handler},
+        {"timeout": 60.0},
+        {"model_settings": {"extra_headers": {"x-key": "secret"}}},
+    ):
+        run = lab.run(lambda run, options=options: run.llm(llm, f"[script talk {run.id}]", **options).output)
+        assert run.result == "done", options
+    assert not Wait.objects.exists()
+
+
+def test_each_request_has_one_owner(lab: Lab, caller: UUID) -> None:
+    left(lab)
+    second = Worker.objects.create(id=uuid4(), kind="caller", host="h", pid=3, version="1").id
+
+    call = taken(caller)
+
+    assert rows.take(second, 10) == []
+    assert rows.answer(second, [said(call)]) == set()
+    assert rows.hand_back(second, [call.wait_id]) == set()
+    assert not rows.postpone(second, call.wait_id, 1.0, "busy")
+    assert not Step.objects.filter(kind="model").exists()
+
+
+def test_the_answer_of_a_caller_that_lost_its_lease_is_dropped(lab: Lab, caller: UUID, settings: Settings) -> None:
+    run = left(lab)
+    late = taken(caller)
+    Worker.objects.filter(id=caller).update(seen_at=Now() - 2 * settings.WAKEFUL_LEASE)
+    second = Worker.objects.create(id=uuid4(), kind="caller", host="h", pid=3, version="1").id
+    rows.tidy()
+    call = taken(second)
+
+    assert rows.answer(caller, [said(late, "late")]) == set()
+    assert rows.answer(second, [said(call, "said")]) == {call.wait_id}
+
+    assert call.tries == 2
+    assert lab.go_on(run).result == "said"
+
+
+def test_an_answer_counts_once(lab: Lab, caller: UUID) -> None:
+    run = left(lab)
+    call = taken(caller)
+    rows.answer(caller, [said(call, "said")])
+    assert rows.answer(caller, [said(call, "again")]) == set()
+    assert lab.go_on(run).result == "said"
+
+
+def test_a_cancelled_run_takes_no_answer_and_a_requeue_asks_anew(lab: Lab, caller: UUID) -> None:
+    run = left(lab)
+    late = taken(caller)
+    cancel(run.id, by="a test")
+
+    assert rows.wanted(caller) == set()
+    assert rows.answer(caller, [said(late, "late")]) == set()
+    rows.tidy()
+    assert not ModelCall.objects.exists()
+
+    requeue(run.id, by="a test")
+    assert lab.go_on(run).status == "waiting"
+    assert rows.answer(caller, [said(taken(caller), "said")])
+    assert lab.go_on(run).result == "said"
+
+
+def test_what_is_handed_back_the_run_asks_itself(lab: Lab, caller: UUID, wire: Wire) -> None:
+    run = left(lab)
+    rows.hand_back(caller, [taken(caller).wait_id])
+
+    assert lab.go_on(run).result == "done"
+    assert wire.asked(run.id) == {0: 1}
+
+
+def test_without_a_live_caller_the_waits_end(lab: Lab, caller: UUID, wire: Wire, settings: Settings) -> None:
+    run = left(lab)
+    taken(caller)
+    Wait.objects.update(created_at=F("created_at") - 2 * settings.WAKEFUL_LEASE)
+    assert rows.hand_back_abandoned() == 0
+
+    Worker.objects.filter(id=caller).update(stopped_at=Now())
+
+    assert rows.hand_back_abandoned() == 1
+    assert lab.go_on(run).result == "done"
+    assert rows.hand_back_abandoned() == 0
+    assert not ModelCall.objects.exists()
+
+
+def test_a_postponed_request_is_taken_when_it_is_due(lab: Lab, caller: UUID) -> None:
+    left(lab)
+    call = taken(caller)
+    assert rows.postpone(caller, call.wait_id, 60.0, "busy")
+
+    assert rows.take(caller, 10) == []
+    assert 50 < (rows.first_due()[1] or 0) <= 60
+    ModelCall.objects.update(due_at=Now())
+    assert taken(caller).tries == 2
+
+
+def test_a_run_that_waits_for_a_model_keeps_its_place_of_its_key(lab: Lab, caller: UUID) -> None:
+    run = left(lab, key="of-a-customer", slot=0)
+    assert (run.slot, run.status) == (0, "waiting")
+
+
+def test_an_answer_that_cannot_be_stored_fails_the_run_and_is_not_paid_again(
+    lab: Lab, caller: UUID, wire: Wire
+) -> None:
+    run = left(lab)
+    call = taken(caller)
+    rows.answer(
+        caller, [Outcome(wait_id=call.wait_id, took=1.0, usage={}, error="it is too large", error_kind="Permanent")]
+    )
+
+    run = lab.go_on(run)
+    assert run.status == "failed" and "too large" in run.error
+    assert not wire.requests
+
+
+def test_removing_a_wait_removes_its_request(lab: Lab, caller: UUID) -> None:
+    left(lab)
+    Wait.objects.all()._raw_delete("default")
+    assert not ModelCall.objects.exists()
+
+
+def test_a_caller_without_the_request_reserves_nothing(lab: Lab, caller: UUID) -> None:
+    from decimal import Decimal
+
+    from agents.journal.budget import Cost, NoRoom
+    from runs.budgets.caps import create_budget
+    from runs.models import BudgetWindow
+
+    create_budget(scope="installation", period="day", measure="requests", cap=Decimal(1), by="a test")
+    left(lab)
+    call = taken(caller)
+    cost = Cost(requests=1)
+
+    reserved, _ = CallPayer(call, caller).reserve(lambda limits: cost)
+    with pytest.raises(NoRoom):
+        CallPayer(call, caller).reserve(lambda limits: cost)
+    assert reserved is not None
+    CallPayer(call, caller).settle(reserved, {"requests": 0})
+    with pytest.raises(NoRoom):
+        CallPayer(call, uuid4()).reserve(lambda limits: cost)
+
+    window = BudgetWindow.objects.get()
+    assert window.spent == 0 and window.reserved == 0
