@@ -108,7 +108,8 @@ class Caller:
             return SOON
         room = settings.WAKEFUL_MODEL_CALLS - len(self.tasks)
         if due is not None and due <= 0 and room > 0:
-            taken = await in_database_thread(rows.take, me, min(room, AT_ONCE))
+            await in_database_thread(self.presence.own)
+            taken = await in_database_thread(rows.take, me, min(room, AT_ONCE)) if self.presence.row == me else []
             for call in taken:
                 self.tasks[call.wait_id] = asyncio.create_task(self._make(call, me))
             return SOON if taken else WHILE_BUSY  # those that are due are of stopped agents
@@ -164,8 +165,7 @@ class Caller:
         self._connected_at = time.monotonic()
 
     async def _renew(self) -> None:
-        # Only a caller with requests has something to lose.
-        self.presence.every = settings.WAKEFUL_LEASE_RENEW if self.tasks else settings.WAKEFUL_SAFETY_LOOK
+        self.presence.owns = bool(self.tasks)
         await in_database_thread(self.presence.renew)
         if self.presence.row != self.me:
             self._abandon()  # another process has them

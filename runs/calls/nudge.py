@@ -7,7 +7,7 @@ import structlog
 from django.conf import settings
 from django.db import DatabaseError
 
-from runs.db.nudge import NOTIFY
+from runs.db.nudge import AT_ONCE, NOTIFY
 from runs.db.sql import fetch
 
 CHANNEL = "wakeful_caller"
@@ -22,6 +22,6 @@ def nudge_callers() -> None:
         return
     _last_sent = now
     try:
-        fetch(NOTIFY, [CHANNEL])
+        fetch(NOTIFY, [CHANNEL, AT_ONCE])
     except DatabaseError:
         log.warning("nudge.failed", exc_info=True)  # the safety look of a caller finds the request

@@ -11,17 +11,16 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.db import transaction
 
 from runs import waits
 from runs.db.ready_runs import IS_READY, IS_STOPPED
 from runs.db.sql import execute, fetch, fetch_as, fetch_column
 from runs.failpoints import failpoint
+from runs.processes.alive import HOLDS_LEASE
 from runs.processes.lease import patience
 
-ALIVE = """EXISTS (SELECT FROM runs_worker worker WHERE worker.kind = 'caller' AND worker.stopped_at IS NULL
-    AND worker.draining_at IS NULL AND worker.seen_at > clock_timestamp() - %(others)s::interval)"""
+ALIVE = f"""EXISTS (SELECT FROM runs_worker worker WHERE worker.kind = 'caller' AND worker.draining_at IS NULL AND {HOLDS_LEASE})"""  # noqa: S608
 # Where an operator limits how many runs of a queue run at once, a request that is left would not count.
 IS_BETTER_LEFT = f"""
 SELECT {ALIVE}
@@ -83,13 +82,11 @@ WHERE wait_id = %(id)s::bigint AND owner_id = %(me)s::uuid
 # Another process may make them: nothing of theirs was sent, or it counts as one request more.
 LET_GO = "UPDATE runs_modelcall SET owner_id = NULL WHERE owner_id = %(me)s::uuid AND wait_id = ANY(%(ids)s::bigint[])"
 # Not within one lease of the start of the server: no caller could renew before.
-FREE_LOST = """
+FREE_LOST = f"""
 UPDATE runs_modelcall call SET owner_id = NULL
 WHERE call.owner_id IS NOT NULL AND clock_timestamp() > pg_postmaster_start_time() + %(lease)s::interval
-  AND NOT EXISTS (
-    SELECT FROM runs_worker worker WHERE worker.id = call.owner_id AND worker.stopped_at IS NULL
-      AND worker.seen_at > clock_timestamp() - %(lease)s::interval)
-"""
+  AND NOT EXISTS (SELECT FROM runs_worker worker WHERE worker.id = call.owner_id AND {HOLDS_LEASE})
+"""  # noqa: S608
 UNWANTED = """
 DELETE FROM runs_modelcall call USING runs_wait wait WHERE wait.id = call.wait_id AND wait.status <> 'open'
 """
@@ -193,7 +190,7 @@ def let_go(me: UUID, wait_ids: Sequence[int]) -> None:
 
 def tidy() -> None:
     """Free requests of callers that are gone, and remove those whose runs no longer wait."""
-    execute(FREE_LOST, {"lease": settings.WAKEFUL_LEASE})
+    execute(FREE_LOST, patience())
     execute(UNWANTED)
 
 

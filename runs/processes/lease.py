@@ -80,8 +80,8 @@ def close_row(worker_id: UUID, reason: str) -> None:
     nudge_dispatcher()
 
 
-# Kinds of processes that may own something (runs, sources): another process takes it over when their lease has ended.
-OWNERS = (Worker.Kind.WORKER, Worker.Kind.SOURCES)
+# Kinds of processes that may own something (runs, sources, requests to models): another process takes it over when their lease has ended.
+OWNERS = (Worker.Kind.WORKER, Worker.Kind.SOURCES, Worker.Kind.CALLER)
 # A process that owns nothing renews once in so many safety looks, and may be unseen for so many.
 REST_LOOKS, UNSEEN_LOOKS = 2, 4
 # The same for rows without `expires_at`, of versions before it.

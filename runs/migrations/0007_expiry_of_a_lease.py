@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("runs", "0005_help_texts")]
+    dependencies = [("runs", "0006_fence")]
 
     operations = [
         migrations.AddField(

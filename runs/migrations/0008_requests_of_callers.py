@@ -15,7 +15,7 @@ ALTER TABLE runs_modelcall SET (autovacuum_vacuum_scale_factor = 0.01, autovacuu
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('runs', '0005_help_texts'),
+        ('runs', '0007_expiry_of_a_lease'),
     ]
 
     operations = [
