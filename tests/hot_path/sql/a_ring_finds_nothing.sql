@@ -15,7 +15,7 @@
 \set lazy 'false'
 WITH me AS (
   SELECT id, durable_agents FROM runs_worker worker WHERE id = :worker::uuid AND (worker.kind = 'worker' AND worker.stopped_at IS NULL AND worker.draining_at IS NULL
-  AND worker.seen_at > clock_timestamp() - :lease::interval) AND NOT EXISTS (SELECT FROM runs_queue WHERE name IN ('*', :queue::text) AND paused_at IS NOT NULL) AND NOT EXISTS (SELECT max_running FROM runs_queue WHERE name = :queue::text AND max_running IS NOT NULL)
+  AND coalesce(worker.expires_at, worker.seen_at + :lease::interval) > clock_timestamp()) AND NOT EXISTS (SELECT FROM runs_queue WHERE name IN ('*', :queue::text) AND paused_at IS NOT NULL) AND NOT EXISTS (SELECT max_running FROM runs_queue WHERE name = :queue::text AND max_running IS NOT NULL)
 ), first AS MATERIALIZED (
   SELECT first.id, first.agent, first.at FROM me CROSS JOIN unnest((SELECT :sought::text[]), (SELECT :priorities::int[]), (SELECT :turns::bigint[]),
     (SELECT :seqs::bigint[])) AS sought(agent, priority, turn, seq)
@@ -25,7 +25,7 @@ WITH me AS (
     AND (run.priority, coalesce(run.turn, run.seq), run.seq) >= (sought.priority, sought.turn, sought.seq) AND (NOT run.has_journal OR run.agent = ANY(me.durable_agents) OR NOT EXISTS (
     SELECT FROM runs_worker worker
     WHERE worker.id <> me.id AND (worker.kind = 'worker' AND worker.stopped_at IS NULL AND worker.draining_at IS NULL
-  AND worker.seen_at > clock_timestamp() - :lease::interval) AND run.queue = ANY(worker.queues) AND run.agent = ANY(worker.durable_agents))) ORDER BY run.priority, coalesce(run.turn, run.seq), run.seq LIMIT 8) first
+  AND coalesce(worker.expires_at, worker.seen_at + :lease::interval) > clock_timestamp()) AND run.queue = ANY(worker.queues) AND run.agent = ANY(worker.durable_agents))) ORDER BY run.priority, coalesce(run.turn, run.seq), run.seq LIMIT 8) first
   WHERE NOT EXISTS (SELECT FROM runs_agentstop stop WHERE stop.agent IN ('*', sought.agent))
 ), best AS MATERIALIZED (
   SELECT run.id FROM (

@@ -6,6 +6,7 @@
 \set topics '''{event}'''
 \set lease '''1 second''::interval'
 \set others '''1 second''::interval'
+\set gone '''1 second''::interval'
 \set asks_for_events 'true'
 SELECT runs.*, other.* FROM (
 SELECT clock_timestamp() AS at,
@@ -32,7 +33,9 @@ WHERE wait.status = 'open' AND wait.kind = 'session' AND holder.id IS NULL
     (SELECT min(due_at) FROM runs_delivery WHERE status IN ('pending', 'held', 'sending') AND due_at >= :since::timestamptz))
     - clock_timestamp() AS notifications,
   (SELECT min(CASE WHEN seen_at > clock_timestamp() + interval '1 second' THEN clock_timestamp()
-     ELSE seen_at + CASE WHEN kind IN ('worker', 'sources') THEN :lease::interval ELSE :others::interval END END)
+     ELSE seen_at + (CASE WHEN expires_at IS NULL THEN CASE WHEN kind IN ('worker', 'sources') THEN :lease::interval ELSE :others::interval END
+     WHEN expires_at - seen_at > :lease::interval THEN expires_at - seen_at
+     ELSE least(:gone::interval, expires_at - seen_at) END) END)
    FROM runs_worker WHERE stopped_at IS NULL) - clock_timestamp() AS lease_expiry
 ) runs CROSS JOIN (
 SELECT (SELECT min(due_at) FROM triggers_window) - clock_timestamp() AS "window", (
