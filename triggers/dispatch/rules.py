@@ -1,6 +1,7 @@
 """The triggers, subscriptions and switches for the dispatcher, cached until their tables change."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -21,10 +22,42 @@ from triggers.switches.switches import Switches
 VERSION = """
 SELECT version, changed_by::text, pg_backend_pid() FROM (SELECT) AS always LEFT JOIN triggers_rulesversion ON true
 """
-ROWS = "SELECT id, xmin::text, ctid::text FROM triggers_trigger"
+# The rows that may have changed since a snapshot, whose oldest open transaction is `since`: those that were written by it or by a later
+# one. A subtransaction's number is greater than its transaction's. `xmin` has 32 bits: it is the greatest such number of 64 bits that has
+# been given. Its transaction may be long gone; then the row is read once too often, at most.
+CHANGED = """
+WITH now AS (
+  SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS oldest, pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next
+)
+SELECT now.oldest, (SELECT count(*) FROM triggers_trigger), coalesce((
+  SELECT json_object_agg(id, xmin::text || ' ' || ctid::text) FROM triggers_trigger
+  WHERE now.next - mod(now.next - xmin::text::bigint, 4294967296) >= %s::bigint), '{}')
+FROM now
+"""
+IDS = "SELECT id FROM triggers_trigger"
 FEW = 100  # edited triggers that are read while the dispatch lock is held
 
-Versions = dict[UUID, tuple[str, str]]
+Versions = dict[UUID, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read:
+    """The rows of the triggers, with the version of each, and the number of the oldest transaction that was open then."""
+
+    rows: Versions = field(default_factory=dict)
+    oldest: int = 0
+
+    def again(self) -> tuple["Read", set[UUID]]:
+        """The rows as they are now, and the ids of those that have been edited, made or deleted since."""
+        [(oldest, count, changed)] = fetch(CHANGED, [self.oldest])
+        written = {UUID(id): version for id, version in changed.items()}
+        edited = {id for id, version in written.items() if self.rows.get(id) != version}
+        rows = {**self.rows, **written} if edited else self.rows
+        # Each row that is there was known, or written since.
+        if len(rows) > count:
+            deleted = rows.keys() - {id for (id,) in fetch(IDS)}
+            rows, edited = {id: version for id, version in rows.items() if id not in deleted}, edited | deleted
+        return Read(rows=rows, oldest=oldest), edited
 
 
 class Rules:
@@ -33,7 +66,7 @@ class Rules:
 
     def __init__(self) -> None:
         self.version: Any = None
-        self.rows: Versions = {}
+        self.read = Read()
         self.index = Index([])
         self.subscriptions = Subscriptions()
         self.switches = Switches()
@@ -45,26 +78,26 @@ class Rules:
 
     def current(self) -> Index:
         """The current index. Under the dispatch lock, check `concerned` for events that later edits affect."""
-        if self.version is None or fetch(VERSION) != self.version:
-            # Read the version first, so that the rows are at least as new; store it last, so that a failed read is repeated.
-            version, rows = fetch(VERSION), _rows()
-            catalog.refresh(at_once=True)  # triggers of a new prompt agent arrive together with it
+        # Read the version first, so that the rows are at least as new; store it last, so that a failed read is repeated.
+        version = fetch(VERSION)
+        if version != self.version:
             if self.version is None or version[0][-1] != self.version[0][-1]:
-                self.index, self.rows, self.switches = Index([]), {}, Switches()
-            edited = _edited(self.rows, rows)
-            kept = [rule for id, rule in self.index.by_id.items() if id not in edited]
-            self.index = Index([*kept, *_read(edited)])
+                self.index, self.read, self.switches = Index(), Read(), Switches()
+            read, edited = self.read.again()
+            catalog.refresh(at_once=True)  # triggers of a new prompt agent arrive together with it
+            self.index = self.index.edited(edited, _read(edited))
+            self.read = read
             self.subscriptions = Subscriptions.read()
             self.switches.refresh()
             self.listeners = ListenerIndex(self.subscriptions, self.switches)
-            self.rows, self.version = rows, version
+            self.version = version
         return self.index
 
     def concerned(self, items: Sequence[Item], index: Index) -> set[Item]:
         """The items, matched with `index`, whose triggers have changed since. They have to be matched again."""
         if not self.have_changed():
             return set()
-        edited = _edited(self.rows, _rows())
+        _, edited = self.read.again()
         if len(edited) > FEW or index is not self.index:
             return set(items)
         now = Index(_read(edited))
@@ -73,17 +106,8 @@ class Rules:
         }
 
 
-def _rows() -> Versions:
-    """The version of each row."""
-    return {id: (xmin, ctid) for id, xmin, ctid in fetch(ROWS)}
-
-
-def _edited(before: Versions, now: Versions) -> set[UUID]:
-    return {id for id in before.keys() | now.keys() if before.get(id) != now.get(id)}
-
-
 def _read(ids: Collection[UUID]) -> list[Rule]:
-    return [rule_of(trigger) for trigger in Trigger.objects.filter(id__in=ids)]
+    return [rule_of(trigger) for trigger in Trigger.objects.filter(id__among=list(ids))]
 
 
 def rule_of(trigger: Trigger) -> Rule:

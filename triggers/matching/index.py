@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from fnmatch import translate
 from functools import cached_property
@@ -17,6 +17,8 @@ from triggers.matching.flow_control import Intake
 GLOB = frozenset("*?[")
 KEY_BYTES = 1000  # of a key's value; an index entry has at most 2,700
 Path = tuple[str, ...]
+Key = tuple[str, str, str]  # "exact", "prefix" or "glob"; the type; the source
+FEW = 100  # edits after which all rules of a type are placed again, and a quarter of its rules
 FieldOf = Callable[[Path], Any]  # the value of an event's field, or MISSING
 
 
@@ -85,31 +87,95 @@ class Listeners:
     field all of them are candidates, because their filters may raise.
     """
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
-        self.rules = rules
-        self.reads_data = any(rule.reads_data for rule in rules)
-        self.always: list[Rule] = []
-        self.by_field: dict[Path, dict[Any, list[Rule]]] = defaultdict(lambda: defaultdict(list))
-        self.with_field: dict[Path, list[Rule]] = defaultdict(list)
-        shared = Counter(
-            (each.path, _comparable(literal)) for rule in rules for each in rule.equalities for literal in each.literals
-        )
-        for rule in rules:
-            if not rule.equalities:
-                self.always.append(rule)
-                continue
-            rarest = min(
-                rule.equalities, key=lambda each: sum(shared[each.path, _comparable(one)] for one in each.literals)
-            )
-            self.with_field[rarest.path].append(rule)
-            for literal in {_comparable(literal) for literal in rarest.literals}:
-                self.by_field[rarest.path][literal].append(rule)
+    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+        self.by_id = {rule.id: rule for rule in rules}
+        self.always: dict[UUID, Rule] = {}
+        self.by_field: dict[Path, dict[Any, dict[UUID, Rule]]] = {}
+        self.with_field: dict[Path, dict[UUID, Rule]] = {}
+        self.placed: dict[UUID, Equality] = {}
+        self.edits = 0  # since all rules were placed
+        self.shared = Counter(literal for rule in self.by_id.values() for literal in _literals(rule))
+        for rule in self.by_id.values():
+            self._place(rule)
+
+    @cached_property
+    def reads_data(self) -> bool:
+        return any(rule.reads_data for rule in self.by_id.values())
+
+    def edited(self, without: Set[UUID], added: Sequence[Rule]) -> "Listeners":
+        """The same with other rules; this one stays as it is. The others keep the equalities by which they are indexed, until so many
+        were edited that all are placed again."""
+        removed = [rule for id, rule in self.by_id.items() if id in without]  # far more may be taken from others
+        edits = self.edits + len(removed) + len(added)
+        if edits > FEW + len(self.by_id) // 4:
+            kept = (rule for id, rule in self.by_id.items() if id not in without)
+            return Listeners([*kept, *added])
+        new = Listeners()
+        new.by_id, new.shared, new.placed, new.edits = dict(self.by_id), self.shared.copy(), dict(self.placed), edits
+        new.always = dict(self.always)
+        new.with_field = {path: dict(rules) for path, rules in self.with_field.items()}
+        new.by_field = {path: dict(by_value) for path, by_value in self.by_field.items()}
+        for rule in removed:
+            new._remove(rule)
+        for rule in added:
+            new.by_id[rule.id] = rule
+            new.shared.update(_literals(rule))
+            new._place(rule)
+        return new
+
+    def _place(self, rule: Rule) -> None:
+        if not rule.equalities:
+            self.always[rule.id] = rule
+            return
+        rarest = min(rule.equalities, key=lambda each: sum(self.shared[literal] for literal in _literals_of(each)))
+        self.placed[rule.id] = rarest
+        self.with_field.setdefault(rarest.path, {})[rule.id] = rule
+        by_value = self.by_field.setdefault(rarest.path, {})
+        for _, value in set(_literals_of(rarest)):
+            group = by_value.get(value, {})
+            by_value[value] = group = dict(group) if self.edits else group  # another index may share it
+            group[rule.id] = rule
+
+    def _remove(self, rule: Rule) -> None:
+        del self.by_id[rule.id]
+        self.shared -= Counter(_literals(rule))
+        self.always.pop(rule.id, None)
+        equality = self.placed.pop(rule.id, None)
+        if equality is None:
+            return
+        _take_out(self.with_field, equality.path, rule.id)
+        by_value = self.by_field[equality.path]
+        for _, value in set(_literals_of(equality)):
+            _take_out(by_value, value, rule.id)
+        if not by_value:
+            del self.by_field[equality.path]
 
     def concerned(self, field_of: FieldOf) -> Iterator[Rule]:
-        yield from self.always
+        yield from self.always.values()
         for path, rules in self.with_field.items():
             value = field_of(path)
-            yield from rules if value is MISSING else self.by_field[path].get(_comparable(value), ())
+            found = rules if value is MISSING else self.by_field[path].get(_comparable(value), {})
+            yield from found.values()
+
+
+Literal = tuple[Path, Any]
+
+
+def _literals_of(equality: Equality) -> list[Literal]:
+    return [(equality.path, _comparable(literal)) for literal in equality.literals]
+
+
+def _literals(rule: Rule) -> list[Literal]:
+    return [literal for equality in rule.equalities for literal in _literals_of(equality)]
+
+
+def _take_out(groups: dict[Any, dict[UUID, Rule]], key: Any, id: UUID) -> None:
+    """Without this rule; a copy, because another index may share the group."""
+    kept = {other: rule for other, rule in groups[key].items() if other != id}
+    if kept:
+        groups[key] = kept
+    else:
+        del groups[key]
 
 
 def _comparable(value: Any) -> tuple[type, Any]:
@@ -124,31 +190,50 @@ def _comparable(value: Any) -> tuple[type, Any]:
 class Index:
     """Triggers by id, and enabled ones by (type, source). Types that end in * are indexed by their prefix."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
-        self.by_id: dict[UUID, Rule] = {}
-        exact: dict[tuple[str, str], list[Rule]] = defaultdict(list)
-        prefixes: dict[tuple[str, str], list[Rule]] = defaultdict(list)
-        globs: dict[tuple[str, str], list[Rule]] = defaultdict(list)
-        for rule in sorted(rules, key=lambda rule: rule.slug):
-            self.by_id[rule.id] = rule
-            for pattern in dict.fromkeys(rule.types) if rule.enabled else ():
-                if not GLOB & set(pattern):
-                    exact[pattern, rule.source].append(rule)
-                elif pattern.endswith("*") and not GLOB & set(pattern[:-1]):
-                    prefixes[pattern[:-1], rule.source].append(rule)
-                else:
-                    globs[pattern, rule.source].append(rule)
-        self.exact = {key: Listeners(rules) for key, rules in exact.items()}
-        self.prefixes = {key: Listeners(rules) for key, rules in prefixes.items()}
-        self.lengths = sorted({len(prefix) for prefix, _ in prefixes})
-        self.globs = [
-            (re.compile(translate(pattern)), source, Listeners(rules)) for (pattern, source), rules in globs.items()
+    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+        self.by_id: dict[UUID, Rule] = {rule.id: rule for rule in rules}
+        by_key: dict[Key, list[Rule]] = defaultdict(list)
+        for rule in self.by_id.values():
+            for key in keys_of(rule):
+                by_key[key].append(rule)
+        self.heard = {key: Listeners(rules) for key, rules in by_key.items()}
+
+    def edited(self, without: Collection[UUID], added: Iterable[Rule]) -> "Index":
+        """The index without the rules of these ids, and with others, which may have the same ids; this one stays as it is."""
+        now = {rule.id: rule for rule in added}
+        gone = {*without, *now}
+        new = Index()
+        new.by_id = {**{id: rule for id, rule in self.by_id.items() if id not in gone}, **now}
+        new.heard = dict(self.heard)
+        by_key: dict[Key, list[Rule]] = {key: [] for id in gone if id in self.by_id for key in keys_of(self.by_id[id])}
+        for rule in now.values():
+            for key in keys_of(rule):
+                by_key.setdefault(key, []).append(rule)
+        for key, rules in by_key.items():
+            heard = new.heard.get(key, Listeners()).edited(gone, rules)
+            if heard.by_id:
+                new.heard[key] = heard
+            else:
+                new.heard.pop(key, None)
+        return new
+
+    @cached_property
+    def lengths(self) -> list[int]:
+        """Of the prefixes."""
+        return sorted({len(pattern) for sort, pattern, _ in self.heard if sort == "prefix"})
+
+    @cached_property
+    def globs(self) -> list[tuple[re.Pattern[str], str, Listeners]]:
+        return [
+            (re.compile(translate(pattern)), source, heard)
+            for (sort, pattern, source), heard in self.heard.items()
+            if sort == "glob"
         ]
 
     def listeners(self, source: str, type: str) -> list[Listeners]:
-        found = [self.exact.get((type, each)) for each in ("", source)]
+        found = [self.heard.get(("exact", type, each)) for each in ("", source)]
         lengths = [length for length in self.lengths if length <= len(type)]
-        found += [self.prefixes.get((type[:length], each)) for length in lengths for each in ("", source)]
+        found += [self.heard.get(("prefix", type[:length], each)) for length in lengths for each in ("", source)]
         found += [heard for glob, each, heard in self.globs if each in ("", source) and glob.match(type)]
         return [heard for heard in found if heard is not None]
 
@@ -162,9 +247,22 @@ class Index:
         found = {
             rule.id: rule
             for heard in self.listeners(source, type)
-            for rule in (heard.concerned(field_of) if field_of else heard.rules)
+            for rule in (heard.concerned(field_of) if field_of else heard.by_id.values())
         }
         return sorted(found.values(), key=lambda rule: rule.slug)
+
+
+def keys_of(rule: Rule) -> set[Key]:
+    """Where the index has the rule."""
+    return {(*_sorted(pattern), rule.source) for pattern in rule.types} if rule.enabled else set()
+
+
+def _sorted(pattern: str) -> tuple[str, str]:
+    if not GLOB & set(pattern):
+        return "exact", pattern
+    if pattern.endswith("*") and not GLOB & set(pattern[:-1]):
+        return "prefix", pattern[:-1]
+    return "glob", pattern
 
 
 def group_of(rule: Rule, key: str) -> str:

@@ -106,7 +106,7 @@ def narrowed(
 def count_listening(item: Item, index: Index) -> int:
     if item.trigger_id or item.target_id:
         return 1
-    return sum(len(heard.rules) for heard in index.listeners(item.source, item.type))
+    return sum(len(heard.by_id) for heard in index.listeners(item.source, item.type))
 
 
 def cost_of(item: Item, index: Index) -> int:

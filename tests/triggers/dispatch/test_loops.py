@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from uuid_utils.compat import uuid7
 
 from runs.models import NIL, Run
+from tests.support.ahead import set_ahead
 from tests.support.triggers import make_event, make_trigger
-from triggers.dispatch import batch as dispatching
 from triggers.dispatch.admission import Ledger, admit
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.close_windows import close_windows
@@ -89,15 +89,6 @@ def test_a_loop_goes_round_as_often_as_its_rate_allows_and_then_the_decision_sho
     [reason] = loops()
     assert "orders → digest → orders → digest → orders → digest → orders is a loop" in reason
     assert "digest has woken orders 2 times in 1 min" in reason
-
-
-LOCK_ROWS = dispatching.LOCK_ROWS
-
-
-def set_ahead(monkeypatch: pytest.MonkeyPatch, by: timedelta) -> None:
-    """The database's clock, for dispatch."""
-    ahead = f"clock_timestamp() + interval '{by.total_seconds()} s'"
-    monkeypatch.setattr(dispatching, "LOCK_ROWS", LOCK_ROWS.replace("clock_timestamp()", ahead))
 
 
 @pytest.mark.django_db

@@ -1,11 +1,19 @@
 """The dispatcher's copy of the triggers: no edit is missed, and only what was edited is read and matched again."""
 
+import itertools
+import random
+from contextlib import ExitStack
+from typing import Any
+
 import psycopg
 import pytest
-from django.db import connection
+from django.db import connection, transaction
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from psycopg.conninfo import make_conninfo
 
 from runs.actions.event_runs import runs_of_event
+from runs.db.sql import execute, fetch
 from tests.support.triggers import make_event, make_trigger
 from triggers import dispatch_lock
 from triggers.dispatch import batch
@@ -91,6 +99,81 @@ def test_only_edited_triggers_are_read_again(monkeypatch: pytest.MonkeyPatch) ->
 
     assert len(rules.current().by_id) == 5
     assert read == ["t3"]
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.sampled_from(["insert", "update", "delete", "savepoint", "beside", "truncate", "read"]), max_size=25),
+    st.randoms(),
+)
+def test_after_any_edits_the_rules_are_those_of_a_first_reading(edits: list[str], chance: random.Random) -> None:
+    """`beside`: an edit of another session, in a subtransaction, that was begun long before and commits later than others."""
+    Trigger.objects.all().delete()
+    rules, count, open_ones = Rules(), itertools.count(), list[Any]()
+    one_of = "(SELECT id FROM triggers_trigger ORDER BY random() LIMIT 1)"
+    with ExitStack() as at_end:
+        for edit in [*edits, "read"]:
+            name = f"t{next(count)}"
+            match edit:
+                case "insert":
+                    make_trigger(name)
+                case "update":
+                    execute(f"UPDATE triggers_trigger SET filter = '{name} == 1' WHERE id IN {one_of}")
+                case "delete":
+                    execute(f"DELETE FROM triggers_trigger WHERE id IN {one_of}")
+                case "savepoint":
+                    with transaction.atomic():
+                        make_trigger(name)
+                        with transaction.atomic():
+                            Trigger.objects.filter(slug=name).update(filter="true")
+                case "truncate" if not open_ones and chance.random() < 0.3:
+                    execute("TRUNCATE triggers_trigger CASCADE")
+                case "beside" if open_ones and chance.random() < 0.5:
+                    open_ones.pop(chance.randrange(len(open_ones))).commit()
+                case "beside":
+                    other = at_end.enter_context(psycopg.connect(_address()))
+                    other.execute("SELECT pg_current_xact_id()")
+                    other.execute("SAVEPOINT one")
+                    make_trigger(
+                        name
+                    )  # a transaction with a number between that of the other and that of its subtransaction
+                    other.execute(COPY, {"slug": f"copy-{name}"})
+                    open_ones.append(other)
+                case "read":
+                    anew = Rules()
+                    assert rules.current().by_id == anew.current().by_id
+                    assert rules.read.rows == anew.read.rows
+        for other in open_ones:
+            other.commit()
+            assert rules.current().by_id == Rules().current().by_id
+
+
+COPY = """
+INSERT INTO triggers_trigger SELECT (jsonb_populate_record(one, jsonb_build_object('id', gen_random_uuid(), 'slug', %(slug)s::text))).*
+FROM triggers_trigger one LIMIT 1
+"""
+
+
+def test_one_edit_among_many_reads_one_row() -> None:
+    for number in range(50):
+        make_trigger(f"t{number}")
+    rules = Rules()
+    rules.current()
+    Trigger.objects.filter(slug="t3").update(filter="true")
+
+    read, edited = rules.read.again()
+    [(_, _, changed)] = fetch(reading.CHANGED, [rules.read.oldest])
+
+    assert len(edited) == 1 and len(read.rows) == 50
+    assert len(changed) == 1
+
+
+def test_a_number_of_a_transaction_is_that_of_its_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rule of CHANGED, in Python: 32 bits of a number of 64 bits, of a transaction that is at most 2**31 old."""
+    for next_one in (1_000, 2**31, 2**32 - 1, 2**32, 2**32 + 5, 7 * 2**32 + 3):
+        for age in (1, 3, 999, 2**31 - 1):
+            if (xid := next_one - age) > 2:
+                assert next_one - (next_one - xid % 2**32) % 2**32 == xid
 
 
 def test_two_open_edits_do_not_wait_for_each_other(servers: object) -> None:

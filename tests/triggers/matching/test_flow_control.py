@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from runs.chores import timers
 from runs.db.sql import database_now
 from runs.models import ProcessedEvent, Run
+from tests.support.ahead import set_ahead
 from tests.support.stack import eventually
 from tests.support.triggers import make_event, make_paused_trigger, make_trigger
 from tests.triggers.dispatch.test_overlap import arrive, claim, end, start
-from triggers.dispatch import batch as dispatching
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.close_windows import close_windows
 from triggers.dispatch.failures import windows_that_are_over
@@ -36,8 +36,10 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], None]]:
     def later(seconds: float) -> None:
         nonlocal passed
         passed += seconds
-        for module in (dispatching.__name__, close_windows.__module__):
-            monkeypatch.setattr(f"{module}.database_now", lambda: database_now() + timedelta(seconds=passed))
+        set_ahead(monkeypatch, timedelta(seconds=passed))
+        monkeypatch.setattr(
+            f"{close_windows.__module__}.database_now", lambda: database_now() + timedelta(seconds=passed)
+        )
         for run in Run.objects.exclude(due_at=None):
             Run.objects.filter(pk=run.pk).update(due_at=run.due_at - timedelta(seconds=seconds))  # type: ignore[operator]
         close_windows(Rules())
@@ -227,7 +229,7 @@ def test_an_event_after_the_quiet_opens_a_new_window_though_none_was_closed_yet(
 ) -> None:
     make_trigger(policy={"debounce": 10})
     arrive(0)
-    monkeypatch.setattr(dispatching, "database_now", lambda: database_now() + timedelta(seconds=11))
+    set_ahead(monkeypatch, timedelta(seconds=11))
 
     arrive(1)
 

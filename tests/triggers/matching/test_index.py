@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
-from uuid import uuid4
+from unittest.mock import patch
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
@@ -16,8 +18,9 @@ from tests.support.triggers import make_event, make_trigger
 from tests.triggers.matching.expressions.test_cel import FILTERS, VALUES
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.rules import Rules
+from triggers.matching import index as index_module
 from triggers.matching.expressions import cel
-from triggers.matching.index import Index, Rule
+from triggers.matching.index import Index, Listeners, Rule
 from triggers.matching.match import cases_of, decide, wanted_by
 from triggers.matching.matches import Refusal
 from triggers.matching.payload import Payload
@@ -74,6 +77,86 @@ def test_the_index_finds_the_same_as_checking_every_trigger(
     assert decided(item, found, payload) == decided(item, listening, payload)
 
 
+@given(
+    st.lists(st.tuples(rules_of(), st.sets(st.integers(0, 30), max_size=6)), min_size=1, max_size=6),
+    TYPES,
+    st.sampled_from(["s", "t"]),
+    VALUES,
+    st.sampled_from([0, 3, 1_000]),
+)
+def test_after_any_edits_the_index_is_the_same_as_one_built_from_scratch(
+    edits: list[tuple[list[Rule], set[int]]], type: str, source: str, data: object, few: int
+) -> None:
+    """An edit takes some rules away, adds others, and replaces some. `few`: after so many, rules are placed again."""
+    item, payload = item_of_type(type, source), Payload(text=json.dumps(data))
+    edited, rules = Index(), dict[UUID, Rule]()
+    with patch.object(index_module, "FEW", few):
+        for number, (given, places) in enumerate(edits):
+            ids = list(rules)
+            gone = {ids[place] for place in places if place < len(ids)}
+            replaced = sorted(gone, key=str)[::2]
+            added = [replace(rule, slug=f"{number}-{rule.slug}") for rule in given]
+            added = [replace(rule, id=id) for rule, id in zip(added, replaced, strict=False)] + added[len(replaced) :]
+            before, was = found_in(edited, item, payload), edited
+            edited = edited.edited(gone, added)
+            assert found_in(was, item, payload) == before  # a batch that is being matched keeps its index
+            rules = {id: rule for id, rule in rules.items() if id not in gone} | {rule.id: rule for rule in added}
+
+            anew = Index(rules.values())
+            assert edited.by_id == anew.by_id == rules
+            assert edited.heard.keys() == anew.heard.keys()
+            for key, heard in edited.heard.items():
+                assert (heard.by_id, heard.shared) == (anew.heard[key].by_id, anew.heard[key].shared)
+                assert heard.reads_data == anew.heard[key].reads_data
+                assert_each_is_placed_once(heard)
+            assert edited.candidates(source, type) == anew.candidates(source, type)
+            assert found_in(edited, item, payload) == found_in(anew, item, payload)
+
+
+def found_in(index: Index, item: Item, payload: Payload) -> dict[str, str]:
+    return decided(item, wanted_by(item, index, payload), payload)
+
+
+def assert_each_is_placed_once(heard: Listeners) -> None:
+    by_path = [id for rules in heard.with_field.values() for id in rules]
+    assert sorted([*heard.always, *by_path], key=str) == sorted(heard.by_id, key=str)
+    assert {path: {id for group in by_value.values() for id in group} for path, by_value in heard.by_field.items()} == {
+        path: set(rules) for path, rules in heard.with_field.items()
+    }
+    assert all(group for by_value in heard.by_field.values() for group in by_value.values())
+
+
+def test_a_rule_among_many_is_edited_without_placing_the_others_again() -> None:
+    rules = [
+        Rule(
+            id=uuid4(),
+            slug=f"r{n}",
+            agent="a",
+            types=("a.b",),
+            filter=f"event.data.kind == 'x' && event.data.id == {n}",
+        )
+        for n in range(1_000)
+    ]
+    index = Index(rules)
+    with patch.object(Listeners, "_place", autospec=True, side_effect=Listeners._place) as placed:
+        index = index.edited({rules[7].id}, [replace(rules[7], filter="event.data.id == 7007")])
+
+    assert placed.call_count == 1
+    for value, slugs in ((7007, ["r7"]), (7, []), (8, ["r8"])):
+        fields = {("data", "id"): value, ("data", "kind"): "x"}
+        assert [rule.slug for rule in index.candidates("", "a.b", lambda path, all=fields: all[path])] == slugs  # type: ignore[misc]
+
+
+def test_a_first_reading_asks_each_rule_once_where_it_belongs() -> None:
+    """An index that is empty is edited by all rules at once."""
+    rules = [Rule(id=uuid4(), slug=f"r{n}", agent="a", types=(f"type.{n}",)) for n in range(500)]
+    with patch.object(index_module, "keys_of", side_effect=index_module.keys_of) as asked:
+        index = Index().edited({rule.id for rule in rules}, rules)
+
+    assert asked.call_count == len(rules)
+    assert index.by_id == Index(rules).by_id
+
+
 @pytest.fixture
 def evaluations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
@@ -120,7 +203,7 @@ def test_triggers_of_other_types_and_sources_are_not_looked_at() -> None:
 
     found = index.listeners("s5", "customer7.came")
 
-    assert sorted(each.slug for listeners in found for each in listeners.rules) == [f"r{MANY + 5}", "r7"]
+    assert sorted(each.slug for listeners in found for each in listeners.by_id.values()) == [f"r{MANY + 5}", "r7"]
     assert index.globs == []
 
 
