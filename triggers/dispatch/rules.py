@@ -107,7 +107,7 @@ class Rules:
 
 
 def _read(ids: Collection[UUID]) -> list[Rule]:
-    return [rule_of(trigger) for trigger in Trigger.objects.filter(id__among=list(ids))]
+    return [rule_of(trigger) for trigger in Trigger.objects.filter(id__among=list(ids))] if ids else []
 
 
 def rule_of(trigger: Trigger) -> Rule:
