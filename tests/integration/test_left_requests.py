@@ -65,7 +65,7 @@ def assert_paid_once(courier: Courier, wire: Wire, found: list[dict[str, Any]], 
         asked = wire.asked(run["id"])
         assert list(asked) == [0, 1] and sum(asked.values()) <= 2 + more, (at, asked)
         assert courier.receiver.keys("/pay", run["id"]), at
-    assert not courier.stack.query("SELECT 1 FROM runs_modelcall"), at
+    eventually(lambda: not courier.stack.query("SELECT 1 FROM runs_modelcall"))
 
 
 def test_runs_that_wait_for_a_model_occupy_no_worker(courier: Courier, wire: Wire) -> None:
