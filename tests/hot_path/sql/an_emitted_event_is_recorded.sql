@@ -44,6 +44,24 @@ DELETE FROM runs_outboxmessage WHERE id = ANY(ARRAY(
   ORDER BY available_at, id LIMIT :limit::int FOR UPDATE SKIP LOCKED))
 RETURNING id, topic, payload;
 
+\set p1 '''{01990000-0000-7000-8000-000000000000}'''
+SELECT "triggers_trigger"."id", "triggers_trigger"."slug", "triggers_trigger"."agent", "triggers_trigger"."source", "triggers_trigger"."types", "triggers_trigger"."filter", "triggers_trigger"."input", "triggers_trigger"."key", "triggers_trigger"."key_limit", "triggers_trigger"."overlap", "triggers_trigger"."policy", "triggers_trigger"."tools", "triggers_trigger"."declared", "triggers_trigger"."overrides", "triggers_trigger"."enabled", "triggers_trigger"."paused_at", "triggers_trigger"."paused_reason", "triggers_trigger"."resuming_at", "triggers_trigger"."failures_in_a_row", "triggers_trigger"."created_at" FROM "triggers_trigger" WHERE "triggers_trigger"."id" = ANY(:p1::uuid[]) ORDER BY "triggers_trigger"."id" ASC FOR NO KEY UPDATE SKIP LOCKED;
+
+\set kinds '''{trigger}'''
+\set subjects '''{greeter}'''
+\set cooldown '''1 second''::interval'
+\set most '1'
+SELECT DISTINCT current.id FROM unnest(:kinds::text[], :subjects::text[]) thing (kind, subject)
+CROSS JOIN LATERAL (
+  SELECT id FROM runs_incident incident
+  WHERE incident.kind = thing.kind AND incident.subject = thing.subject AND in_a_row > 0
+  UNION ALL (
+    SELECT id FROM runs_incident incident
+    WHERE incident.kind = thing.kind AND incident.subject = thing.subject
+      AND closed_at > (SELECT clock_timestamp()) - :cooldown::interval
+    ORDER BY closed_at DESC LIMIT :most::int)
+  OFFSET 0) current;
+
 \set topic '''child.finished'''
 \set limit '1'
 DELETE FROM runs_outboxmessage WHERE id = ANY(ARRAY(
