@@ -135,6 +135,6 @@ def waiter(run: AgentRun) -> None:
 @agent("bench.think", durable=True, input={"script": "event.data.script"}, triggers=[on.event("bench.think")])
 def think(run: AgentRun) -> str:
     """Asks the model that the settings name, which knows the script."""
-    from bench.llm_agent import thinker
+    from bench.llm_agent import NO_LIMIT, thinker
 
-    return str(run.llm(thinker(), f"[script {run.input['script']} {run.id}]").output)
+    return str(run.llm(thinker(), f"[script {run.input['script']} {run.id}]", usage_limits=NO_LIMIT).output)

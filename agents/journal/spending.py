@@ -20,7 +20,7 @@ class Spending(Replay):
     @property
     def leaves_requests(self) -> bool:
         """Is it better to leave the next request to a model to another process than to make it here?"""
-        return len(self.store.steps) < REPLAYED_AT_MOST and self.store.leaves_requests()
+        return self.position < REPLAYED_AT_MOST and self.store.leaves_requests()
 
     def leave_request(self, begun: Begun, content: Mapping[str, Any], reason: str) -> None:
         """Wait until another process has made the request of this step. A replay is given its answer when it begins the step; where

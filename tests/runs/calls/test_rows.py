@@ -8,9 +8,11 @@ import pytest
 from django.db.models import F
 from django.db.models.functions import Now
 from pydantic_ai import Agent as LlmAgent
+from pydantic_ai import Tool
 from pytest_django import Settings
 
 from agents import AgentRun
+from agents.journal import spending
 from runs.actions.cancel import cancel
 from runs.actions.requeue import requeue
 from runs.calls import rows
@@ -19,6 +21,7 @@ from runs.calls.rows import Call, Outcome
 from runs.models import ModelCall, Queue, Run, Step, Wait, Worker
 from tests.support.durable import Lab, lab
 from tests.support.runs import make_run
+from tests.support.wire import Call as Asks
 from tests.support.wire import Wire
 
 __all__ = ["lab"]
@@ -41,6 +44,10 @@ def caller() -> UUID:
 
 def other_run_is_ready() -> None:
     make_run(trigger="of-another-worker")
+
+
+def add(number: int) -> int:
+    return number + 1
 
 
 def think(run: AgentRun) -> str:
@@ -94,6 +101,21 @@ def test_a_lone_run_and_one_without_a_caller_make_their_request(lab: Lab, wire: 
     Worker.objects.create(id=uuid4(), kind="caller", host="h", pid=2, version="1")
     assert lab.run(think).result == "done"  # nothing else is ready
     assert not Wait.objects.exists() and len(wire.requests) == 2
+
+
+def test_a_long_run_makes_its_further_requests_itself(
+    lab: Lab, caller: UUID, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spending, "REPLAYED_AT_MOST", 2)  # the opening of the call, and its first request
+    wire.script("long", *[[Asks("add", number=number)] for number in range(4)], "done")
+    adder = LlmAgent(name="adder", tools=[Tool(add, metadata={"effect": "read", "trusted": True})])
+    other_run_is_ready()
+    run = lab.run(lambda run: run.llm(adder, f"[script long {run.id}]").output)
+    assert rows.hand_back(caller, [taken(caller).wait_id])
+
+    assert lab.go_on(run).result == "done"
+    assert wire.asked(run.id) == dict.fromkeys(range(5), 1)
+    assert Wait.objects.count() == 1
 
 
 def test_a_queue_with_a_limit_keeps_its_requests(lab: Lab, caller: UUID) -> None:
