@@ -94,14 +94,18 @@ class Leadership:
 
     def release(self) -> None:
         """Call it before blocking, so that a process that freezes while it waits does not block others. Notes that it listens."""
-        is_noted = (time.monotonic() - self.noted_at) * 1000 < listens_for() / 2
-        if self.is_held:
-            fetch(RELEASE, [*LEADER, listens_for()])
-        elif not is_noted and not self.stands_by:
-            fetch(NOTE, [listens_for()])
-        else:
+        if not self.is_held:
+            self.note()
             return
+        fetch(RELEASE, [*LEADER, listens_for()])
         self.is_held, self.noted_at = False, time.monotonic()
+
+    def note(self) -> None:
+        """Note that it listens, long before the last note is over. Call it also where the lead is kept: a busy dispatcher never blocks."""
+        is_noted = (time.monotonic() - self.noted_at) * 1000 < listens_for() / 2
+        if not is_noted and not self.stands_by:
+            fetch(NOTE, [listens_for()])
+            self.noted_at = time.monotonic()
 
     def rest(self) -> None:
         """There is nothing to lead: do not stand by."""

@@ -64,6 +64,9 @@ class Dispatcher:
         self.is_urgent = False  # and not only by NOTIFYs that can wait
         self.promise, self.follow_up = Promise(), FollowUp()
         self.was_ready = False
+        self.is_unheard = (
+            False  # new runs were rung for without the courier, who would ring again for those that stay ready
+        )
         self.ring_at = 0.0
         self.couriers = Couriers(Postman, *further)
 
@@ -110,8 +113,7 @@ class Dispatcher:
             batch, wait = self.look()
             self.heartbeat.beat()  # only after a successful look, so that a dispatcher that always fails falls silent
             promised = self.owed(began, batch)
-            if promised is None and (self.follow_up.wait is None or self.leadership.stands_by):
-                self.leadership.release()
+            self.let_go(promised)
             self.wait(wait if promised is None else min(wait, promised))
 
     def owed(self, began: float, batch: Batch) -> float | None:
@@ -124,6 +126,13 @@ class Dispatcher:
             leads=self.leadership.is_held,
             stands_by=self.leadership.stands_by,
         )
+
+    def let_go(self, promised: float | None) -> None:
+        """Release the lead, unless a look follows at once."""
+        if promised is None and (self.follow_up.wait is None or self.leadership.stands_by):
+            self.leadership.release()
+        else:
+            self.leadership.note()
 
     def wait(self, seconds: float) -> None:
         """Wait for a NOTIFY, at most this long, or until a follow-up is due; after one that can wait, until its follow-up. A stand-by

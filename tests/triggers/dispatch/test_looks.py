@@ -1,6 +1,7 @@
 """One statement finds out what there is to do; only where there is something, the lead is taken and events are read."""
 
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -93,3 +94,23 @@ def test_a_table_that_is_locked_costs_one_half_and_one_wait(settings: Any) -> No
         "triggers_window.*runs_wait|runs_wait.*triggers_window", queries[0]["sql"], re.S
     )
     connection.close()
+
+
+def test_a_dispatcher_that_never_rests_notes_that_it_listens_before_the_note_is_over(dispatcher: Dispatcher) -> None:
+    """Writers of watched tables send it no NOTIFY otherwise."""
+    dispatcher.promise.is_open = False
+    dispatcher.leadership.noted_at = float("-inf")
+    make_trigger()
+    make_event()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT setval('triggers_listens_until', 2)")
+
+    began = time.monotonic()
+    batch, _ = dispatcher.look()
+    promised = dispatcher.owed(began, batch)
+    dispatcher.let_go(promised)
+
+    assert dispatcher.leadership.is_held  # for the look that is owed after its own work
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT last_value > extract(epoch FROM clock_timestamp()) * 1000 FROM triggers_listens_until")
+        assert cursor.fetchone() == (True,)
