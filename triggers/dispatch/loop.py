@@ -64,10 +64,9 @@ class Dispatcher:
         self.is_urgent = False  # and not only by NOTIFYs that can wait
         self.promise, self.follow_up = Promise(), FollowUp()
         self.was_ready = False
-        self.is_unheard = (
-            False  # new runs were rung for without the courier, who would ring again for those that stay ready
-        )
         self.ring_at = 0.0
+        # New runs were rung for without the courier, which would ring again for those that stay ready.
+        self.is_unheard = False
         self.couriers = Couriers(Postman, *further)
 
     def run(self) -> None:
@@ -172,6 +171,8 @@ class Dispatcher:
         self.ring(batch, due)
         retries = [] if batch.standby else [self.dispatch.wait, *self.steps.waits]
         waits = [seconds_until_next(batch, own, due), *(wait for wait in retries if wait is not None)]
+        if self.is_unheard and not batch.ring_for:
+            waits.append(max(self.ring_at - time.monotonic(), 0.0))
         return batch, min(waits)
 
     def needs_leader(self, seen: Seen) -> bool:
@@ -201,17 +202,19 @@ class Dispatcher:
         """At once: senders wait for these runs."""
         if self.couriers.ringer.quick.ring(runs):
             # If a ring is lost, the runs are still ready then, and the courier rings.
-            self.ring_at = max(self.ring_at, time.monotonic() + CLAIMED)
+            self.ring_at, self.is_unheard = max(self.ring_at, time.monotonic() + CLAIMED), True
         else:
-            self.ring_at = time.monotonic() + RING_EVERY
+            self.ring_at, self.is_unheard = time.monotonic() + RING_EVERY, False
             self.couriers.ringer.ring()
 
     def ring(self, batch: Batch, due: timers.RunTimers) -> None:
         """The doorbell has rung for runs that wait for a busy worker; ring again only on news, or after a second."""
         is_news = due.ready and (self.notified or not self.was_ready) and not batch.ring_for
         if batch.ready or is_news or (due.ready and time.monotonic() >= self.ring_at):
-            self.ring_at = time.monotonic() + RING_EVERY
+            self.ring_at, self.is_unheard = time.monotonic() + RING_EVERY, False
             self.couriers.ringer.ring()
+        elif not due.ready and not batch.ring_for:
+            self.is_unheard = False
         self.was_ready = due.ready
 
 

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 
 from tests.support.triggers import make_event, make_trigger
 from triggers.dispatch.looks import Looks
-from triggers.dispatch.loop import Dispatcher
+from triggers.dispatch.loop import RING_EVERY, Dispatcher
 from triggers.matching import pending
 from triggers.models import Event, Redispatch
 
@@ -114,3 +114,18 @@ def test_a_dispatcher_that_never_rests_notes_that_it_listens_before_the_note_is_
     with connection.cursor() as cursor:
         cursor.execute("SELECT last_value > extract(epoch FROM clock_timestamp()) * 1000 FROM triggers_listens_until")
         assert cursor.fetchone() == (True,)
+
+
+def test_a_ring_that_was_lost_waits_for_the_next_ring_and_not_for_the_safety_look(dispatcher: Dispatcher) -> None:
+    """The courier has rung a moment before, and then found no further run."""
+    dispatcher.couriers.ringer.quick.ring = lambda runs: True  # type: ignore[method-assign]  # nobody hears it
+    dispatcher.ring_at = time.monotonic() + RING_EVERY
+    make_trigger()
+    make_event()
+    dispatcher.is_urgent = True
+    dispatcher.look()
+    dispatcher.is_urgent = False
+
+    _, wait = dispatcher.look()  # the run has not been claimed
+
+    assert wait <= RING_EVERY
