@@ -74,16 +74,16 @@ class Bell:
     def is_fresh(self) -> bool:
         return time.monotonic() - self.read_at < FRESH
 
-    def ring(self, runs: Mapping[str, int]) -> None:
+    def ring(self, runs: Mapping[str, int], bounds: Mapping[str, int]) -> None:
         """Ring for this many runs of each queue. Raises any error of the connection or the broker."""
-        commands = [self._command(queue, min(count, self.bounds[queue], MOST)) for queue, count in runs.items()]
+        commands = [self._command(queue, min(count, MOST), bounds[queue]) for queue, count in runs.items()]
         self.connection.send_packed_command(self.connection.pack_commands(commands), check_health=False)
         for _ in commands:
             self.connection.read_response()
 
-    def _command(self, queue: str, rings: int) -> Sequence[Any]:
+    def _command(self, queue: str, rings: int, bound: int) -> Sequence[Any]:
         message = self.messages[queue]
-        return ("EVAL", PUSH, 1, message.key, self.bounds[queue], *(message.written() for _ in range(rings)))
+        return ("EVAL", PUSH, 1, message.key, bound, *(message.written() for _ in range(min(rings, bound))))
 
     def close(self) -> None:
         with suppress(Exception):
@@ -103,10 +103,11 @@ class QuickRing:
         bell = self.bell
         if bell is None:
             return False
-        known = {queue: count for queue, count in runs.items() if queue in bell.bounds}
+        bounds = bell.bounds  # the courier replaces them at any time
+        known = {queue: count for queue, count in runs.items() if queue in bounds}
         try:
             failpoint("before_ring")
-            bell.ring(known)
+            bell.ring(known, bounds)
         except Exception as error:
             # Any error of the broker's client: dispatch goes on.
             self.bell = None
@@ -141,9 +142,8 @@ class QuickRing:
         if self.bell is None:
             bell = Bell(connection=connected(channel.pool), messages=self.messages, bounds=bounds)
             try:
-                bell.ring(
-                    dict.fromkeys(bounds, 0)
-                )  # may this user execute scripts, and does the broker answer in time?
+                # May this user execute scripts, and does the broker answer in time?
+                bell.ring(dict.fromkeys(bounds, 0), bounds)
             except BaseException:
                 bell.close()
                 raise

@@ -192,6 +192,18 @@ def test_the_courier_rings_for_a_queue_that_is_unknown_paused_or_read_long_ago(
     assert not quick.ring({"default": 2})
 
 
+def test_a_queue_that_is_paused_during_a_ring_costs_no_bell(
+    quick: QuickRing, dial: Dial, prefix: str, servers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The courier, a thread beside, takes over new bounds at any time."""
+    dial(servers.redis_url, global_keyprefix=prefix)
+    quick.prepare(TWO_CHILDREN)
+    monkeypatch.setattr(quick_ring, "failpoint", lambda name: quick.prepare([]))
+
+    assert quick.ring({"default": 1})
+    assert quick.bell and not quick.breaker.is_open
+
+
 def test_a_broker_that_is_not_plain_redis_is_left_to_the_courier(quick: QuickRing, dial: Dial) -> None:
     dial("memory://")
     quick.prepare(TWO_CHILDREN)
