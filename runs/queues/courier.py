@@ -24,7 +24,6 @@ from runs.network.sending import BLOCKED, Sending
 from runs.notifications.deliver import Deliverer
 from runs.processes.lease import Trouble
 from runs.queues import doorbell
-from runs.queues.quick_ring import QuickRing
 
 log = structlog.get_logger(__name__)
 
@@ -102,6 +101,8 @@ class Ringer(Courier):
     def __init__(self) -> None:
         super().__init__()
         self.ring_at = self.deliver_at = NEVER
+        from runs.queues.quick_ring import QuickRing  # loads the client of Redis, which pages and workers do without
+
         self.quick = QuickRing()
 
     def ring(self) -> None:

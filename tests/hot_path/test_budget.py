@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from runs.db import nudge
+from runs.db import nudge, ready_runs
 from tests.hot_path.index_entries import index_entries
 from tests.hot_path.legs import LEGS
 from tests.hot_path.recorder import COUNTS_WAL, Cost
@@ -34,6 +34,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Lab:
     settings.WAKEFUL_NOTIFY_THROTTLE = timedelta(0)
     monkeypatch.setattr(nudge, "LATER", 0.0)
     pristine.make_empty()
+    ready_runs.hints.by_queue.clear()
     return Lab(monkeypatch)
 
 

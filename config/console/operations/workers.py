@@ -1,7 +1,7 @@
 from typing import ClassVar
 
 from django.contrib import admin
-from django.db.models import F, Q
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -28,6 +28,10 @@ class WorkerPanel(Panel):
     list_display = ("kind", "state", "host_and_pid", "children", "serves", "seen", "started", "stopped")
     list_filter = (StateFilter, "kind")
     ordering = (F("stopped_at").desc(nulls_first=True), "-started_at")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Worker]:
+        rows: QuerySet[Worker] = super().get_queryset(request)
+        return rows.annotate(is_alive=Exists(alive().filter(pk=OuterRef("pk"))))
 
     @column("state", label={"alive": "success", "draining": "info", "unseen": "danger"})
     def state(self, worker: Worker) -> str:
@@ -75,7 +79,7 @@ class WorkerPanel(Panel):
 def state_of(worker: Worker) -> str:
     if worker.stopped_at:
         return "stopped"
-    if not alive().filter(pk=worker.pk).exists():
+    if not worker.is_alive:  # type: ignore[attr-defined]  # annotated by the panel
         return "unseen"
     return "draining" if worker.draining_at else "alive"
 

@@ -159,7 +159,7 @@ def test_each_request_has_one_owner(lab: Lab, caller: UUID) -> None:
 def test_the_answer_of_a_caller_that_lost_its_lease_is_dropped(lab: Lab, caller: UUID, settings: Settings) -> None:
     run = left(lab)
     late = taken(caller)
-    Worker.objects.filter(id=caller).update(seen_at=Now() - 2 * settings.WAKEFUL_LEASE)
+    Worker.objects.filter(id=caller).update(expires_at=Now() - settings.WAKEFUL_LEASE)
     second = Worker.objects.create(id=uuid4(), kind="caller", host="h", pid=3, version="1").id
     rows.tidy()
     call = taken(second)

@@ -318,6 +318,7 @@ def url_by(road: Road, servers: Any, scheme: str = "redis") -> str:
     return f"{scheme}://{password}127.0.0.1:{road.port}/0"
 
 
+@pytest.mark.sampled
 def test_a_frozen_broker_costs_one_short_wait_and_a_new_bell_comes_after_a_pause(
     quick: QuickRing, dial: Dial, store: "redis.Redis", prefix: str, servers: Any, road: Road, impatient: None
 ) -> None:

@@ -560,6 +560,7 @@ COMMANDS: dict[str, Door] = {
 # These look, or run the installation; rotate_keys, erase, import_triggers, shadow and slot are tested beside what they do.
 OTHER_COMMANDS = {
     "docs",
+    "caller",
     "doctor",
     "verify",
     "runs",
