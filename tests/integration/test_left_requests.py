@@ -100,6 +100,7 @@ CALLER_POINTS = [
 WORKER_POINTS = ["before_record_commit", "after_record_commit", "after_wait_commit"]
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("point", CALLER_POINTS)
 def test_a_caller_that_is_killed_anywhere_costs_one_request_more_at_most(
     courier: Courier, wire: Wire, point: str
@@ -117,6 +118,7 @@ def test_a_caller_that_is_killed_anywhere_costs_one_request_more_at_most(
     courier.verify()
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("point", WORKER_POINTS)
 def test_a_run_that_is_killed_while_it_leaves_its_request_makes_it_once(
     courier: Courier, wire: Wire, point: str
