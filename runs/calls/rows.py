@@ -80,10 +80,12 @@ UPDATE runs_modelcall SET owner_id = NULL, due_at = clock_timestamp() + %(pause)
 WHERE wait_id = %(id)s::bigint AND owner_id = %(me)s::uuid
 """
 # Another process may make them: nothing of theirs was sent, or it counts as one request more.
-LET_GO = "UPDATE runs_modelcall SET owner_id = NULL WHERE owner_id = %(me)s::uuid AND wait_id = ANY(%(ids)s::bigint[])"
+LET_GO = """
+UPDATE runs_modelcall SET owner_id = NULL, due_at = clock_timestamp() WHERE owner_id = %(me)s::uuid AND wait_id = ANY(%(ids)s::bigint[])
+"""
 # Not within one lease of the start of the server: no caller could renew before.
 FREE_LOST = f"""
-UPDATE runs_modelcall call SET owner_id = NULL
+UPDATE runs_modelcall call SET owner_id = NULL, due_at = clock_timestamp()
 WHERE call.owner_id IS NOT NULL AND clock_timestamp() > pg_postmaster_start_time() + %(lease)s::interval
   AND NOT EXISTS (SELECT FROM runs_worker worker WHERE worker.id = call.owner_id AND {HOLDS_LEASE})
 """  # noqa: S608
@@ -94,13 +96,19 @@ OWNED = f"""
 SELECT call.wait_id FROM runs_modelcall call {OF_LIVE_WAIT}
 WHERE call.wait_id = ANY(%(ids)s::bigint[]) AND call.owner_id = %(me)s::uuid
 """  # noqa: S608
-# Open waits for a caller, while none is alive, and those whose request was erased.
-ABANDONED = f"""
-WITH unwanted AS ({UNWANTED})
-SELECT id FROM runs_wait WHERE status = 'open' AND kind = 'model' AND created_at < clock_timestamp() - %(lease)s::interval
-  AND (NOT {ALIVE} OR NOT EXISTS (SELECT FROM runs_modelcall call WHERE call.wait_id = runs_wait.id))
-ORDER BY id LIMIT 1000
+# Requests that nobody makes: no process that is alive owns them, and no caller is there to take them, or none has for a lease. Once
+# they are removed, none can. Not within one lease of the start of the server, as above.
+UNTAKEN = f"""
+DELETE FROM runs_modelcall call
+WHERE created_at < clock_timestamp() - %(lease)s::interval AND clock_timestamp() > pg_postmaster_start_time() + %(lease)s::interval
+  AND CASE WHEN owner_id IS NULL THEN NOT {ALIVE} OR due_at < clock_timestamp() - %(lease)s::interval
+    ELSE NOT {ALIVE} AND NOT EXISTS (SELECT FROM runs_worker worker WHERE worker.id = call.owner_id AND {HOLDS_LEASE}) END
 """  # noqa: S608
+ABANDONED = """
+SELECT id FROM runs_wait WHERE status = 'open' AND kind = 'model'
+  AND NOT EXISTS (SELECT FROM runs_modelcall call WHERE call.wait_id = runs_wait.id)
+ORDER BY id LIMIT 1000
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,8 +203,10 @@ def tidy() -> None:
 
 
 def hand_back_abandoned() -> int:
-    """While no caller is alive: let waiting runs make their requests themselves. Returns how many."""
-    abandoned = fetch_column(ABANDONED, patience())
+    """Let waiting runs make the requests themselves that no caller makes. Returns how many."""
+    execute(UNWANTED)
+    execute(UNTAKEN, patience())
+    abandoned = fetch_column(ABANDONED)
     return waits.end_unless_locked(abandoned) if abandoned else 0
 
 

@@ -13,15 +13,18 @@ from pytest_django import Settings
 
 from agents import AgentRun
 from agents.journal import spending
+from agents.kernel.redaction import know
 from runs.actions.cancel import cancel
 from runs.actions.requeue import requeue
 from runs.calls import rows
 from runs.calls.payer import CallPayer
 from runs.calls.rows import Call, Outcome
+from runs.db.sql import fetch
 from runs.models import ModelCall, Queue, Run, Step, Wait, Worker
 from tests.support.durable import Lab, lab
 from tests.support.runs import make_run
 from tests.support.wire import Call as Asks
+from tests.support.stack import eventually
 from tests.support.wire import Wire
 
 __all__ = ["lab"]
@@ -40,6 +43,13 @@ def model(settings: Settings, wire: Wire) -> None:
 @pytest.fixture
 def caller() -> UUID:
     return Worker.objects.create(id=uuid4(), kind="caller", host="h", pid=2, version="1").id
+
+
+@pytest.fixture
+def server_has_run_for_a_lease(settings: Settings) -> None:
+    """Before that nobody is judged by its lease."""
+    age = "SELECT clock_timestamp() - pg_postmaster_start_time() > %s::interval"
+    eventually(lambda: fetch(age, [settings.WAKEFUL_LEASE])[0][0])
 
 
 def other_run_is_ready() -> None:
@@ -156,10 +166,11 @@ def test_each_request_has_one_owner(lab: Lab, caller: UUID) -> None:
     assert not Step.objects.filter(kind="model").exists()
 
 
+@pytest.mark.usefixtures("server_has_run_for_a_lease")
 def test_the_answer_of_a_caller_that_lost_its_lease_is_dropped(lab: Lab, caller: UUID, settings: Settings) -> None:
     run = left(lab)
     late = taken(caller)
-    Worker.objects.filter(id=caller).update(expires_at=Now() - settings.WAKEFUL_LEASE)
+    Worker.objects.filter(id=caller).update(seen_at=Now() - 2 * settings.WAKEFUL_LEASE, expires_at=Now())
     second = Worker.objects.create(id=uuid4(), kind="caller", host="h", pid=3, version="1").id
     rows.tidy()
     call = taken(second)
@@ -203,10 +214,11 @@ def test_what_is_handed_back_the_run_asks_itself(lab: Lab, caller: UUID, wire: W
     assert wire.asked(run.id) == {0: 1}
 
 
+@pytest.mark.usefixtures("server_has_run_for_a_lease")
 def test_without_a_live_caller_the_waits_end(lab: Lab, caller: UUID, wire: Wire, settings: Settings) -> None:
     run = left(lab)
     taken(caller)
-    Wait.objects.update(created_at=F("created_at") - 2 * settings.WAKEFUL_LEASE)
+    ModelCall.objects.update(created_at=F("created_at") - 2 * settings.WAKEFUL_LEASE)
     assert rows.hand_back_abandoned() == 0
 
     Worker.objects.filter(id=caller).update(stopped_at=Now())
@@ -215,6 +227,58 @@ def test_without_a_live_caller_the_waits_end(lab: Lab, caller: UUID, wire: Wire,
     assert lab.go_on(run).result == "done"
     assert rows.hand_back_abandoned() == 0
     assert not ModelCall.objects.exists()
+
+
+@pytest.mark.usefixtures("server_has_run_for_a_lease")
+def test_a_draining_caller_keeps_the_requests_that_it_makes(lab: Lab, caller: UUID, settings: Settings) -> None:
+    left(lab)
+    call = taken(caller)
+    ModelCall.objects.update(created_at=F("created_at") - 2 * settings.WAKEFUL_LEASE)
+    Worker.objects.filter(id=caller).update(draining_at=Now())
+
+    assert rows.hand_back_abandoned() == 0
+    assert rows.answer(caller, [said(call)]) == {call.wait_id}
+
+
+@pytest.mark.usefixtures("server_has_run_for_a_lease")
+def test_what_a_draining_caller_lets_go_the_run_asks_itself(lab: Lab, caller: UUID, settings: Settings) -> None:
+    left(lab)
+    rows.let_go(caller, [taken(caller).wait_id])
+    ModelCall.objects.update(created_at=F("created_at") - 2 * settings.WAKEFUL_LEASE)
+    Worker.objects.filter(id=caller).update(draining_at=Now())
+
+    assert rows.hand_back_abandoned() == 1
+
+
+@pytest.mark.usefixtures("server_has_run_for_a_lease")
+def test_what_no_caller_takes_for_a_lease_the_run_asks_itself(lab: Lab, caller: UUID, settings: Settings) -> None:
+    """Such as: each of them makes all that it can, or was killed while it rested."""
+    run = left(lab)
+    ModelCall.objects.update(created_at=F("created_at") - 2 * settings.WAKEFUL_LEASE)
+    assert rows.hand_back_abandoned() == 0
+
+    ModelCall.objects.update(due_at=F("due_at") - 2 * settings.WAKEFUL_LEASE)
+
+    assert rows.hand_back_abandoned() == 1
+    assert lab.go_on(run).result == "done"
+
+
+@pytest.mark.usefixtures("server_has_run_for_a_lease")
+def test_a_request_that_is_postponed_waits_for_its_provider(lab: Lab, caller: UUID, settings: Settings) -> None:
+    left(lab)
+    assert rows.postpone(caller, taken(caller).wait_id, 60.0, "busy")
+    ModelCall.objects.update(created_at=F("created_at") - 2 * settings.WAKEFUL_LEASE)
+    assert rows.hand_back_abandoned() == 0
+
+
+def test_secrets_are_no_part_of_a_request_that_is_left(lab: Lab, caller: UUID) -> None:
+    know("a-planted-secret-0123")
+    other_run_is_ready()
+    agent = LlmAgent(name="thinker", instructions="Say a-planted-secret-0123.")
+    run = lab.run(lambda run: run.llm(agent, f"[script talk {run.id}] a-planted-secret-0123").output)
+    assert run.status == "waiting"
+    [call] = ModelCall.objects.all()
+    assert "planted" not in json.dumps([call.content, call.step])
 
 
 def test_a_postponed_request_is_taken_when_it_is_due(lab: Lab, caller: UUID) -> None:
