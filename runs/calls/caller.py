@@ -97,10 +97,8 @@ class Caller:
         await self._record()
         me = self.me
         assert me is not None  # noqa: S101  (it has renewed)
+        await self._drop_unwanted(me)
         now = time.monotonic()
-        if self.tasks and now >= self.look_at_wanted:
-            self.look_at_wanted = now + WHILE_BUSY
-            await self._drop(me, self.tasks.keys() - await in_database_thread(rows.wanted, me))
         has_some, due = await in_database_thread(rows.first_due)
         if has_some and now >= self.tidy_at and now - self._connected_at > settings.WAKEFUL_LEASE.total_seconds():
             self.tidy_at = now + settings.WAKEFUL_SAFETY_LOOK.total_seconds()
@@ -146,10 +144,15 @@ class Caller:
             if locked:
                 return
 
-    async def _drop(self, me: UUID, unwanted: "set[int]") -> None:
+    async def _drop_unwanted(self, me: UUID) -> None:
         """Cancel requests whose runs were cancelled, or whose agents were stopped."""
+        now = time.monotonic()
+        if not self.tasks or now < self.look_at_wanted:
+            return
+        self.look_at_wanted = now + WHILE_BUSY
+        wanted = await in_database_thread(rows.wanted, me)
         has_ended = {one.call.wait_id for one in self.ended}
-        dropped = sorted(unwanted - has_ended)
+        dropped = sorted(self.tasks.keys() - wanted - has_ended)
         for wait_id in dropped:
             self.tasks.pop(wait_id).cancel()
         if dropped:
@@ -189,6 +192,8 @@ class Caller:
                 await self.bell.wait(WHILE_BUSY, needs_notify=False)
                 await self._renew()
                 await self._record()
+                if self.me is not None:
+                    await self._drop_unwanted(self.me)
             await self._record()
             if self.me is not None:
                 await in_database_thread(rows.let_go, self.me, list(self.tasks))

@@ -2,6 +2,7 @@
 the test lets it. Each request is made and paid once, whatever is killed."""
 
 import signal
+import time
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -213,6 +214,32 @@ def test_a_stopping_caller_leaves_slow_requests_to_the_next_one(courier: Courier
     courier.processes["caller-1"].restart()
 
     assert_paid_once(courier, wire, found, more=1)
+    courier.verify()
+
+
+def test_a_caller_that_stops_for_longer_than_a_lease_records_its_requests_and_drops_what_is_cancelled(
+    courier: Courier, wire: Wire
+) -> None:
+    held = Held()
+    wire.script("talk", [Call("pay", number=1)], Turn("done", faults=[held]))
+    courier.processes["caller-1"].stop()
+    patient = courier.stack.start("caller", env={"WAKEFUL_SHUTDOWN_GRACE": "120s"})
+    cancelled, *found = wake_many(courier)
+    eventually(lambda: in_flight(wire, [cancelled, *found]))
+
+    patient.signal(signal.SIGTERM)
+    eventually(
+        lambda: courier.stack.query("SELECT 1 FROM runs_worker WHERE kind = 'caller' AND draining_at IS NOT NULL")
+    )
+    with within(5):
+        assert courier.stack.api("POST", f"/api/v1/runs/{cancelled['id']}/cancel/").status == 200
+        eventually(lambda: wire.of(cancelled["id"])[1].end == "left", 40)
+    time.sleep(3 + 2 + 2)  # a lease, and a look of the dispatcher
+    held.release()
+
+    assert patient.wait() == 0
+    courier.processes["caller-1"].restart()
+    assert_paid_once(courier, wire, found)
     courier.verify()
 
 
