@@ -111,6 +111,8 @@ class Requests:
 
     async def make(self, content: Mapping[str, Any], spends: Pays, *, tries: int) -> End:
         """Make the request, the so-manieth time. Only a cancellation is raised."""
+        if tries > failures.TRIES:
+            return HandedBack(reason=f"it was taken {tries} times without an answer: perhaps it kills its process")
         try:
             model = await self._model(content)
             messages = ModelMessagesTypeAdapter.validate_python(content["messages"])

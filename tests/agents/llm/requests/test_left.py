@@ -1,5 +1,7 @@
 """A request as JSON is the same request, or it is not left at all; and another process makes the model only by a name that is enough."""
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,9 +14,11 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.settings import ModelSettings
 from pytest_django import Settings
 
+from agents.journal.budget import UNLIMITED, Limits, Reserved, Used
+from agents.llm.providers import failures
 from agents.llm.providers.models import model_for
 from agents.llm.providers.names import names_of
-from agents.llm.requests.left import LARGEST, content_of
+from agents.llm.requests.left import LARGEST, End, HandedBack, Requests, content_of
 from tests.support.wire import Wire
 
 CHAT = "openai-chat:gpt-4o"
@@ -70,3 +74,32 @@ def test_what_json_changes_a_key_or_much_text_is_not_left(wire: Wire) -> None:
     assert content("x" * LARGEST) is None
     tool = ToolDefinition(name="add", parameters_json_schema={"type": "object"}, metadata={"of": ("a", "tuple")})
     assert content(function_tools=[tool]) is None
+
+
+class Free:
+    """No budget applies."""
+
+    prices = ()
+
+    def reserve(self, cost_of: Callable[[Limits], Any], *, is_spare: bool = False) -> tuple[Reserved | None, Limits]:
+        return None, UNLIMITED
+
+    def settle(self, reserved: Reserved, used: Used) -> None:
+        raise AssertionError("nothing is reserved")
+
+
+def test_a_request_that_was_taken_too_often_is_not_made_again(wire: Wire) -> None:
+    """Such as one whose answer kills each process that reads it: all other requests of these processes are lost, and paid again."""
+    wire.script("talk", "done")
+
+    async def made(tries: int) -> End:
+        requests = Requests()
+        try:
+            return await requests.make(content("[script talk once]"), Free(), tries=tries)
+        finally:
+            await requests.close()
+
+    end = asyncio.run(made(failures.TRIES + 1))
+
+    assert isinstance(end, HandedBack) and "taken" in end.reason
+    assert not wire.requests
