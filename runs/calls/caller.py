@@ -51,6 +51,10 @@ async def in_database_thread(act: Callable[..., T], *arguments: Any) -> T:
     return await sync_to_async(act, thread_sensitive=True)(*arguments)
 
 
+def _disconnect() -> None:
+    connection.close()  # that of the thread which calls this
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ended:
     call: Call
@@ -83,7 +87,7 @@ class Caller:
             except DATABASE_ERRORS:
                 log.warning("caller.database_gone", exc_info=True)
                 self.bell.close()
-                await in_database_thread(connection.close)
+                await in_database_thread(_disconnect)
                 await asyncio.sleep(RECONNECT)
         await self._drain()
 
