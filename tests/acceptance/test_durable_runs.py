@@ -143,4 +143,7 @@ def test_a_run_goes_on_where_it_was_whatever_is_restarted_or_deployed_meanwhile(
     assert [child["status"] for child in children] == ["succeeded"] * 3
     assert [written(stack, child["id"]) for child in children] == [["ride"]] * 3
     assert run_of(stack, event)["id"] == run["id"]
+    eventually(
+        lambda: not stack.query("SELECT 1 FROM runs_outboxmessage")
+    )  # reports of ended runs go out every half second
     stack.manage("verify", "--drained")

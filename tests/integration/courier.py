@@ -2,13 +2,13 @@
 failpoints that are armed while its processes run."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.integration.protocol import emit, in_status, outcomes, run_of, runs
 from tests.support.points import Points
 from tests.support.receiver import Receiver
-from tests.support.stack import ROOT, Process, Stack, StackMaker, eventually
+from tests.support.stack import ROOT, Process, Stack, eventually
 
 __all__ = ["Courier", "eventually"]
 
@@ -18,7 +18,9 @@ FINISHED = ("succeeded", "failed", "cancelled")
 
 
 class Courier:
-    def __init__(self, make_stack: StackMaker, receiver: Receiver, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, make_stack: Callable[..., Stack], receiver: Receiver, env: Mapping[str, str] | None = None
+    ) -> None:
         self.receiver = receiver
         env = {**APPS, **HASTY, "COURIER_RECEIVER": receiver.address, **(env or {})}
         self.stack: Stack = make_stack(env=env, agents=True)

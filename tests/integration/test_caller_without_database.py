@@ -11,7 +11,7 @@ from tests.support.receiver import receiving
 from tests.support.stack import StackMaker
 from tests.support.wire import Call, Held, Turn, providing
 
-pytestmark = pytest.mark.sampled
+pytestmark = pytest.mark.chaos
 
 
 def test_requests_in_flight_while_the_database_is_away_are_made_once(make_stack: StackMaker) -> None:

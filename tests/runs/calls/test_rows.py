@@ -23,8 +23,8 @@ from runs.db.sql import fetch
 from runs.models import ModelCall, Queue, Run, Step, Wait, Worker
 from tests.support.durable import Lab, lab
 from tests.support.runs import make_run
-from tests.support.wire import Call as Asks
 from tests.support.stack import eventually
+from tests.support.wire import Call as Asks
 from tests.support.wire import Wire
 
 __all__ = ["lab"]
