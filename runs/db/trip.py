@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
 from django.db import InternalError, NotSupportedError, connection
+from psycopg.errors import PipelineAborted
 from psycopg.pq import TransactionStatus
 from psycopg.rows import kwargs_row
 
@@ -72,6 +74,19 @@ def one_trip() -> Iterator[Trip]:
 @contextmanager
 def _pipeline(driver: Any) -> Iterator[Any]:
     """The driver's pipeline. All is sent at its end: statement by statement, both processes would be woken for each."""
+    try:
+        with _sent_at_its_end(driver) as pipeline:
+            yield pipeline
+    except PipelineAborted as skipped:
+        # Of answers that come in two pieces, the driver raises the error of a statement that was skipped after the one that failed.
+        failed = skipped.__context__
+        if isinstance(failed, psycopg.Error) and not isinstance(failed, PipelineAborted):
+            raise failed from None
+        raise
+
+
+@contextmanager
+def _sent_at_its_end(driver: Any) -> Iterator[Any]:
     with driver.pipeline() as pipeline:
         pipeline._communicate_gen = lambda: iter(())
         try:

@@ -33,6 +33,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Lab:
     because one was sent a moment ago."""
     settings.WAKEFUL_NOTIFY_THROTTLE = timedelta(0)
     monkeypatch.setattr(nudge, "LATER", 0.0)
+    monkeypatch.setattr(nudge, "_owed", False)
     pristine.make_empty()
     ready_runs.hints.by_queue.clear()
     return Lab(monkeypatch)
