@@ -17,7 +17,13 @@ AMOUNT = "event.data.data.object.amount_paid"
 RUNS = "SELECT id, status FROM runs_run WHERE trigger = %s"
 # Every third one is too small for the filter.
 # Events are searched in the order in which they came: those of yesterday come before those of today.
-MAKE_ROOM = "WITH moved AS (UPDATE triggers_event SET seq = seq + 100) SELECT setval('triggers_seq', nextval('triggers_seq') + 100)"
+MAKE_ROOM = """
+DO $$ BEGIN
+  SET LOCAL session_replication_role = replica;  -- events are immutable
+  UPDATE triggers_event SET seq = seq + 100;
+  PERFORM setval('triggers_seq', nextval('triggers_seq') + 100);
+END $$
+"""
 YESTERDAY = """
 INSERT INTO triggers_event (seq, id, source_id, ce_source, ce_id, type, subject, data, data_error, headers, body_sha256,
                             received_at, dispatched_at, root_id, depth)

@@ -52,9 +52,7 @@ def test_tasks_of_django_celery_beat_fire_as_before_whichever_scheduler_runs(mak
     with beat(stack):
         eventually(lambda: sent.has("ticker", 3, "due between the two", "clocked between the two"))
     eventually(lambda: not stack.query("SELECT 1 FROM runs_outboxmessage"))
-    assert (
-        sent.since_mark["ticker"] <= time.monotonic() - began + 2
-    )  # the one that is owed, and each second that begins
+    assert sent.since_mark["ticker"] <= time.monotonic() - began + 3  # what is owed or was under way, and no burst
     with stack.orm():
         make_clocked("clocked on the way back", database_now() - SECOND)
 
