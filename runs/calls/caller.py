@@ -115,7 +115,7 @@ class Caller:
             for call in taken:
                 self.tasks[call.wait_id] = asyncio.create_task(self._make(call, me))
             return SOON if taken else WHILE_BUSY  # those that are due are of stopped agents
-        pause = WHILE_BUSY if self.tasks else settings.WAKEFUL_SAFETY_LOOK.total_seconds()
+        pause = WHILE_BUSY if self.tasks else min(settings.WAKEFUL_SAFETY_LOOK, self.presence.every).total_seconds()
         return pause if due is None or room <= 0 else min(due, pause)
 
     # Requests
