@@ -2,7 +2,7 @@
 and DRF, which cost more than the door itself.
 
 It answers only what the door has taken. A request with anything unusual, and each refusal, goes the way of all requests: the view alone
-words, logs and counts refusals. What the middlewares would do to a plain delivery is asked of them, once for each host.
+words, logs and counts refusals. The middlewares give the headers of an answer, once for each host.
 """
 
 import io

@@ -96,7 +96,7 @@ OWNED = f"""
 SELECT call.wait_id FROM runs_modelcall call {OF_LIVE_WAIT}
 WHERE call.wait_id = ANY(%(ids)s::bigint[]) AND call.owner_id = %(me)s::uuid
 """  # noqa: S608
-# Requests that nobody makes: no process that is alive owns them, and no caller is there to take them, or none has for a lease. Once
+# Requests that no process makes: no process that is alive owns them, and no caller is there to take them, or none has for a lease. Once
 # they are removed, none can. Not within one lease of the start of the server, as above.
 UNTAKEN = f"""
 DELETE FROM runs_modelcall call

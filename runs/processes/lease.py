@@ -99,7 +99,7 @@ EXPIRES = f"coalesce(expires_at, seen_at + {EARLIER.format(kind='kind')})"
 
 SPACE = 0x57B0  # namespace of the two-integer advisory locks
 HOLD = f"pg_try_advisory_lock_shared({SPACE}, hashtext(id::text))"
-# No session holds the lock of the row. Just after a restart of the server nobody has come back yet.
+# No session holds the lock of the row. Just after a restart of the server no process has connected yet.
 IS_GONE = f"""(expires_at IS NOT NULL AND seen_at < clock_timestamp() - %(gone)s::interval
   AND clock_timestamp() > pg_postmaster_start_time() + %(lease)s::interval
   AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid = {SPACE} AND objsubid = 2
@@ -109,7 +109,7 @@ IS_GONE = f"""(expires_at IS NOT NULL AND seen_at < clock_timestamp() - %(gone)s
 MAY_REST = """NOT EXISTS (SELECT FROM runs_worker earlier
     WHERE id <> %(id)s::uuid AND stopped_at IS NULL AND expires_at IS NULL AND seen_at > clock_timestamp() - %(others)s::interval)"""
 NOW = "extract(epoch FROM clock_timestamp())::float8"
-# The same instant, of which ALLOWED takes the difference.
+# One instant for both: ALLOWED takes their difference.
 SEEN = "seen_at = statement_timestamp(), expires_at = statement_timestamp() + %(allowed)s::interval, troubles = %(troubles)s::jsonb"
 
 

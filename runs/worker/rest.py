@@ -1,4 +1,4 @@
-"""When a worker's parent rests: no child runs anything, so nobody waits for its lease to end."""
+"""When a worker's parent rests: no child runs anything, so no run waits for its lease to end."""
 
 import time
 from datetime import timedelta

@@ -50,7 +50,7 @@ def an_event_is_accepted(lab: Lab) -> Recorder:
 
 
 def a_delivery_passes_the_door(lab: Lab) -> Recorder:
-    """The second one of its source, of which the process knows by then; this process has looked at the backlog."""
+    """The second one of its source, which the process knows by then; this process has looked at the backlog."""
     make_source()
     deliver("1")
     looked = replace(backlog._backlog, looked_at=inf)

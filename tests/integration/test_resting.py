@@ -22,7 +22,7 @@ SESSION = """
 SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND objid::bigint = hashtext(%s::text) & 4294967295
 """
 IDLE = "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND state_change < clock_timestamp() - interval '1 s'"
-LONG = {"WAKEFUL_SAFETY_LOOK": "30s"}  # a look helps nobody in time
+LONG = {"WAKEFUL_SAFETY_LOOK": "30s"}  # no look comes in time
 
 
 def row_of(process: Process) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 """The certificates that this machine trusts, read once by each process instead of once by each client of a provider: that takes as
-much CPU as ten requests. A client belongs to one event loop, of which each call of run.llm has its own; what it trusts does not."""
+much CPU as ten requests. A client belongs to one event loop, and each call of run.llm has its own loop; what it trusts does not."""
 
 import ssl
 from collections.abc import Callable

@@ -47,7 +47,7 @@ def caller() -> UUID:
 
 @pytest.fixture
 def server_has_run_for_a_lease(settings: Settings) -> None:
-    """Before that nobody is judged by its lease."""
+    """Before that no process is judged by its lease."""
     age = "SELECT clock_timestamp() - pg_postmaster_start_time() > %s::interval"
     eventually(lambda: fetch(age, [settings.WAKEFUL_LEASE])[0][0])
 

@@ -118,7 +118,7 @@ def test_a_dispatcher_that_never_rests_notes_that_it_listens_before_the_note_is_
 
 def test_a_ring_that_was_lost_waits_for_the_next_ring_and_not_for_the_safety_look(dispatcher: Dispatcher) -> None:
     """The courier has rung a moment before, and then found no further run."""
-    dispatcher.couriers.ringer.quick.ring = lambda runs: True  # type: ignore[method-assign]  # nobody hears it
+    dispatcher.couriers.ringer.quick.ring = lambda runs: True  # type: ignore[method-assign]  # and no worker gets it
     dispatcher.ring_at = time.monotonic() + RING_EVERY
     make_trigger()
     make_event()

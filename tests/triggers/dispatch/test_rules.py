@@ -140,9 +140,9 @@ def test_after_any_edits_the_rules_are_those_of_a_first_reading(edits: list[str]
                     other.execute(COPY, {"slug": f"copy-{name}"})
                     open_ones.append(other)
                 case "read":
-                    anew = Rules()
-                    assert rules.current().by_id == anew.current().by_id
-                    assert rules.read.rows == anew.read.rows
+                    built = Rules()
+                    assert rules.current().by_id == built.current().by_id
+                    assert rules.read.rows == built.read.rows
         for other in open_ones:
             other.commit()
             assert rules.current().by_id == Rules().current().by_id

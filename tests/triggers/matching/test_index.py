@@ -102,15 +102,15 @@ def test_after_any_edits_the_index_is_the_same_as_one_built_from_scratch(
             assert found_in(was, item, payload) == before  # a batch that is being matched keeps its index
             rules = {id: rule for id, rule in rules.items() if id not in gone} | {rule.id: rule for rule in added}
 
-            anew = Index(rules.values())
-            assert edited.by_id == anew.by_id == rules
-            assert edited.heard.keys() == anew.heard.keys()
+            built = Index(rules.values())
+            assert edited.by_id == built.by_id == rules
+            assert edited.heard.keys() == built.heard.keys()
             for key, heard in edited.heard.items():
-                assert (heard.by_id, heard.shared) == (anew.heard[key].by_id, anew.heard[key].shared)
-                assert heard.reads_data == anew.heard[key].reads_data
+                assert (heard.by_id, heard.shared) == (built.heard[key].by_id, built.heard[key].shared)
+                assert heard.reads_data == built.heard[key].reads_data
                 assert_each_is_placed_once(heard)
-            assert edited.candidates(source, type) == anew.candidates(source, type)
-            assert found_in(edited, item, payload) == found_in(anew, item, payload)
+            assert edited.candidates(source, type) == built.candidates(source, type)
+            assert found_in(edited, item, payload) == found_in(built, item, payload)
 
 
 def found_in(index: Index, item: Item, payload: Payload) -> dict[str, str]:

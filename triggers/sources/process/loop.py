@@ -230,7 +230,7 @@ class Sources:
         self.presence.own()
         self.note_lease()
         if self.presence.row != me:
-            return  # the next look begins anew
+            return  # the next look begins again
         for taken in owners.take(me, free[:room]):
             source = found[taken.source_id]
             mandate = Mandate(source_id=source.id, slug=source.slug, owner=me, epoch=taken.epoch)

@@ -64,7 +64,7 @@ class Wanted:
     epoch: int | None
     is_mine: bool
     is_free: bool
-    owned_for: float | None  # seconds until its owner's lease ends, if nobody renews it
+    owned_for: float | None  # seconds until its owner's lease ends, if it is not renewed
     processes: int  # live ones, for a fair share
 
     @property

@@ -1,6 +1,6 @@
 """A process keeps what it has read of a source. Whatever changes there, in another process, holds for the very next delivery.
 
-The ORM changes the rows here as another process does: nothing tells the door of it."""
+The ORM changes the rows here as another process does: the door is not notified."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -93,7 +93,7 @@ CHANGES: dict[str, tuple[Callable[[Source], object], int]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("id_", ["second", "first"])  # the first is a duplicate, of which nothing is said either
+@pytest.mark.parametrize("id_", ["second", "first"])  # the first is a duplicate, which is not logged either
 def test_what_is_no_longer_allowed_lets_nothing_in(change: str, id_: str, shop: Source) -> None:
     make, status = CHANGES[change]
     make(shop)
