@@ -232,7 +232,7 @@ def _alive(now: Situation) -> Table:
             for process in sorted(there, key=lambda one: (KINDS.index(Worker.Kind(one.kind)), one.name))
         ],
         empty="No process is alive. `manage.py up` starts every process on one machine.",
-        note="A worker renews its row every few seconds, other processes less often.",
+        note="A process with work renews its row every few seconds, one without less often.",
     )
 
 
