@@ -43,7 +43,7 @@ def _processes() -> dict[str, Any]:
         "icon": "memory",
         "link": reverse("admin:runs_queue_processes"),
         "permission": _may_see("runs", "worker"),
-        "active": lambda request: request.path.startswith(("/admin/runs/queue/", "/admin/runs/worker/")),
+        "active": lambda request: request.path_info.startswith(("/admin/runs/queue/", "/admin/runs/worker/")),
     }
 
 
@@ -53,7 +53,7 @@ def _agents() -> dict[str, Any]:
         "icon": "smart_toy",
         "link": reverse("admin:runs_agentstop_agents"),
         "permission": _may_see("runs", "agentstop"),
-        "active": lambda request: request.path.startswith("/admin/runs/agentstop/"),
+        "active": lambda request: request.path_info.startswith("/admin/runs/agentstop/"),
     }
 
 

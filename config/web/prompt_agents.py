@@ -18,7 +18,7 @@ class KnowPromptAgents:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        if request.path.startswith(PLACES):
+        if request.path_info.startswith(PLACES):
             with suppress(*CONNECTION_ERRORS):
                 catalog.refresh()
         return self.get_response(request)

@@ -15,9 +15,9 @@ from agents.exceptions import DeclarationError
 from runs.models import AuditEntry
 from tests.support.triggers import make_trigger
 from triggers.declarations import wanted
-from triggers.declarations.overrides import override, reset_overrides
+from triggers.declarations.overrides import create_trigger, override, reset_overrides
 from triggers.declarations.sync import sync
-from triggers.exceptions import RuleError
+from triggers.exceptions import Invalid, RuleError
 from triggers.models import Event, Schedule, Source, Trigger
 from triggers.schedules import edit, preview, rows
 from triggers.schedules.calendars import create_calendar
@@ -300,6 +300,14 @@ def test_edited_schedule_survives_a_deploy_until_it_is_given_back(declare: Decla
     reset_overrides(trigger_of("digest"), ["rule", "catch_up"], by="admin:ada")
     assert (task_of("digest").crontab.hour, task_of("digest").wakeful.catch_up) == ("10", "all")
     assert sync() == []
+
+
+def test_a_trigger_that_no_code_declares_is_not_reset(declare: Declare) -> None:
+    declare("digest")
+    trigger = create_trigger("by-hand", agent="digest", by="ada")
+
+    with pytest.raises(Invalid, match="no code declares this trigger"):
+        reset_overrides(trigger, ["filter"], by="ada")
 
 
 def test_policy_of_the_code_reaches_the_row_and_an_edited_field_is_the_operators(declare: Declare) -> None:

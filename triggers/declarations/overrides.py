@@ -90,8 +90,10 @@ def _check(trigger: Trigger, changes: Mapping[str, Any], problems: list[str]) ->
 
 @not_in_atomic_body
 def reset_overrides(trigger: Trigger, fields: Sequence[str], by: str) -> Trigger:
-    """Reset fields to the code's declaration of the last sync."""
-    declared = trigger.declared or {}
+    """Reset fields to the code's declaration of the last sync. Invalid if no code declares the trigger."""
+    declared = trigger.declared
+    if declared is None:
+        raise Invalid(["declared: no code declares this trigger, so there is no declaration to reset its fields to"])
     given_back = [name for name in fields if name in trigger.overrides]
     with transaction.atomic():
         for name in given_back:

@@ -38,7 +38,7 @@ from config.console.sources.switches import switch_sections
 from config.console.sources.table import is_by_statement, table_notice, table_sections
 from triggers.exceptions import Invalid
 from triggers.models import MetricDetector, RefusedDelivery, Secret, Source, SwitchTimer
-from triggers.sources.databases.tables.keep import KIND, keep_tables
+from triggers.sources.databases.tables.keep import KIND, check_table
 from triggers.sources.databases.tables.sweep import sweep_soon
 from triggers.sources.edit import change_source, create_source
 from triggers.sources.kind import Kind, kinds
@@ -253,7 +253,7 @@ class SourcePanel(MetricButtons, Panel):
 
     @service_button("Check now", "triggers.change_source", CHECK, icon="build", url_path="check-table", done="Checked.")
     def check_table(self, object_id: str, by: str) -> None:
-        keep_tables()
+        check_table(get_object_or_404(Source, pk=object_id, kind=KIND), by=by)
 
     @service_button(
         "Sweep now",

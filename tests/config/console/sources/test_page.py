@@ -12,11 +12,11 @@ from django.utils.html import escape
 
 from config.console.sources.reading import BODY_CHARACTERS
 from runs.db.sql import execute
+from runs.models import AuditEntry
 from tests.config.console.test_actions import press
 from tests.support.console import page_of
 from tests.support.hooks import make_source, post, signed_headers
 from triggers.models import Event, PoisonMessage, Reading, RefusedDelivery, Source, WatchedTable
-from triggers.sources.databases.tables.keep import keep_tables
 from triggers.sources.databases.tables.sweep import sweep_tables
 from triggers.sources.kind import kinds
 
@@ -140,7 +140,8 @@ def test_a_watched_table_shows_its_triggers_and_is_swept_on_request(admin: Clien
     admin.post(ADD, {**form, "table__most": "", "table__sweep_hours": ""})
     source = Source.objects.get(slug="groups")
     assert source.settings["most"] == 100_000
-    keep_tables()
+    press(admin, "triggers_source", source, "check-table")
+    assert AuditEntry.objects.get(action="check").object_id == str(source.pk)
     page = page_of("triggers_source", source)
 
     shown = text_of(admin.get(page))

@@ -19,6 +19,7 @@ from psycopg.errors import InsufficientPrivilege
 from agents.guards.atomic import not_in_atomic_body
 from runs.db.patience import Locked, no_longer_than
 from runs.db.sql import database_now, fetch
+from runs.models.audit import record
 from triggers.models import Source, SweptRow, WatchedTable
 from triggers.sources.databases.tables.capture import (
     IDLE,
@@ -86,6 +87,13 @@ def keep_table(source_id: UUID) -> None:
         keep(source)
     else:
         remove(source_id)
+
+
+@not_in_atomic_body
+def check_table(source: Source, by: str) -> None:
+    """Keep one source now, because an operator asks for it."""
+    keep_table(source.pk)
+    record(by, "check", source)
 
 
 def keep(source: Source) -> None:
