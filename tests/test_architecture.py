@@ -122,7 +122,7 @@ FLOORS = {
         "postman",
     ],
     "triggers/dispatch": [
-        "failing_triggers follow_up gates promise rates run_failures spans waiting_runs windows",
+        "failing_triggers follow_up gates pace promise rates run_failures spans waiting_runs windows",
         "admission leadership listeners offers order_of_keys",
         "decisions hold rules",
         "overtaking replay_pieces shadow unexplained",

@@ -49,9 +49,6 @@ SELECT id FROM runs_wait
 WHERE status = 'open' AND kind = 'budget' AND strpos(asked->>'model', %(model)s::text) > 0 AND id > %(after)s::bigint
 ORDER BY id LIMIT %(most)s::int
 """
-ANYTHING = """
-SELECT EXISTS (SELECT FROM runs_wait WHERE status = 'open' AND kind = 'budget'), EXISTS (SELECT FROM runs_reservation)
-"""
 LOST = """
 SELECT reservation.id, reservation.window_id FROM runs_reservation reservation
 LEFT JOIN runs_run run ON run.id = reservation.run_id
@@ -114,9 +111,9 @@ class Round:
             if not self._after or time.monotonic() >= until:
                 return ended
 
-    def chore(self) -> int:
-        """Run the dispatcher's pass; return how many runs continue."""
-        [(is_awaited, is_reserved)] = fetch(ANYTHING)
+    def chore(self, *, is_awaited: bool = True, is_reserved: bool = True) -> int:
+        """Run the dispatcher's pass; return how many runs continue. `is_awaited`: some may wait; `is_reserved`: there may be
+        reservations."""
         if is_reserved:
             settle_lost()
         return self.wake_waiting() if is_awaited else 0

@@ -4,12 +4,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from django.conf import settings
-
 from runs import outbox, waits
 from runs.budgets import wake
 from runs.calls import rows as calls
 from runs.chores import timers
+from runs.chores.rare import Rare
 from runs.chores.timers import RunTimers, is_due
 from runs.durable import sessions
 from runs.failpoints import failpoint
@@ -36,28 +35,25 @@ class Chores:
         self.rescuer = Rescuer()
         self.stalled = timers.StalledKeys()
         self.mend_at = 0.0
-        self.budgets_at = 0.0
         self.budget_waits = wake.Round()
-        self.incidents_at = 0.0
-        self.calls_at = 0.0
 
     def __iter__(self) -> Iterator[Chore]:
         yield Chore(name="end waits", is_due=lambda found: is_due(found.wait), do=lambda _: waits.end_due(BATCH))
         yield Chore(name="look back", is_due=lambda found: is_due(found.look_back), do=lambda _: waits.look_back())
         yield Chore(name="wake runs", is_due=lambda found: is_due(found.due), do=self._wake)
-        yield Chore(name="mend keys", is_due=lambda _: time.monotonic() >= self.mend_at, do=self._mend)
+        yield Chore(name="mend keys", is_due=lambda found: _is_rare(found, "blocked") and self._mends, do=self._mend)
         yield Chore(
             name="hand over sessions", is_due=lambda found: found.free_session, do=lambda _: sessions.hand_over_free()
         )
-        yield Chore(name="budgets", is_due=lambda _: time.monotonic() >= self.budgets_at, do=self._budgets)
+        yield Chore(
+            name="budgets", is_due=lambda found: _is_rare(found, "budget_waits", "reservations"), do=self._budgets
+        )
         yield Chore(
             name="hand back requests",
-            is_due=lambda _: time.monotonic() >= self.calls_at,
-            do=lambda _: self._hand_back(),
+            is_due=lambda found: _is_rare(found, "requests"),
+            do=lambda _: calls.hand_back_abandoned(),
         )
-        yield Chore(
-            name="tell incidents", is_due=lambda _: time.monotonic() >= self.incidents_at, do=self._tell_incidents
-        )
+        yield Chore(name="tell incidents", is_due=lambda found: _is_rare(found, "incidents"), do=self._tell_incidents)
         yield Chore(name="deliver messages", is_due=lambda found: bool(_topics(found)), do=self._deliver)
         yield Chore(
             name="rescue runs",
@@ -75,20 +71,19 @@ class Chores:
         failpoint("after_wake")
         return woken
 
+    @property
+    def _mends(self) -> bool:
+        return time.monotonic() >= self.mend_at
+
     def _mend(self, found: RunTimers) -> int:
         self.mend_at = time.monotonic() + MEND_EVERY
         return self.stalled.mend()
 
     def _budgets(self, found: RunTimers) -> int:
-        self.budgets_at = time.monotonic() + settings.WAKEFUL_SAFETY_LOOK.total_seconds()
-        return self.budget_waits.chore()
-
-    def _hand_back(self) -> int:
-        self.calls_at = time.monotonic() + settings.WAKEFUL_SAFETY_LOOK.total_seconds()
-        return calls.hand_back_abandoned()
+        rare = found.rare or Rare()
+        return self.budget_waits.chore(is_awaited=rare.budget_waits, is_reserved=rare.reservations)
 
     def _tell_incidents(self, found: RunTimers) -> int:
-        self.incidents_at = time.monotonic() + settings.WAKEFUL_SAFETY_LOOK.total_seconds()
         tell_due()
         return 0
 
@@ -99,3 +94,8 @@ class Chores:
 def _topics(found: RunTimers) -> list[str]:
     """The topics with due messages that the dispatcher handles in its own transaction."""
     return [topic for topic, wait in found.inside.items() if is_due(wait)]
+
+
+def _is_rare(found: RunTimers, *work: str) -> bool:
+    """Was there some work of these at a look that asked for it?"""
+    return found.rare is not None and any(getattr(found.rare, name) for name in work)

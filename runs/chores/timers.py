@@ -1,7 +1,7 @@
 """Work that falls due by the clock, and when the next of it does."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,6 +10,7 @@ import structlog
 from django.db import transaction
 
 from runs import keys
+from runs.chores.rare import Rare
 from runs.db.ready_runs import HINTED, SLOW
 from runs.db.sql import execute, fetch, fetch_as
 from runs.outbox import EVERYTHING_IS_PAUSED
@@ -77,6 +78,9 @@ WHERE id IN (
 """
 
 
+Ask = Callable[..., list[Any]]  # `fetch_as`, or one that does more in the same statement
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunTimers:
     """The work of `runs`. The timedeltas say when it is due (past: now; None: never); `inside` is by topic."""
@@ -95,6 +99,7 @@ class RunTimers:
     at: datetime = BEGINNING  # the time of this look
     outbox: Mapping[str, timedelta] = field(default_factory=dict)  # time until the next message of each known topic
     again: timedelta | None = None  # when to look from the beginning, after a look by a hint
+    rare: Rare | None = None  # None: the look did not ask for it
 
     @property
     def next(self) -> timedelta | None:
@@ -140,7 +145,7 @@ def everything_is_due() -> RunTimers:
     times: dict[str, Any] = dict.fromkeys(
         ("due", "wait", "look_back", "outside", "slow", "notifications", "lease_expiry"), now
     )
-    return RunTimers(ready=True, lost=True, free_session=True, inside=inside, **times)
+    return RunTimers(ready=True, lost=True, free_session=True, inside=inside, rare=Rare(), **times)
 
 
 def read_run_timers() -> RunTimers:
@@ -148,10 +153,10 @@ def read_run_timers() -> RunTimers:
     return found
 
 
-def read_beside(other: str, given: Mapping[str, Any]) -> tuple[RunTimers, dict[str, Any]]:
+def read_beside(other: str, given: Mapping[str, Any], ask: Ask = fetch_as) -> tuple[RunTimers, dict[str, Any]]:
     """The timers, and the row of another statement, whose columns have other names, in one statement."""
     hint, began = since.hint(), time.monotonic()
-    [row] = fetch_as(_row, BESIDE.format(look=LOOK, other=other), {**parameters(hint), **given})
+    [row] = ask(_row, BESIDE.format(look=LOOK, other=other), {**parameters(hint), **given})
     found = _timers_of(**{name: row.pop(name) for name in COLUMNS})
     if hint is not None:
         return replace(found, again=timedelta(seconds=since.until - time.monotonic())), row

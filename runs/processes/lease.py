@@ -302,16 +302,22 @@ class Presence:
         if self.has_rested:
             self._renew_at_once(NO_TROUBLES)
 
-    def ask(self, make: Callable[..., T], statement: str, parameters: Mapping[str, Any] = NO_PARAMETERS) -> list[T]:
+    def ask(
+        self,
+        make: Callable[..., T],
+        statement: str,
+        parameters: Mapping[str, Any] = NO_PARAMETERS,
+        troubles: Mapping[str, Trouble] = NO_TROUBLES,
+    ) -> list[T]:
         """What `fetch_as` returns; when it is time to renew the row, in the same statement."""
-        if self.row is None or not self._is_due(NO_TROUBLES):
-            self.renew()
+        if self.row is None or not self._is_due(troubles):
+            self.renew(troubles)
             return fetch_as(make, statement, parameters)
         began, before = time.monotonic(), time.time()
         both = SAY_AND_ASK.format(say=SAY, statement=statement)
-        rows: list[dict[str, Any]] = fetch_as(dict, both, {**patience(), **self._names(NO_TROUBLES), **parameters})
+        rows: list[dict[str, Any]] = fetch_as(dict, both, {**patience(), **self._names(troubles), **parameters})
         answers = {(row.pop("renewed_now"), row.pop("renewed_may_rest")) for row in rows}
-        self._renewed(began, before, answers, NO_TROUBLES)
+        self._renewed(began, before, answers, troubles)
         return [make(**row) for row in rows if row.pop("is_asked")]
 
     def _is_due(self, troubles: Mapping[str, Trouble]) -> bool:

@@ -36,7 +36,9 @@ NAME = "SELECT set_config('application_name', %s::text, false)"
 
 
 class Courier(threading.Thread, ABC):
-    name_of: str
+    name_of: ClassVar[str]
+    # Is there work for it? A condition of SQL, for couriers of the rooms above; the dispatcher asks it at its safety look.
+    has_work: ClassVar[str] = ""
 
     def __init__(self) -> None:
         super().__init__(name=f"wakeful-{self.name_of}", daemon=True)

@@ -105,7 +105,10 @@ class Leadership:
         is_noted = (time.monotonic() - self.noted_at) * 1000 < listens_for() / 2
         if not is_noted and not self.stands_by:
             fetch(NOTE, [listens_for()])
-            self.noted_at = time.monotonic()
+            self.noted()
+
+    def noted(self) -> None:
+        self.noted_at = time.monotonic()
 
     def rest(self) -> None:
         """There is nothing to lead: do not stand by."""

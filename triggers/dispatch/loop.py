@@ -12,7 +12,6 @@ from functools import partial
 
 import psycopg
 import structlog
-from django.conf import settings
 from django.db import Error as DjangoDatabaseError
 from django.db import connection
 
@@ -32,7 +31,8 @@ from triggers.dispatch.failures import has_more_than_units, unless_failed
 from triggers.dispatch.follow_up import FollowUp
 from triggers.dispatch.leadership import Leadership
 from triggers.dispatch.listeners import cases_of_listeners
-from triggers.dispatch.looks import DispatchTimers, Looks, Seen
+from triggers.dispatch.looks import DispatchTimers, Looks, Seen, Wide
+from triggers.dispatch.pace import Pace
 from triggers.dispatch.promise import KEEP_LOOKING, Promise
 from triggers.dispatch.rules import Rules
 from triggers.dispatch.steps import Steps
@@ -54,7 +54,7 @@ class Dispatcher:
         self.rules = Rules()
         self.costly = Costly(others=Costly(cases_of_listeners))
         self.dispatch = failures.events(self.rules, self.costly)
-        self.looks, self.steps = Looks(), Steps(self.rules)
+        self.looks, self.pace, self.steps = Looks(), Pace(), Steps(self.rules)
         self.leadership = Leadership()
         self.chores = Chores()
         self.heartbeat = Heartbeat()
@@ -102,14 +102,15 @@ class Dispatcher:
         self.steps.reconnected()
         self.chores.reconnected()
         timeline.notice_failover()
+        self.presence.renew(self.couriers.troubles)
         log.info("dispatcher.listening")
 
     def serve(self) -> None:
         while True:
-            self.presence.renew(self.couriers.troubles)
             self.couriers.watch()  # only now, so that none of them finds no dispatcher
             began = time.monotonic()
             batch, wait = self.look()
+            self.presence.renew(self.couriers.troubles)  # unless the look has
             self.heartbeat.beat()  # only after a successful look, so that a dispatcher that always fails falls silent
             promised = self.owed(began, batch)
             self.let_go(promised)
@@ -154,23 +155,35 @@ class Dispatcher:
 
     def look(self) -> tuple[Batch, float]:
         """Do all work; its result, and how many seconds to wait."""
+        say = partial(self.presence.ask, troubles=self.couriers.troubles)
+        wide = (
+            Wide(ask=say, couriers=self.couriers.also, listens=not self.leadership.stands_by)
+            if self.pace.asks
+            else None
+        )
         # An urgent NOTIFY is one of an event mostly.
-        seen = None if self.is_urgent else self.looks.look(asks_for_events=True)
+        seen = None if self.is_urgent else self.looks.look(asks_for_events=True, wide=wide)
         if seen is None or self.needs_leader(seen):
             batch, leads = self.do_dispatch()
         else:
             batch, leads = Batch(), False
             self.leadership.rest()
-        seen = seen or self.looks.look(asks_for_events=False)
+        seen = seen or self.looks.look(asks_for_events=False, wide=wide)
         own, due = seen.own, seen.runs
         batch += self.steps.do(seen, leads=leads)
         for chore in self.chores:
             if chore.is_due(due):
                 batch += Batch(ready=unless_failed(partial(chore.do, due), 0))
-        self.send_couriers(own, due)
+        self.send_couriers(seen)
         self.ring(batch, due)
         retries = [] if batch.standby else [self.dispatch.wait, *self.steps.waits]
-        waits = [seconds_until_next(batch, own, due), *(wait for wait in retries if wait is not None)]
+        if self.notified or batch != Batch():
+            self.pace.moved()
+        if wide is not None:
+            self.pace.asked(due.rare)
+        if seen.is_noted:
+            self.leadership.noted()
+        waits = [seconds_until_next(batch, own, due, self.pace.wait), *(wait for wait in retries if wait is not None)]
         if self.is_unheard and not batch.ring_for:
             waits.append(max(self.ring_at - time.monotonic(), 0.0))
         return batch, min(waits)
@@ -188,15 +201,18 @@ class Dispatcher:
             self.ring_for_new(batch.ring_for)
         return batch, True
 
-    def send_couriers(self, own: DispatchTimers, due: timers.RunTimers) -> None:
+    def send_couriers(self, seen: Seen) -> None:
         for send, wait in (
-            (self.couriers.ringer.deliver, due.outside),
-            (self.couriers.messenger.send, due.slow),
-            (self.couriers.notifier.send, due.notifications),
-            (self.couriers.also[Postman].send, own.outbound),
+            (self.couriers.ringer.deliver, seen.runs.outside),
+            (self.couriers.messenger.send, seen.runs.slow),
+            (self.couriers.notifier.send, seen.runs.notifications),
+            (self.couriers.also[Postman].send, seen.own.outbound),
         ):
             if wait is not None:
                 send(max(wait.total_seconds(), 0.0))
+        for courier in self.couriers.also.values():
+            if courier.name_of in seen.couriers:
+                courier.send()
 
     def ring_for_new(self, runs: Mapping[str, int]) -> None:
         """At once: senders wait for these runs."""
@@ -218,8 +234,8 @@ class Dispatcher:
         self.was_ready = due.ready
 
 
-def seconds_until_next(batch: Batch, own: DispatchTimers, due: timers.RunTimers) -> float:
-    waits = [settings.WAKEFUL_SAFETY_LOOK.total_seconds()]
+def seconds_until_next(batch: Batch, own: DispatchTimers, due: timers.RunTimers, at_most: float) -> float:
+    waits = [at_most]
     for wait_for in (own.window, own.offer, own.replay):
         if wait_for is not None:
             waits.append(max(wait_for.total_seconds(), KEEP_LOOKING))

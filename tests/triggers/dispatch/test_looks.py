@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -10,12 +11,17 @@ import psycopg
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
+from runs.chores.rare import Rare
+from runs.models import Incident
 from tests.support.triggers import make_event, make_trigger
-from triggers.dispatch.looks import Looks
+from triggers.dispatch.looks import Looks, Wide
 from triggers.dispatch.loop import RING_EVERY, Dispatcher
+from triggers.dispatch.pace import Pace
 from triggers.matching import pending
-from triggers.models import Event, Redispatch
+from triggers.models import Event, Redispatch, Source
+from triggers.sources.databases.watch import Watcher
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,10 +46,102 @@ def statements(dispatcher: Dispatcher) -> list[str]:
     return [query["sql"] for query in queries]
 
 
+def wanted_parameters() -> dict[str, Any]:
+    given = connection.get_connection_params()
+    return {name: given[name] for name in ("host", "port", "user", "password", "dbname") if name in given}
+
+
 def test_a_look_that_finds_nothing_is_one_statement(dispatcher: Dispatcher) -> None:
     [sent] = statements(dispatcher)
 
     assert "triggers_window" in sent and "runs_wait" in sent
+
+
+def test_what_is_rare_is_asked_for_in_the_same_statement_which_also_renews_the_row_of_the_process(
+    dispatcher: Dispatcher,
+) -> None:
+    dispatcher.presence.renew()
+    dispatcher.pace.ask_at = dispatcher.presence.renewed_at = float("-inf")
+
+    [sent] = statements(dispatcher)
+
+    assert all(part in sent for part in ("triggers_window", "runs_wait", "runs_incident", "UPDATE runs_worker"))
+    dispatcher.presence.close()
+
+
+def test_the_statement_that_asks_for_what_is_rare_notes_that_the_dispatcher_listens(dispatcher: Dispatcher) -> None:
+    dispatcher.pace.ask_at = dispatcher.leadership.noted_at = float("-inf")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT setval('triggers_listens_until', 2)")
+
+    assert len(statements(dispatcher)) == 1
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT last_value > extract(epoch FROM clock_timestamp()) * 1000 FROM triggers_listens_until")
+        assert cursor.fetchone() == (True,)
+
+
+def test_an_incident_whose_time_has_come_is_told_at_the_next_safety_look(dispatcher: Dispatcher) -> None:
+    Incident.objects.create(
+        kind=Incident.Kind.AGENT,
+        subject="clerk",
+        name="clerk",
+        opened_at=timezone.now(),
+        tell_at=timezone.now(),
+        fingerprint="1",
+    )
+    dispatcher.look()
+    assert Incident.objects.get().told == ""  # its time is that of the safety look
+    dispatcher.pace.ask_at = 0.0
+
+    dispatcher.look()
+
+    assert Incident.objects.get().told == Incident.Told.OPEN
+
+
+def test_a_slot_that_nothing_has_looked_at_yet_is_found_by_the_safety_look() -> None:
+    wide = Wide(couriers=[Watcher])
+    assert not Looks().look(asks_for_events=True, wide=wide).couriers
+    Source.objects.create(slug="shop", kind="postgresql", settings={})
+
+    assert Looks().look(asks_for_events=True, wide=wide).couriers == [Watcher.name_of]
+
+
+def test_a_look_that_cannot_read_what_is_rare_reads_the_rest(settings: Any) -> None:
+    looks = Looks()
+    with connection.cursor() as cursor:
+        cursor.execute("SET lock_timeout = '50ms'")
+    with psycopg.connect(**wanted_parameters()) as other:
+        other.execute("LOCK TABLE runs_incident")
+        for _ in range(2):
+            seen = looks.look(asks_for_events=True, wide=Wide())
+            assert not seen.own.has_events and not seen.runs.ready
+            assert seen.runs.rare == Rare()  # all of it may be due
+        with CaptureQueriesContext(connection) as queries:
+            looks.look(asks_for_events=True, wide=Wide())
+        assert sum("runs_incident" in query["sql"] for query in queries) == 1  # one wait for the lock
+    looks.look(asks_for_events=True, wide=Wide())
+    with CaptureQueriesContext(connection) as queries:
+        assert looks.look(asks_for_events=True, wide=Wide()).runs.rare != Rare()
+    assert len(queries) == 1
+    connection.close()
+
+
+def test_a_dispatcher_that_has_long_been_idle_asks_half_as_often_unless_something_rare_waits(settings: Any) -> None:
+    pace, look = Pace(), settings.WAKEFUL_SAFETY_LOOK.total_seconds()
+    nothing = Rare(budget_waits=False, reservations=False, requests=False, incidents=False, blocked=False)
+
+    pace.asked(nothing)
+    assert pace.wait <= look
+    pace.moved_at -= 7 * look
+    pace.asked(nothing)
+    assert look < pace.wait <= 2 * look
+    pace.asked(replace(nothing, requests=True))
+    assert pace.wait <= look
+    pace.asked(nothing)
+    pace.moved()
+    pace.asked(nothing)
+    assert pace.wait <= look
 
 
 def test_a_look_that_finds_an_event_dispatches_it(dispatcher: Dispatcher) -> None:
@@ -78,9 +176,7 @@ def test_a_table_that_is_locked_costs_one_half_and_one_wait(settings: Any) -> No
     looks = Looks()
     with connection.cursor() as cursor:
         cursor.execute("SET lock_timeout = '50ms'")
-    given = connection.get_connection_params()
-    wanted = {name: given[name] for name in ("host", "port", "user", "password", "dbname") if name in given}
-    with psycopg.connect(**wanted) as other:
+    with psycopg.connect(**wanted_parameters()) as other:
         other.execute("LOCK TABLE triggers_window")
         seen = looks.look(asks_for_events=True)
         assert seen.own.has_events and not seen.runs.ready  # `runs` was read; of `triggers` all may be due

@@ -12,7 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connection
 
 from runs.db.sql import execute, fetch_column
-from runs.queues.courier import Courier
+from runs.queues.courier import NEVER, Courier
 from triggers.exceptions import Invalid
 from triggers.models import Source, WatchedSlot
 from triggers.sources.databases.publish import settings_of, slot_facts_of
@@ -59,14 +59,17 @@ class Finding:
 
 class Watcher(Courier):
     name_of = "slot-watch"
+    has_work = f"""EXISTS (SELECT FROM triggers_source source WHERE kind = '{KIND}'
+      AND NOT EXISTS (SELECT FROM triggers_watchedslot WHERE source_id = source.id))"""  # noqa: S608  (our own parts)
 
     def errand(self) -> float:
         """Look at the slot that was not looked at for longest."""
         if found := fetch_column(CLAIM, {"kind": KIND, "every": LOOK_EVERY}):
             look_after(found[0])
             return 0.0
+        has_some = WatchedSlot.objects.exists()  # the dispatcher's look finds a new one
         connection.close()  # rarely needed
-        return LOOK_EVERY.total_seconds()
+        return LOOK_EVERY.total_seconds() if has_some else NEVER
 
 
 def look_after(source_id: UUID) -> None:
