@@ -8,10 +8,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from tempfile import TemporaryFile
 from typing import Any, NamedTuple
+from unittest.mock import patch
 from uuid import UUID
 
 from django.db import connection
 from psycopg.types.json import Json, Jsonb
+
+from runs.db import trip
+from runs.db.trip import Trip
 
 Cursor = Any
 UUIDS = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -57,7 +61,7 @@ class Recorder:
 
 @contextmanager
 def recording() -> Iterator[Recorder]:
-    """Record what every cursor of the connection sends, those below Django's too."""
+    """Record what every cursor of the connection sends, those below Django's too, and every trip."""
     connection.ensure_connection()
     driver: Any = connection.connection
     before, threshold = driver.cursor_factory, driver.prepare_threshold
@@ -75,9 +79,14 @@ def recording() -> Iterator[Recorder]:
                 recorder.add(_text_of(query), rows[0], len(rows))
             return super().executemany(query, rows, **options)
 
+    class RecordingTrip(Trip):
+        def add(self, statement: str, parameters: Any = (), make: Any = None) -> Any:
+            recorder.add(statement, parameters)
+            return super().add(statement, parameters, make)
+
     written, since = _wal_of(driver), _place_of(driver)
     driver.cursor_factory = Recording
-    with TemporaryFile("w+") as messages:
+    with TemporaryFile("w+") as messages, patch.object(trip, "Trip", RecordingTrip):
         driver.pgconn.trace(messages.fileno())
         try:
             yield recorder

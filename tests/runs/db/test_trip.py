@@ -1,14 +1,20 @@
 """Several statements in one round trip."""
 
+import signal
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from math import inf
+from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
-from django.db import DataError, IntegrityError, OperationalError, connection, transaction
+from django.db import DataError, IntegrityError, NotSupportedError, OperationalError, connection, transaction
 
 from runs.db.sql import execute, fetch
 from runs.db.trip import one_trip
 from runs.models import Queue
+from runs.states import RunStatus
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -91,8 +97,95 @@ def test_an_isolation_level_of_the_settings_holds() -> None:
         connection.connection.isolation_level = None
 
 
-def test_the_driver_has_what_a_trip_replaces() -> None:
-    """Where a newer driver has other names, trips still work, with more round trips and messages."""
+def test_statements_that_the_body_removed_from_the_server_are_prepared_again() -> None:
+    for removes in ("DISCARD ALL", "DEALLOCATE ALL"):
+        with transaction.atomic(), one_trip() as trip:
+            trip.add("SELECT %s::int", [1])
+            trip.add("COMMIT")
+        execute(removes)
+        with transaction.atomic(), one_trip() as trip:
+            again = trip.add("SELECT %s::int", [2])
+            trip.add("COMMIT")
+        assert again.rows() == [(2,)]
+
+
+def test_a_statement_whose_plan_is_outdated_works_the_next_time() -> None:
+    with transaction.atomic():
+        execute("CREATE TEMP TABLE changes (one int)")
+    select = "SELECT * FROM changes"
+    with transaction.atomic(), one_trip() as trip:
+        trip.add(select)
+    with transaction.atomic():
+        execute("ALTER TABLE changes ADD two int")
+    for _ in range(2):
+        try:
+            with transaction.atomic(), one_trip() as trip:
+                answer = trip.add(select)
+        except NotSupportedError:  # cached plan must not change result type
+            continue
+    assert answer.rows() == []
+    execute("DROP TABLE changes")
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        ("text", "ä 'quoted' \\ %s"),
+        ("int", -3),
+        ("bigint", 2**40),
+        ("boolean", True),
+        ("float8", 1e-7),
+        ("float8", inf),
+        ("uuid", UUID("01990000-0000-7000-8000-000000000000")),
+        ("interval", timedelta(days=-1, seconds=3.25)),
+        ("text[]", []),
+        ("text[]", ["a", '{b,"c"}', ""]),
+        ("uuid[]", [UUID(int=1)]),
+        ("text", RunStatus.QUEUED),
+        ("text", None),
+        ("timestamptz", datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)),
+    ],
+)
+def test_parameters_arrive_as_by_a_cursor(type_: str, value: Any) -> None:
+    with transaction.atomic(), one_trip() as trip:
+        answer = trip.add(f"SELECT %(it)s::{type_}::text, '%%', %(it)s::{type_}::text", {"it": value})
+    [(text, percent, same)] = answer.rows()
+    assert [(text,)] == fetch(f"SELECT %s::{type_}::text", [value])
+    assert (percent, same) == ("%", text)
+
+
+def test_a_text_with_a_null_character_is_refused_before_anything_is_sent() -> None:
+    with pytest.raises(DataError, match="NUL"), transaction.atomic(), one_trip() as trip:
+        trip.add(INSERT, ["one"])
+        trip.add(INSERT, ["tw\0o"])
+    assert queues() == []
+
+
+def test_an_interruption_between_question_and_answer_closes_the_session(another: psycopg.Connection) -> None:
+    """What comes next would be the answer to another statement."""
+
+    class Interrupted(BaseException):
+        pass
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    [(pid,)] = fetch("SELECT pg_backend_pid()")
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with pytest.raises(Interrupted), transaction.atomic(), one_trip() as trip:
+            trip.add("SELECT pg_sleep(20)")
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        another.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])  # the server goes on with the statement
+    connection.close()
+    assert fetch("SELECT 1") == [(1,)]
+
+
+def test_the_driver_has_what_a_trip_uses() -> None:
     connection.ensure_connection()
-    assert hasattr(connection.connection, "_autocommit")
-    assert hasattr(psycopg.Pipeline, "_communicate_gen")
+    prepared = connection.connection._prepared
+    assert isinstance(prepared._names, dict)
+    assert prepared.prepare_threshold is not None
