@@ -1,11 +1,13 @@
-"""A thousand runs that each ask a model for ten seconds, on a worker with two children: how long they take together, and the memory of
-all processes of Wakeful meanwhile. The model is an HTTP server of this process."""
+"""A thousand runs that each ask a model for ten seconds, on a worker with two children: how long they take together, the CPU and the
+memory of all processes meanwhile. Besides what a turn of a long run costs, and the same runs without a caller. The model is an HTTP
+server of this process."""
 
 import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 import psutil
@@ -22,9 +24,12 @@ SETTINGS = {
     "WAKEFUL_MODEL": "openai-chat:gpt-4o",
 }
 RUNS, SECONDS = 1_000, 10.0
-TURNS = (10, 50, 200)
+TURNS, OF_EACH = (10, 50, 200), 4
+WITHOUT = 20  # runs without a caller; a thousand would take an hour and a half
+WALL, MEMORY = 30.0, 1024.0  # aimed at: seconds, MiB
 PATIENCE = 300.0
-KINDS = ("web", "beat", "dispatcher", "sources", "worker", "caller")
+KINDS = ("web", "beat", "dispatcher", "sources", "worker")
+CALLER = "caller"
 DONE = "SELECT count(*) AS n FROM runs_run WHERE agent = 'bench.think' AND status = 'succeeded'"
 
 Say = Callable[[str], None]
@@ -33,74 +38,135 @@ Say = Callable[[str], None]
 def section(say: Say, runs: int = RUNS, seconds: float = SECONDS) -> Iterator[str]:
     """Lines of Markdown."""
     with providing() as wire, own_stack({**SETTINGS, **wire.env}) as stack:
-        for kind in KINDS:
+        for kind in (*KINDS, CALLER):
             stack.start(kind, concurrency=CONCURRENCY, wait=False)
         for process in stack.processes:
             process.wait_ready()
         say("thinking: to warm up")
         wire.script("warm", "done")
-        think(stack, wire, "warm", 20, lambda: None)
+        think(stack, wire, "warm", 20)
         say(f"thinking: {runs:,} runs, a request of {seconds:g} s each")
-        wire.script("think", Turn("done", faults=[Slow(seconds)]))
-        most = 0.0
-
-        def look() -> None:
-            nonlocal most
-            most = max(most, memory(stack))
-
-        before = cpu(stack)
-        took, asked = think(stack, wire, "think", runs, look)
-        yield "| runs | a request, s | wall, s | requests | CPU of Wakeful, ms a run | memory at most, MiB (PSS) |"
-        yield "|---|---|---|---|---|---|"
-        yield f"| {runs:,} | {seconds:g} | {took:.1f} | {asked:,} | {(cpu(stack) - before) / runs * 1e3:.1f} | {most:.0f} |"
+        yield from many(stack, wire, runs, seconds)
         yield ""
-        yield "| turns of a run | runs | CPU of Wakeful, ms a turn |"
-        yield "|---|---|---|"
-        for turns in TURNS:
-            say(f"thinking: runs of {turns} turns")
-            wire.script(f"turns-{turns}", *[[Call("note", number=number)] for number in range(turns - 1)], "done")
-            before = cpu(stack)
-            think(stack, wire, f"turns-{turns}", 4, lambda: None)
-            yield f"| {turns} | 4 | {(cpu(stack) - before) / 4 / turns * 1e3:.1f} |"
+        yield from by_turns(stack, wire, say)
+        yield ""
+        yield from without_caller(stack, wire, runs, seconds, say)
 
 
-def think(stack: Stack, wire: Wire, script: str, runs: int, look: Callable[[], None]) -> tuple[float, int]:
+def many(stack: Stack, wire: Wire, runs: int, seconds: float) -> Iterator[str]:
+    wire.script("think", Turn("done", faults=[Slow(seconds)]))
+    most: defaultdict[str, float] = defaultdict(float)
+
+    def look() -> None:
+        now = memory(stack)
+        for name, size in (*now.items(), ("together", sum(now.values()))):
+            most[name] = max(most[name], size)
+
+    before = cpu(stack)
+    took, asked = think(stack, wire, "think", runs, look)
+    used = spent(stack, before)
+    model = used.pop("the model")
+    yield "| runs | a request, s | wall, s | aimed at | requests made | paid | CPU, s | of the model's server, s |"
+    yield "|---|---|---|---|---|---|---|---|"
+    paid = sum(request.end == "answered" and request.script == "think" for request in wire.requests)
+    reached = "reached" if took <= WALL else "missed"
+    yield (
+        f"| {runs:,} | {seconds:g} | {took:.1f} | ≤ {WALL:g}: {reached} | {asked:,} | {paid:,} | {sum(used.values()):.1f} | {model:.1f} |"
+    )
+    yield ""
+    together = most.pop("together")
+    reached = "reached" if together <= MEMORY else "missed"
+    yield f"| | {' | '.join(used)} | together |"
+    yield "|---" * (len(used) + 2) + "|"
+    yield f"| CPU, ms a run | {' | '.join(f'{each / runs * 1e3:.1f}' for each in used.values())} | {sum(used.values()) / runs * 1e3:.1f} |"
+    yield (
+        f"| memory at most, MiB (PSS) | {' | '.join(f'{most[name]:.0f}' for name in used)} | {together:.0f} (≤ {MEMORY:,.0f}: {reached}) |"
+    )
+
+
+def by_turns(stack: Stack, wire: Wire, say: Say) -> Iterator[str]:
+    yield "| turns of a run | runs | CPU of Wakeful and its servers, ms a turn |"
+    yield "|---|---|---|"
+    for turns in TURNS:
+        say(f"thinking: runs of {turns} turns")
+        wire.script(f"turns-{turns}", *[[Call("note", number=number)] for number in range(turns - 1)], "done")
+        before = cpu(stack)
+        think(stack, wire, f"turns-{turns}", OF_EACH)
+        used = spent(stack, before)
+        del used["the model"]
+        yield f"| {turns} | {OF_EACH} | {sum(used.values()) / OF_EACH / turns * 1e3:.1f} |"
+
+
+def without_caller(stack: Stack, wire: Wire, runs: int, seconds: float, say: Say) -> Iterator[str]:
+    say(f"thinking: {WITHOUT} runs without a caller")
+    for process in stack.processes:
+        if process.kind == CALLER:
+            process.stop()
+    took, _ = think(stack, wire, "think", WITHOUT)
+    yield (
+        f"Without a caller {WITHOUT} runs took {took:.1f} s, two at a time; {runs:,} would take {took / WITHOUT * runs / 60:.0f} minutes "
+        "(extrapolated)."
+    )
+
+
+def think(
+    stack: Stack, wire: Wire, script: str, runs: int, look: Callable[[], None] = lambda: None
+) -> tuple[float, int]:
     """Seconds until all have ended, and how many requests came."""
     before, asked = stack.query(DONE)[0]["n"], len(wire.requests)
     load = Load("bench.probes.load", ["think", runs, script], stack.env)
-    began = time.monotonic()
+    began = looked = time.monotonic()
     load.go()
     while stack.query(DONE)[0]["n"] < before + runs:
         if time.monotonic() > began + PATIENCE:
             raise RuntimeError(f"after {PATIENCE:g} s: {stack.query(DONE)}")
-        look()
-        time.sleep(0.5)
+        if time.monotonic() > looked + 2:
+            looked = time.monotonic()
+            look()
+        time.sleep(0.25)
     return time.monotonic() - began, len(wire.requests) - asked
 
 
-def processes(stack: Stack) -> Iterator[psutil.Process]:
+def programs(stack: Stack) -> Iterator[tuple[str, Sequence[psutil.Process]]]:
+    """The processes of Wakeful, and those of its servers."""
     for process in stack.processes:
-        with suppress(psutil.NoSuchProcess):
-            yield psutil.Process(process.pid)
-        yield from process.children()
+        if process.is_alive():
+            yield process.kind, family(process.pid)
+    for name, server in (("PostgreSQL", stack.servers.postgres), ("Valkey", stack.servers.valkey)):
+        if server and server.process:
+            yield name, family(server.process.pid)
 
 
-def memory(stack: Stack) -> float:
-    """MiB; pages that processes share count once."""
-    found = 0
-    for process in processes(stack):
-        with suppress(psutil.Error):
-            found += process.memory_full_info().pss
-    return found / 2**20
+def family(pid: int) -> list[psutil.Process]:
+    with suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(pid)
+        return [parent, *parent.children(recursive=True)]
+    return []
 
 
-def cpu(stack: Stack) -> float:
-    found = 0.0
-    for process in processes(stack):
-        with suppress(psutil.Error):
-            times = process.cpu_times()
-            found += times.user + times.system
+def memory(stack: Stack) -> dict[str, float]:
+    """MiB by program; pages that processes share count once."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for name, processes in programs(stack):
+        for process in processes:
+            with suppress(psutil.Error):
+                found[name] += process.memory_full_info().pss / 2**20
     return found
+
+
+def cpu(stack: Stack) -> dict[str, float]:
+    """Seconds by program, those of ended children among them; "the model": of this process."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for name, processes in programs(stack):
+        for process in processes:
+            with suppress(psutil.Error):
+                found[name] += sum(process.cpu_times()[:4])
+    found["the model"] = time.process_time()
+    return found
+
+
+def spent(stack: Stack, before: dict[str, float]) -> dict[str, float]:
+    return {name: seconds - before.get(name, 0.0) for name, seconds in cpu(stack).items()}
 
 
 def main() -> None:

@@ -36,8 +36,9 @@ def too_large(key: str, text: str, most: int, *, is_paid: bool) -> Permanent | N
 class Steps(Spending):
     """`begin` returns the `begun` of the other methods."""
 
-    def begin(self, request: StepRequest) -> Begun:
-        """Begin a step, or look up its recorded outcome; StepFailed if that is an error."""
+    def begin(self, request: StepRequest, leave: Callable[[Begun], None] | None = None) -> Begun:
+        """Begin a step, or look up its recorded outcome; StepFailed if that is an error. `leave` is called before it begins here, and
+        may leave it to another process (`leave_request`)."""
         with self.lock:
             key = self._ask(request.place)
             known = self.store.step(key, request)
@@ -45,7 +46,10 @@ class Steps(Spending):
                 self._park(f"its journal has {key!r} as a wait, but the code asks for a step")
             begun = self._known(known, request) if known else self._new(key, request)
         if not begun.is_recorded:
-            self._prepare(begun)
+            self._check(begun)
+            if leave:
+                leave(begun)
+            self._commit_intent(begun)
         return begun
 
     @contextmanager
@@ -150,8 +154,8 @@ class Steps(Spending):
             begun.attempts = known.attempts + 1
         return begun
 
-    def _prepare(self, begun: Begun) -> None:
-        """Check that the step may run here; commit its intent, or values that it may pass on."""
+    def _check(self, begun: Begun) -> None:
+        """Check that the step may run here."""
         if self.store.in_transaction:
             raise Permanent(
                 f"step {begun.key!r} inside transaction.atomic(): call it outside, a step commits by itself"
@@ -161,6 +165,9 @@ class Steps(Spending):
         self._spend(begun)
         if begun.request.effect == "at_most_once" or begun.request.kind != "step":
             begun.arguments = shown(begun.request.arguments)
+
+    def _commit_intent(self, begun: Begun) -> None:
+        """Commit the intent of the step, or values that it may pass on."""
         if begun.request.effect == "at_most_once":
             self._commit_alone(begun.entry("started"))
             self.store.reach("after_intent_commit")

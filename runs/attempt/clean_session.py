@@ -4,6 +4,7 @@ run may belong to another agent. Prepared statements stay, and a body that chang
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import structlog
@@ -23,6 +24,7 @@ CHANGES = re.compile(
 )
 NAME = "SELECT set_config('application_name', %s::text, false)"
 LEFTOVERS = ("SELECT pg_advisory_unlock_all()", "UNLISTEN *", "CLOSE ALL", "DISCARD TEMP")
+KEPT, LONGEST_KEPT = 512, 10_000  # statements, characters: of each is remembered whether it changes the session
 _changed = False
 
 
@@ -34,11 +36,20 @@ def noticing_changes() -> Iterator[None]:
 
     def notice(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any) -> Any:
         global _changed
-        _changed = _changed or CHANGES.search(text_of(sql)) is not None
+        _changed = _changed or changes(text_of(sql))
         return execute(sql, params, many, context)
 
     with connection.execute_wrapper(notice):
         yield
+
+
+def changes(text: str) -> bool:
+    return _changes(text) if len(text) <= LONGEST_KEPT else CHANGES.search(text) is not None
+
+
+@lru_cache(maxsize=KEPT)
+def _changes(text: str) -> bool:
+    return CHANGES.search(text) is not None
 
 
 def is_changed() -> bool:

@@ -25,13 +25,15 @@ class Bell:
     def ring(self) -> None:
         self._rung.set()
 
-    async def wait(self, seconds: float, *, needs_notify: bool = True) -> None:
-        """OperationalError: no NOTIFY can come, because the session has ended."""
+    async def wait(self, seconds: float, *, together: float = 0.0, needs_notify: bool = True) -> None:
+        """Wait until it rings, for so many seconds at most; what rings within `together` after that is part of it.
+        OperationalError: no NOTIFY can come, because the session has ended."""
         if needs_notify and self._listener.connection is None:
             raise psycopg.OperationalError("the session that listens has ended")
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._rung.wait()
+                await asyncio.sleep(together)
         self._rung.clear()
 
     def close(self) -> None:

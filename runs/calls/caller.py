@@ -7,7 +7,7 @@ what they came to is recorded if it still owns them then.
 import asyncio
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,7 +30,7 @@ from runs.calls.rows import Call, Outcome
 from runs.db.listen import set_timeouts
 from runs.db.schema_check import require_migrations
 from runs.failpoints import failpoint
-from runs.models import Worker
+from runs.models import Run, Worker
 from runs.processes import lease
 from runs.processes.lease import Presence
 
@@ -42,6 +42,7 @@ log = structlog.get_logger(__name__)
 RECONNECT = 1.0  # seconds
 SOON = 0.1  # a NOTIFY within the throttle of another is not sent, so a caller that found something looks again
 WHILE_BUSY = 1.0
+TOGETHER = 0.05  # while it has requests: a look for each would cost as much as the request
 AT_ONCE = 100  # requests that are taken, or recorded, in one transaction
 DATABASE_ERRORS = (DjangoDatabaseError, psycopg.Error)
 T = TypeVar("T")
@@ -62,8 +63,13 @@ class Ended:
     took: float
 
 
+# Of run, claim, key of the step, output, usage: `record_late_answer` of `runs.durable`, which stands above.
+RecordLate = Callable[[UUID, UUID, str, str, Mapping[str, Any]], None]
+
+
 class Caller:
-    def __init__(self) -> None:
+    def __init__(self, record_late: RecordLate) -> None:
+        self.record_late = record_late
         self.presence = Presence(Worker.Kind.CALLER)
         self.me: UUID | None = None
         self.bell = Bell()
@@ -83,7 +89,9 @@ class Caller:
                 self.bell.listen()
                 log.info("caller.ready")
                 while not self.is_stopping:
-                    await self.bell.wait(await self.look(), needs_notify=not self.is_stopping)
+                    pause = await self.look()
+                    together = TOGETHER if self.tasks else 0.0
+                    await self.bell.wait(pause, together=together, needs_notify=not self.is_stopping)
             except DATABASE_ERRORS:
                 log.warning("caller.database_gone", exc_info=True)
                 self.bell.close()
@@ -126,7 +134,9 @@ class Caller:
 
         self.requests = self.requests or Requests()
         try:
-            end = await self.requests.make(json.loads(call.content), CallPayer(call, me), tries=call.tries)
+            end = await self.requests.make(
+                json.loads(call.content), CallPayer(call, me), tries=call.tries, is_once=call.is_once
+            )
         except Exception as error:
             log.exception("call.failed", run=str(call.run_id), request=call.key)
             end = HandedBack(reason=describe(error))
@@ -141,6 +151,7 @@ class Caller:
             for one in ended:
                 if one.call.wait_id not in recorded | kept:
                     log.warning("call.late", run=str(one.call.run_id), request=one.call.key, end=type(one.end).__name__)
+                    await in_database_thread(record_late, one, self.record_late)
                 if one.call.wait_id not in kept:
                     self.tasks.pop(one.call.wait_id, None)
             locked = [one for one in ended if one.call.wait_id in kept]
@@ -175,6 +186,8 @@ class Caller:
         self.presence.owns = bool(self.tasks)
         await in_database_thread(self.presence.renew)
         if self.presence.row != self.me:
+            for one in self.ended:
+                await in_database_thread(record_late, one, self.record_late)
             self._abandon()  # another process has them
             self.me = self.presence.row
 
@@ -218,13 +231,25 @@ def record(me: UUID, ended: Sequence[Ended]) -> tuple[set[int], set[int]]:
     back = [one for one in ended if isinstance(one.end, HandedBack)]
     done = _answer(me, answers) if answers else set()
     if back:
-        done |= rows.hand_back(me, [one.call.wait_id for one in back])
+        unmade = [one.call.wait_id for one in back if isinstance(one.end, HandedBack) and one.end.is_unmade]
+        done |= rows.hand_back(me, [one.call.wait_id for one in back], unmade)
     for one in ended:
         if isinstance(one.end, Postponed) and rows.postpone(me, one.call.wait_id, one.end.seconds, one.end.reason):
             done.add(one.call.wait_id)
     for one in back:
         log.warning("call.handed_back", run=str(one.call.run_id), request=one.call.key, reason=_reason(one.end))
     return done, rows.owned(me, [one.call.wait_id for one in ended if one.call.wait_id not in done])
+
+
+def record_late(ended: Ended, record: RecordLate) -> None:
+    """Record the answer to a request that may be made only once, although its run is parked over it by now: it goes on."""
+    from agents.llm.requests.left import Answered
+
+    if ended.call.is_once and isinstance(ended.end, Answered):
+        call, outcome = ended.call, _outcome(ended, ended.end)
+        if outcome.output is not None:
+            with suppress(Run.DoesNotExist):
+                record(call.run_id, call.id, call.key, outcome.output, outcome.usage)
 
 
 def _answer(me: UUID, answers: Sequence[Outcome]) -> set[int]:

@@ -2,6 +2,9 @@
 
 A caller owns a row while its own row in `runs_worker` is open and fresh. What it commits for a request is fenced: the row still has it
 as its owner, the wait is open and the run waits. Locks are taken in one order: run, row of the request, wait.
+
+A request that may be made only once (`at_most_once`) has the intent of its step committed when it is taken. It has one owner: where that
+is lost, or lets it go, its wait ends, and the run is parked over the step.
 """
 
 import json
@@ -17,10 +20,10 @@ from runs import waits
 from runs.db.ready_runs import IS_READY, IS_STOPPED
 from runs.db.sql import execute, fetch, fetch_as, fetch_column
 from runs.failpoints import failpoint
-from runs.processes.alive import HOLDS_LEASE
+from runs.processes.alive import IS_ALIVE
 from runs.processes.lease import patience
 
-ALIVE = f"""EXISTS (SELECT FROM runs_worker worker WHERE worker.kind = 'caller' AND worker.draining_at IS NULL AND {HOLDS_LEASE})"""  # noqa: S608
+ALIVE = f"""EXISTS (SELECT FROM runs_worker worker WHERE worker.kind = 'caller' AND worker.draining_at IS NULL AND {IS_ALIVE})"""  # noqa: S608
 # Where an operator limits how many runs of a queue run at once, a request that is left would not count.
 IS_BETTER_LEFT = f"""
 SELECT {ALIVE}
@@ -28,21 +31,39 @@ SELECT {ALIVE}
   AND NOT EXISTS (SELECT FROM runs_queue WHERE name = mine.queue AND max_running IS NOT NULL)
 FROM runs_run mine WHERE mine.id = %(run)s::uuid
 """  # noqa: S608  (our own parts)
-OF_LIVE_WAIT = """JOIN runs_wait wait ON wait.id = call.wait_id AND wait.status = 'open'
-  JOIN runs_run run ON run.id = wait.run_id AND run.status = 'waiting'"""
-TAKE = """
+# From the request to its wait to its run, each found by its key, whatever the planner believes: it would join all open waits with all
+# waiting runs. `coalesce` keeps it from their partial indexes.
+OF_OPEN_WAIT = """CROSS JOIN LATERAL (
+    SELECT run_id FROM runs_wait WHERE id = call.wait_id AND coalesce(status, '') = 'open' OFFSET 0) wait"""
+OF_LIVE_WAIT = f"""{OF_OPEN_WAIT} CROSS JOIN LATERAL (
+    SELECT id, agent, trigger FROM runs_run WHERE id = wait.run_id AND coalesce(status, '') = 'waiting' OFFSET 0) run"""  # noqa: S608
+IS_ONCE = "step->>'effect' = 'at_most_once'"
+TAKE = (
+    """
 WITH free AS (
   SELECT call.wait_id, run.id AS run_id, run.agent, run.trigger
   FROM runs_modelcall call {of_live_wait}
   WHERE call.owner_id IS NULL AND call.due_at <= (SELECT clock_timestamp()) AND NOT {is_stopped}
     AND EXISTS (SELECT FROM runs_worker WHERE id = %(me)s::uuid AND stopped_at IS NULL)
   ORDER BY call.due_at LIMIT %(most)s::int FOR UPDATE OF call SKIP LOCKED
+), taken AS (
+  UPDATE runs_modelcall call SET owner_id = %(me)s::uuid, tries = call.tries + 1 FROM free
+  WHERE call.wait_id = free.wait_id
+  RETURNING call.wait_id, free.run_id, free.agent, free.trigger, call.epoch, call.claim AS id, call.tries, call.step->>'key' AS key,
+    call.content, call.step
+), begun AS (
+  INSERT INTO runs_step (run_id, key, position, is_keyed, effect, status, epoch, claim, attempts, arguments, error, error_kind,
+                         is_permanent, kind)
+  SELECT run_id, key, (step->>'position')::int, (step->>'is_keyed')::boolean, 'at_most_once', 'started', epoch, id, tries,
+         step->'arguments', '', '', false, 'model'
+  FROM taken WHERE {is_once}
+  ON CONFLICT (run_id, key) DO NOTHING
 )
-UPDATE runs_modelcall call SET owner_id = %(me)s::uuid, tries = call.tries + 1 FROM free
-WHERE call.wait_id = free.wait_id
-RETURNING call.wait_id, free.run_id, free.agent, free.trigger, call.epoch, call.claim AS id, call.tries, call.step->>'key' AS key,
-  call.content
-""".replace("{of_live_wait}", OF_LIVE_WAIT).replace("{is_stopped}", IS_STOPPED.format(agent="run.agent"))
+SELECT wait_id, run_id, agent, trigger, epoch, id, tries, key, content, {is_once} AS is_once FROM taken
+""".replace("{is_once}", IS_ONCE)
+    .replace("{of_live_wait}", OF_LIVE_WAIT)
+    .replace("{is_stopped}", IS_STOPPED.format(agent="run.agent"))
+)
 FIRST_DUE = """
 SELECT EXISTS (SELECT FROM runs_modelcall),
   extract(epoch FROM (SELECT min(due_at) FROM runs_modelcall WHERE owner_id IS NULL) - clock_timestamp())::float8
@@ -53,7 +74,8 @@ SELECT call.wait_id FROM runs_modelcall call {OF_LIVE_WAIT}
 WHERE call.owner_id = %(me)s::uuid AND NOT {IS_STOPPED.format(agent="run.agent")}
 """  # noqa: S608
 LOCK = f"""
-SELECT call.wait_id FROM runs_modelcall call {OF_LIVE_WAIT}
+SELECT call.wait_id FROM runs_modelcall call {OF_OPEN_WAIT}
+  JOIN runs_run run ON run.id = wait.run_id AND coalesce(run.status, '') = 'waiting'
 WHERE call.wait_id = ANY(%(ids)s::bigint[]) AND call.owner_id = %(me)s::uuid
 ORDER BY run.id FOR NO KEY UPDATE OF run, call SKIP LOCKED
 """  # noqa: S608
@@ -75,20 +97,26 @@ ON CONFLICT (run_id, key) DO UPDATE SET
 WHERE runs_step.status <> 'done'
 """
 GONE = "DELETE FROM runs_modelcall WHERE wait_id = ANY(%s::bigint[])"
+# The intents of requests that were certainly not worked on.
+FORGET = """
+DELETE FROM runs_step step USING runs_modelcall call, runs_wait wait
+WHERE call.wait_id = ANY(%(ids)s::bigint[]) AND call.owner_id = %(me)s::uuid AND wait.id = call.wait_id
+  AND step.run_id = wait.run_id AND step.key = call.step->>'key' AND step.status = 'started' AND step.claim = call.claim
+"""
 POSTPONE = """
 UPDATE runs_modelcall SET owner_id = NULL, due_at = clock_timestamp() + %(pause)s::interval, error = %(error)s::text
 WHERE wait_id = %(id)s::bigint AND owner_id = %(me)s::uuid
 """
 # Another process may make them: nothing of theirs was sent, or it counts as one request more.
-LET_GO = """
-UPDATE runs_modelcall SET owner_id = NULL, due_at = clock_timestamp() WHERE owner_id = %(me)s::uuid AND wait_id = ANY(%(ids)s::bigint[])
-"""
-# Not within one lease of the start of the server: no caller could renew before.
-FREE_LOST = f"""
-UPDATE runs_modelcall call SET owner_id = NULL, due_at = clock_timestamp()
-WHERE call.owner_id IS NOT NULL AND clock_timestamp() > pg_postmaster_start_time() + %(lease)s::interval
-  AND NOT EXISTS (SELECT FROM runs_worker worker WHERE worker.id = call.owner_id AND {HOLDS_LEASE})
+LET_GO = f"""
+UPDATE runs_modelcall SET owner_id = NULL, due_at = clock_timestamp()
+WHERE owner_id = %(me)s::uuid AND wait_id = ANY(%(ids)s::bigint[]) AND NOT {IS_ONCE}
 """  # noqa: S608
+# Not within one lease of the start of the server: no caller could renew before.
+LOST = f"""call.owner_id IS NOT NULL AND clock_timestamp() > pg_postmaster_start_time() + %(lease)s::interval
+  AND NOT EXISTS (SELECT FROM runs_worker worker WHERE worker.id = call.owner_id AND {IS_ALIVE})"""  # noqa: S608
+FREE_LOST = f"UPDATE runs_modelcall call SET owner_id = NULL, due_at = clock_timestamp() WHERE {LOST} AND NOT {IS_ONCE}"  # noqa: S608
+REMOVE_LOST = f"DELETE FROM runs_modelcall call WHERE {LOST} AND {IS_ONCE}"  # noqa: S608
 UNWANTED = """
 DELETE FROM runs_modelcall call USING runs_wait wait WHERE wait.id = call.wait_id AND wait.status <> 'open'
 """
@@ -102,7 +130,7 @@ UNTAKEN = f"""
 DELETE FROM runs_modelcall call
 WHERE created_at < clock_timestamp() - %(lease)s::interval AND clock_timestamp() > pg_postmaster_start_time() + %(lease)s::interval
   AND CASE WHEN owner_id IS NULL THEN NOT {ALIVE} OR due_at < clock_timestamp() - %(lease)s::interval
-    ELSE NOT {ALIVE} AND NOT EXISTS (SELECT FROM runs_worker worker WHERE worker.id = call.owner_id AND {HOLDS_LEASE}) END
+    ELSE NOT {ALIVE} AND NOT EXISTS (SELECT FROM runs_worker worker WHERE worker.id = call.owner_id AND {IS_ALIVE}) END
 """  # noqa: S608
 ABANDONED = """
 SELECT id FROM runs_wait WHERE status = 'open' AND kind = 'model'
@@ -124,6 +152,7 @@ class Call:
     tries: int
     key: str
     content: str  # JSON
+    is_once: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,26 +208,36 @@ def answer(me: UUID, outcomes: Sequence[Outcome]) -> set[int]:
     return held
 
 
-def hand_back(me: UUID, wait_ids: Sequence[int]) -> set[int]:
-    """End waits without an answer: their runs make the requests themselves. Returns those that were still this caller's."""
+def hand_back(me: UUID, wait_ids: Sequence[int], unmade: Sequence[int] = ()) -> set[int]:
+    """End waits without an answer: their runs make the requests themselves, or are parked over those that may be made only once and
+    are not among the `unmade`. Returns those that were still this caller's."""
     with transaction.atomic():
         held = _lock(me, wait_ids)
+        execute(FORGET, {"me": me, "ids": sorted(held.intersection(unmade))})
         _end(held)
     return held
 
 
 def postpone(me: UUID, wait_id: int, seconds: float, error: str) -> bool:
+    """Free a request that was certainly not worked on, or may be made again."""
     pause = timedelta(seconds=seconds)
-    return execute(POSTPONE, {"me": me, "id": wait_id, "pause": pause, "error": error[:1000]}) == 1
+    with transaction.atomic():
+        execute(FORGET, {"me": me, "ids": [wait_id]})
+        return execute(POSTPONE, {"me": me, "id": wait_id, "pause": pause, "error": error[:1000]}) == 1
 
 
 def let_go(me: UUID, wait_ids: Sequence[int]) -> None:
+    """Leave requests to another process; those that may be made only once, to a person."""
     execute(LET_GO, {"me": me, "ids": list(wait_ids)})
+    hand_back(me, wait_ids)
 
 
 def tidy() -> None:
-    """Free requests of callers that are gone, and remove those whose runs no longer wait."""
+    """Free requests of callers that are gone, and remove those whose runs no longer wait. Runs are parked over those that may be made
+    only once."""
     execute(FREE_LOST, patience())
+    if execute(REMOVE_LOST, patience()):
+        _end_abandoned()
     execute(UNWANTED)
 
 
@@ -206,6 +245,10 @@ def hand_back_abandoned() -> int:
     """Let waiting runs make the requests themselves that no caller makes. Returns how many."""
     execute(UNWANTED)
     execute(UNTAKEN, patience())
+    return _end_abandoned()
+
+
+def _end_abandoned() -> int:
     abandoned = fetch_column(ABANDONED)
     return waits.end_unless_locked(abandoned) if abandoned else 0
 

@@ -1,7 +1,10 @@
 """A durable run's progress: write entries of its journal and effects of its steps, in one statement with the fence."""
 
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
 
 from django.db import DatabaseError, connection, transaction
 
@@ -60,7 +63,8 @@ DELETE FROM runs_step USING fenced WHERE run_id = fenced.id AND key = %(key)s::t
 # Only the claim that wrote the intent may record it: no later owner has called it again.
 RECORD_LATE = """
 WITH late AS (
-  UPDATE runs_step SET status = 'done', output = %(output)s::jsonb, ended_at = clock_timestamp()
+  UPDATE runs_step SET status = 'done', output = %(output)s::jsonb, usage = coalesce(%(usage)s::jsonb, usage),
+    ended_at = clock_timestamp()
   WHERE run_id = %(id)s::uuid AND key = %(key)s::text AND status = 'started' AND claim = %(claim)s::uuid
   RETURNING run_id AS id
 )"""
@@ -119,12 +123,37 @@ def forget_intent(claim: Claim, key: str) -> None:
 def record_late(claim: Claim, key: str, output: str, effects: Effects, *, is_tainted: bool = False) -> None:
     """Record that an at_most_once step happened, with its effects, although its claim has lost the run or the database. A run
     that is parked over the step goes on."""
+    _insist(claim.run_id, claim.id, key, output, lambda: rows_of(claim, effects), is_tainted=is_tainted)
+
+
+def record_late_answer(run_id: UUID, claim_id: UUID, key: str, output: str, usage: Mapping[str, Any]) -> None:
+    """The same for a request to a model that a caller made, for the claim that left it."""
+    _insist(run_id, claim_id, key, output, Rows, usage=usage)
+
+
+def _insist(
+    run_id: UUID,
+    claim_id: UUID | None,
+    key: str,
+    output: str,
+    make_rows: Callable[[], Rows],
+    *,
+    usage: Mapping[str, Any] | None = None,
+    is_tainted: bool = False,
+) -> None:
+    late = {
+        "output": output,
+        "id": run_id,
+        "key": key,
+        "claim": claim_id,
+        "usage": None if usage is None else json.dumps(usage),
+    }
     give_up_at = time.monotonic() + LATE_PATIENCE
     while True:
         try:
             with writing():
-                run = lock_run(claim.run_id)
-                if _record_late(claim, key, output, effects):
+                run = lock_run(run_id)
+                if _record_late(late, make_rows):
                     if is_tainted:
                         Run.objects.filter(pk=run.pk).update(is_tainted=True)
                     _unpark(run)
@@ -144,11 +173,11 @@ def go_on_if_proved(claim: Claim, key: str) -> None:
             _unpark(run)
 
 
-def _record_late(claim: Claim, key: str, output: str, effects: Effects) -> bool:
+def _record_late(late: Mapping[str, Any], make_rows: Callable[[], Rows]) -> bool:
     with transaction.atomic():
-        rows = rows_of(claim, effects)
+        rows = make_rows()
         parts = {SENT: rows.outbound, NOTED: rows.notices}
-        parameters = {"output": output, "id": claim.run_id, "key": key, "claim": claim.id, **effect_parameters(rows)}
+        parameters = {**late, **effect_parameters(rows)}
         recorded = bool(fetch(f"{RECORD_LATE}{hanging(parts, on='late')}{RECORDED}", parameters))
         transaction.set_rollback(not recorded)  # undo the children as well
     return recorded

@@ -113,7 +113,7 @@ class Approver:
             answer = await self.decide(name, number, arguments, why, _policy_of(ctx, call).expires)
         except ValueError as error:
             return ToolDenied(
-                f"A person is asked before this call, but {error}. Call the tool again with other arguments."
+                f"A person must approve this call, but {error}. Call the tool again with other arguments."
             )
         if not answer:
             return ToolDenied(said(answer))

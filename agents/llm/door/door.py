@@ -186,7 +186,7 @@ class Door(AbstractCapability[Any]):
         try:
             answer = await self._approver.decide(call.name, call.id, arguments, why, call.policy.expires)
         except ValueError as error:
-            raise ModelRetry(f"A person is asked before this output, but {error}.") from error
+            raise ModelRetry(f"A person must approve this output, but {error}.") from error
         if answer.decision == "edited":
             raise ModelRetry(f"A person wants this output instead: {answer.arguments}")
         if not answer:

@@ -67,7 +67,7 @@ class ExternalCalls:
         try:
             answer = await self._approver.decide(call.name, call.id, arguments, why, call.policy.expires)
         except ValueError as error:
-            return Instead(ModelRetry(f"A person is asked before this call, but {error}."))
+            return Instead(ModelRetry(f"A person must approve this call, but {error}."))
         if not answer:
             return Instead(said(answer))
         if answer.decision == "edited":

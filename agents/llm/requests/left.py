@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -30,6 +30,7 @@ from agents.llm.requests.answers import recordable
 PARAMETERS: TypeAdapter[ModelRequestParameters] = TypeAdapter(ModelRequestParameters)
 KEPT_HERE = frozenset({"extra_headers", "extra_body"})  # settings that may carry keys
 LONGEST = 600.0  # seconds
+MOST_OF_A_CLIENT = 100  # requests at once: for each of them a client looks at all of its connections
 LARGEST = 2**18  # bytes, as JSON: a caller has a thousand of them in its memory
 
 
@@ -87,9 +88,10 @@ class Postponed:
 
 @dataclass(frozen=True, kw_only=True)
 class HandedBack:
-    """The run has to make the request itself: what becomes of it is decided there."""
+    """The run has to make the request itself: what becomes of it is decided there. `is_unmade`: it was certainly not worked on."""
 
     reason: str
+    is_unmade: bool = False
 
 
 End = Answered | Postponed | HandedBack
@@ -102,51 +104,74 @@ class Pays(Spends, Protocol):
 
 
 class Requests:
-    """Makes requests on one event loop, through one client for each provider. Close it on that loop."""
+    """Makes requests on one event loop, through few clients for each provider. Close it on that loop."""
 
     def __init__(self) -> None:
-        self._models: dict[tuple[str, ...], Model] = {}
+        self._clients_of: dict[tuple[str, ...], list[Client]] = {}
         self._clients = AsyncExitStack()
         self._opening = asyncio.Lock()
 
-    async def make(self, content: Mapping[str, Any], spends: Pays, *, tries: int) -> End:
+    async def make(self, content: Mapping[str, Any], spends: Pays, *, tries: int, is_once: bool = False) -> End:
         """Make the request, the so-manieth time. Only a cancellation is raised."""
         if tries > failures.TRIES:
-            return HandedBack(reason=f"it was taken {tries} times without an answer: perhaps it kills its process")
+            reason = f"it was taken {tries} times without an answer: perhaps it kills its process"
+            return HandedBack(reason=reason, is_unmade=True)
+        is_sent = False
         try:
-            model = await self._model(content)
+            client = await self._client(content)
             messages = ModelMessagesTypeAdapter.validate_python(content["messages"])
             parameters = PARAMETERS.validate_python(content["parameters"])
             settings: Any = {"max_retries": 0, **content["settings"]}
-            metered = MeteredModel(model, spends)
-            async with asyncio.timeout(LONGEST):
-                response = await metered.request(messages, settings, parameters)
+            metered = MeteredModel(client.model, spends)
+            is_sent = True
+            with client.used():
+                async with asyncio.timeout(LONGEST):
+                    response = await metered.request(messages, settings, parameters)
             answer = recordable(JSON_CODEC.dump(ModelResponse, response))
             usage = usage_of_recorded(answer, metered, Prices(spends.prices))
             return Answered(output={"prompt": content["prompt"], "answer": answer}, usage=usage)
         except NoRoom as error:
-            return HandedBack(reason=error.refusal.reason)
+            return HandedBack(reason=error.refusal.reason, is_unmade=True)
         except Exception as error:
-            if failures.passes(error) and tries < failures.TRIES:
+            is_unmade = not is_sent or failures.is_uncharged(error)
+            if failures.passes(error) and tries < failures.TRIES and (is_unmade or not is_once):
                 return Postponed(seconds=failures.seconds_until_next(error, tries), reason=describe(error))
-            return HandedBack(reason=describe(error))
+            return HandedBack(reason=describe(error), is_unmade=is_unmade)
 
     async def close(self) -> None:
         await self._clients.aclose()
 
-    async def _model(self, content: Mapping[str, Any]) -> Model:
+    async def _client(self, content: Mapping[str, Any]) -> "Client":
         names = tuple(content["models"])
         async with self._opening:
-            if names not in self._models:
+            clients = self._clients_of.setdefault(names, [])
+            client = next((client for client in clients if client.requests < MOST_OF_A_CLIENT), None)
+            if client is None:
                 certificates.read_once()
                 each = [named(name) for name in names]
                 made = without_retries(FallbackModel(*each) if len(each) > 1 else each[0])
                 await in_main_thread(secrets.learn, made)
-                self._models[names] = await self._clients.enter_async_context(made)
-        model = self._models[names]
-        if _urls(model) != content["urls"]:
+                client = Client(await self._clients.enter_async_context(made))
+                clients.append(client)
+        if _urls(client.model) != content["urls"]:
             raise Permanent("the provider of this process has another address than that of the run's worker")
-        return model
+        return client
+
+
+class Client:
+    """A model with connections of its own."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.requests = 0  # under way
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        self.requests += 1
+        try:
+            yield
+        finally:
+            self.requests -= 1
 
 
 def _urls(model: Model) -> list[str | None]:

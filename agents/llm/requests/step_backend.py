@@ -88,7 +88,7 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
 
         async def step() -> tuple[Begun, Any]:
             with self._steps.beside(request):
-                left = self._left(operation_id, cache_key, asked) if config.effect == "idempotent" else None
+                left = self._left(operation_id, cache_key, asked)
                 begun, limits = await in_main_thread(self._begin, request, left)
                 if begun.is_recorded:
                     return begun, begun.output
@@ -110,10 +110,12 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
         """Begin a step in the main thread, in one visit: each change of threads costs as much as a statement. A request that is
         `left` is made by another process, where that is better, and this one raises."""
         journal = self._steps.journal
-        begun = journal.begin(request)
-        if not begun.is_recorded and left and self._steps.is_alone and journal.leaves_requests and (content := left()):
-            journal.leave_request(begun, content, f"an answer of {' or '.join(self._names)}")
-        return begun, journal.store.limits()
+
+        def leave(begun: Begun) -> None:
+            if left and self._steps.is_alone and journal.leaves_requests and (content := left()):
+                journal.leave_request(begun, content, f"an answer of {' or '.join(self._names)}")
+
+        return journal.begin(request, leave), journal.store.limits()
 
     def _left(
         self, operation_id: DurableOperationId, cache_key: tuple[object, ...], asked: dict[str, Any]

@@ -3,6 +3,7 @@ import signal
 from typing import Any
 
 from runs.calls.caller import Caller
+from runs.durable.progress import record_late_answer
 from runs.management.command import BaseCommand
 
 
@@ -14,7 +15,7 @@ class Command(BaseCommand):
 
 
 async def call() -> None:
-    caller = Caller()
+    caller = Caller(record_late_answer)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, caller.stop)
     await caller.run()

@@ -1,6 +1,7 @@
 """A request that a run left: who may take it, and whose answer counts."""
 
 import json
+import re
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -14,12 +15,15 @@ from pytest_django import Settings
 from agents import AgentRun
 from agents.journal import spending
 from agents.kernel.redaction import know
+from agents.llm.requests.left import Answered
 from runs.actions.cancel import cancel
 from runs.actions.requeue import requeue
 from runs.calls import rows
+from runs.calls.caller import Ended, record_late
 from runs.calls.payer import CallPayer
 from runs.calls.rows import Call, Outcome
 from runs.db.sql import fetch
+from runs.durable.progress import record_late_answer
 from runs.models import ModelCall, Queue, Run, Step, Wait, Worker
 from tests.support.durable import Lab, lab
 from tests.support.runs import make_run
@@ -135,7 +139,7 @@ def test_a_queue_with_a_limit_keeps_its_requests(lab: Lab, caller: UUID) -> None
     assert not Wait.objects.exists()
 
 
-def test_requests_that_may_be_made_once_or_need_this_process_are_not_left(lab: Lab, caller: UUID) -> None:
+def test_requests_that_need_this_process_are_not_left(lab: Lab, caller: UUID) -> None:
     other_run_is_ready()
 
     async def handler(ctx: Any, events: Any) -> None:
@@ -143,7 +147,6 @@ def test_requests_that_may_be_made_once_or_need_this_process_are_not_left(lab: L
             pass
 
     for options in (
-        {"llm_in_flight": "park"},
         {"event_stream_handler": handler},
         {"timeout": 60.0},
         {"model_settings": {"extra_headers": {"x-key": "secret"}}},
@@ -151,6 +154,97 @@ def test_requests_that_may_be_made_once_or_need_this_process_are_not_left(lab: L
         run = lab.run(lambda run, options=options: run.llm(llm, f"[script talk {run.id}]", **options).output)
         assert run.result == "done", options
     assert not Wait.objects.exists()
+
+
+def ask_once(run: AgentRun) -> str:
+    return str(run.llm(llm, f"[script talk {run.id}]", llm_in_flight="park").output)
+
+
+@pytest.fixture
+def left_once(lab: Lab, caller: UUID) -> Run:
+    """A run that has left a request which may be made only once."""
+    other_run_is_ready()
+    run = lab.run(ask_once)
+    assert run.status == "waiting" and not Step.objects.filter(kind="model").exists()
+    return run
+
+
+def test_a_request_that_may_be_made_once_has_begun_when_it_is_taken(lab: Lab, left_once: Run, caller: UUID) -> None:
+    call = taken(caller)
+    step = Step.objects.get(kind="model")
+    assert (step.status, step.effect) == ("started", "at_most_once") and step.arguments
+
+    assert rows.answer(caller, [said(call, "said")]) == {call.wait_id}
+
+    assert lab.go_on(left_once).result == "said"
+
+
+@pytest.mark.usefixtures("server_has_run_for_a_lease")
+def test_a_lost_request_that_may_be_made_once_is_parked_and_its_late_answer_lets_it_go_on(
+    lab: Lab, left_once: Run, caller: UUID, wire: Wire, settings: Settings
+) -> None:
+    late = taken(caller)
+    Worker.objects.filter(id=caller).update(seen_at=Now() - 2 * settings.WAKEFUL_LEASE, expires_at=Now())
+    second = Worker.objects.create(id=uuid4(), kind="caller", host="h", pid=3, version="1").id
+    rows.tidy()
+
+    assert rows.take(second, 10) == []
+    assert lab.go_on(left_once).status == "uncertain"
+    assert rows.answer(caller, [said(late, "late")]) == set()
+    answer = Answered(output=json.loads(said(late, "late").output or ""), usage=said(late).usage)
+    record_late(Ended(call=late, end=answer, took=1.0), record_late_answer)
+
+    assert lab.go_on(left_once).result == "late"
+    assert Step.objects.get(kind="model").usage["cost"] == "0.1"  # type: ignore[index]
+    assert not wire.requests
+
+
+def test_a_stopping_caller_leaves_to_a_person_what_may_be_made_once(
+    lab: Lab, left_once: Run, caller: UUID, wire: Wire
+) -> None:
+    rows.let_go(caller, [taken(caller).wait_id])
+    assert lab.go_on(left_once).status == "uncertain"
+    assert not ModelCall.objects.exists() and not wire.requests
+
+
+@pytest.mark.usefixtures("server_has_run_for_a_lease")
+def test_without_a_live_caller_what_was_taken_once_is_parked(
+    lab: Lab, left_once: Run, caller: UUID, wire: Wire, settings: Settings
+) -> None:
+    taken(caller)
+    ModelCall.objects.update(created_at=F("created_at") - 2 * settings.WAKEFUL_LEASE)
+    Worker.objects.filter(id=caller).update(stopped_at=Now())
+
+    assert rows.hand_back_abandoned() == 1
+    assert lab.go_on(left_once).status == "uncertain"
+    assert not wire.requests
+
+
+def test_a_request_that_was_certainly_not_worked_on_may_be_made_again(
+    lab: Lab, left_once: Run, caller: UUID, wire: Wire
+) -> None:
+    assert rows.postpone(caller, taken(caller).wait_id, 0.0, "busy")
+    assert not Step.objects.filter(kind="model").exists()
+    call = taken(caller)
+    assert Step.objects.get(kind="model").status == "started"
+
+    assert rows.hand_back(caller, [call.wait_id], unmade=[call.wait_id])
+
+    assert lab.go_on(left_once).result == "done"
+    assert wire.asked(left_once.id) == {0: 1}
+
+
+def test_a_look_for_requests_reads_no_runs_that_wait_for_something_else(lab: Lab, caller: UUID) -> None:
+    """Joined the other way round, each look of a caller read all open waits with all waiting runs."""
+    left(lab)
+    [(plan,)] = fetch(f"EXPLAIN (FORMAT JSON) {rows.TAKE}", {"me": caller, "most": 10})
+    read = set(
+        re.findall(
+            r"'Index Name': '(\w+)'|'Node Type': '(Seq Scan)', [^}]*'Relation Name': 'runs_(?:run|wait)'", str(plan)
+        )
+    )
+    assert not [index for index in read if {"wait_one_open", "run_waiting", "Seq Scan"}.intersection(index)]
+    assert ("runs_wait_pkey", "") in read
 
 
 def test_each_request_has_one_owner(lab: Lab, caller: UUID) -> None:
