@@ -76,12 +76,17 @@ def an_event_becomes_a_run_of_a_key(lab: Lab) -> Recorder:
     return dispatched(Rules())
 
 
-def dispatched(rules: Rules) -> Recorder:
-    accept([incoming(1)])
+def three_events_become_runs(lab: Lab) -> Recorder:
+    make_trigger(types=["order.paid"])
+    return dispatched(Rules(), count=3)
+
+
+def dispatched(rules: Rules, count: int = 1) -> Recorder:
+    accept([incoming(number) for number in range(1, count + 1)])
     rules.current()
     with recording() as recorder:
-        assert dispatch(rules).dispatched == 1
-    assert Run.objects.count() == 1
+        assert dispatch(rules).dispatched == count
+    assert Run.objects.count() == count
     return recorder
 
 
@@ -238,6 +243,7 @@ LEGS: dict[str, Leg] = {
         a_delivery_passes_the_door,
         an_event_becomes_a_run,
         an_event_becomes_a_run_of_a_key,
+        three_events_become_runs,
         a_run_is_claimed,
         a_run_succeeds_and_the_next_is_claimed_along,
         a_ring_executes_the_only_run,

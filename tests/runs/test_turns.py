@@ -24,7 +24,7 @@ from runs.chores import timers
 from runs.claim import CLAIM_ALONG, CLAIM_FIRST, Nothing, _parameters, claim_along, claim_next, found_of
 from runs.db import ready_runs
 from runs.db.sql import Parameters, execute, fetch, fetch_as
-from runs.enqueue import NewRun, enqueue
+from runs.enqueue import INSERT_FIRST, NewRun, enqueue
 from runs.models import NIL, Run, Worker
 from runs.models.policy import Policy
 from runs.queues import doorbell
@@ -139,6 +139,34 @@ def test_a_backlog_of_one_trigger_leaves_every_other_its_turn(worker: Worker) ->
     woken("late", 1, agent="other")
 
     assert claimed(worker, 8) == ["greedy", "modest", "late", "greedy", "modest", "greedy", "modest", "greedy"]
+
+
+def test_a_run_that_finds_no_other_one_ready_is_inserted_once_and_comes_next(worker: Worker) -> None:
+    new = NewRun(
+        id=run_id(uuid4(), uuid7(), UUID(NIL)), agent="one", trigger="first", trigger_id=uuid4(), event_ids=[uuid4()],
+        policy=Policy(queue="fast"), root_id=uuid4(), replay_id=UUID(NIL), input={"a": [1]}, has_input=True, chain=['a "b", c'],
+    )  # fmt: skip
+    with transaction.atomic():
+        enqueue([new])
+        enqueue([new])
+    [run] = Run.objects.all()
+    assert run.turn == run.seq
+    assert (run.queue, run.input, run.chain, run.event_ids) == ("fast", {"a": [1]}, ['a "b", c'], new.event_ids)
+
+    woken("second", 2)
+    woken("third")  # finds those of the second
+    assert claimed(worker, 3) == ["second", "third", "second"]
+
+
+def test_whether_another_run_is_ready_is_one_step_down_the_index_beside_any_number_of_runs() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(MADE, ["one", 3000])
+        cursor.execute(ALL_CLAIMED)
+        cursor.execute(MADE, ["one", 20])
+        cursor.execute("VACUUM ANALYZE runs_run")
+    parameters = [None] * INSERT_FIRST.count("%s")
+    parameters[0], parameters[-1] = uuid4(), "default"
+    assert touched(INSERT_FIRST, parameters) < 20
 
 
 def test_earlier_runs_of_a_trigger_do_not_count(worker: Worker) -> None:

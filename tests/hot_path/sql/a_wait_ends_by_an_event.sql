@@ -2,52 +2,23 @@
 
 SELECT EXISTS (SELECT FROM triggers_offer WHERE moved_at NOT BETWEEN clock_timestamp() AND clock_timestamp() + interval '30 seconds');
 
-\set nil '''01990000-0000-7000-8000-000000000000''::uuid'
 \set from '1'
 \set but_events '''{}'''
 \set limit '1'
-\set but_redispatches '''{}'''
-\set half '1'
-SELECT event.id AS event_id, coalesce(source.slug, '') AS source, event.type, event.subject,
-       coalesce(event.time, event.received_at) AS time,
+SELECT redispatched.are_there AS has_redispatches, event.id AS event_id, coalesce(source.slug, '') AS source, event.type, event.subject, coalesce(event.time, event.received_at) AS time,
        event.received_at, event.target_id, event.root_id, event.depth, event.chain, event.is_tainted,
-       item.redispatch_id, item.trigger_id, item.replay_id,
        greatest(octet_length(event.body), pg_column_size(event.data) * CASE
          WHEN event.body IS NULL AND pg_column_compression(event.data) IS NOT NULL THEN 16 ELSE 1 END, 0) AS bytes,
-       (SELECT (SELECT min(event_type) FROM runs_wait WHERE status = 'open' AND kind = 'event') IS NOT NULL) AS may_be_awaited, (SELECT EXISTS (SELECT FROM triggers_backfilltick WHERE outcome = 'open')) AS may_be_backfilled, item.seq,
-       CASE WHEN item.redispatch_id IS NOT NULL
-         THEN (SELECT replay.priority FROM triggers_replay replay WHERE replay.id = item.replay_id) END AS priority,
+       (SELECT (SELECT min(event_type) FROM runs_wait WHERE status = 'open' AND kind = 'event') IS NOT NULL) AS may_be_awaited, (SELECT EXISTS (SELECT FROM triggers_backfilltick WHERE outcome = 'open')) AS may_be_backfilled,
        coalesce(source.kind = 'table', false) AS is_change,
        CASE WHEN source.kind = 'table' AND event.cause_run_id IS NOT NULL
-         THEN (SELECT run.agent FROM runs_run run WHERE run.id = event.cause_run_id) END AS changed_by
-FROM (
-  (SELECT seq, id AS event_id, NULL::bigint AS redispatch_id, NULL::uuid AS trigger_id, :nil::uuid AS replay_id
-   FROM triggers_event WHERE dispatched_at IS NULL AND seq >= :from::bigint AND id <> ALL(:but_events::uuid[])
-   ORDER BY seq LIMIT :limit::int)
-  UNION ALL
-  (WITH RECURSIVE asking AS (
-     (SELECT trigger_id FROM triggers_redispatch WHERE dispatched_at IS NULL AND trigger_id IS NOT NULL ORDER BY trigger_id LIMIT 1)
-     UNION ALL
-     SELECT (SELECT trigger_id FROM triggers_redispatch
-             WHERE dispatched_at IS NULL AND trigger_id > asking.trigger_id ORDER BY trigger_id LIMIT 1)
-     FROM asking WHERE asking.trigger_id IS NOT NULL)
-   SELECT seq, event_id, id, trigger_id, replay_id FROM (
-     SELECT again.*, row_number() OVER (PARTITION BY asking.trigger_id ORDER BY again.seq) AS turn
-     FROM asking CROSS JOIN LATERAL (
-       SELECT seq, event_id, id, trigger_id, replay_id FROM triggers_redispatch
-       WHERE dispatched_at IS NULL AND trigger_id = asking.trigger_id AND id <> ALL(:but_redispatches::bigint[])
-       ORDER BY seq LIMIT :half::int) again
-     UNION ALL
-     (SELECT seq, event_id, id, trigger_id, replay_id, row_number() OVER (ORDER BY seq) FROM (
-        SELECT seq, event_id, id, trigger_id, replay_id FROM triggers_redispatch
-        WHERE dispatched_at IS NULL AND trigger_id IS NULL AND id <> ALL(:but_redispatches::bigint[])
-        ORDER BY seq LIMIT :half::int) untargeted)) in_turn
-   ORDER BY turn, seq LIMIT :half::int)
-  ORDER BY seq LIMIT :limit::int
-) item
-JOIN triggers_event event ON event.id = item.event_id
+         THEN (SELECT run.agent FROM runs_run run WHERE run.id = event.cause_run_id) END AS changed_by, event.seq
+FROM (SELECT EXISTS (SELECT FROM triggers_redispatch WHERE dispatched_at IS NULL) AS are_there) redispatched
+LEFT JOIN (
+  SELECT * FROM triggers_event WHERE dispatched_at IS NULL AND seq >= :from::bigint AND id <> ALL(:but_events::uuid[])
+  ORDER BY seq LIMIT :limit::int) event ON NOT redispatched.are_there
 LEFT JOIN triggers_source source ON source.id = event.source_id
-ORDER BY item.seq;
+ORDER BY event.seq;
 
 SELECT version, changed_by::text, pg_backend_pid() FROM (SELECT) AS always LEFT JOIN triggers_rulesversion ON true;
 

@@ -2,52 +2,23 @@
 
 SELECT EXISTS (SELECT FROM triggers_offer WHERE moved_at NOT BETWEEN clock_timestamp() AND clock_timestamp() + interval '30 seconds');
 
-\set nil '''01990000-0000-7000-8000-000000000000''::uuid'
 \set from '1'
 \set but_events '''{}'''
 \set limit '1'
-\set but_redispatches '''{}'''
-\set half '1'
-SELECT event.id AS event_id, coalesce(source.slug, '') AS source, event.type, event.subject,
-       coalesce(event.time, event.received_at) AS time,
+SELECT redispatched.are_there AS has_redispatches, event.id AS event_id, coalesce(source.slug, '') AS source, event.type, event.subject, coalesce(event.time, event.received_at) AS time,
        event.received_at, event.target_id, event.root_id, event.depth, event.chain, event.is_tainted,
-       item.redispatch_id, item.trigger_id, item.replay_id,
        greatest(octet_length(event.body), pg_column_size(event.data) * CASE
          WHEN event.body IS NULL AND pg_column_compression(event.data) IS NOT NULL THEN 16 ELSE 1 END, 0) AS bytes,
-       (SELECT (SELECT min(event_type) FROM runs_wait WHERE status = 'open' AND kind = 'event') IS NOT NULL) AS may_be_awaited, (SELECT EXISTS (SELECT FROM triggers_backfilltick WHERE outcome = 'open')) AS may_be_backfilled, item.seq,
-       CASE WHEN item.redispatch_id IS NOT NULL
-         THEN (SELECT replay.priority FROM triggers_replay replay WHERE replay.id = item.replay_id) END AS priority,
+       (SELECT (SELECT min(event_type) FROM runs_wait WHERE status = 'open' AND kind = 'event') IS NOT NULL) AS may_be_awaited, (SELECT EXISTS (SELECT FROM triggers_backfilltick WHERE outcome = 'open')) AS may_be_backfilled,
        coalesce(source.kind = 'table', false) AS is_change,
        CASE WHEN source.kind = 'table' AND event.cause_run_id IS NOT NULL
-         THEN (SELECT run.agent FROM runs_run run WHERE run.id = event.cause_run_id) END AS changed_by
-FROM (
-  (SELECT seq, id AS event_id, NULL::bigint AS redispatch_id, NULL::uuid AS trigger_id, :nil::uuid AS replay_id
-   FROM triggers_event WHERE dispatched_at IS NULL AND seq >= :from::bigint AND id <> ALL(:but_events::uuid[])
-   ORDER BY seq LIMIT :limit::int)
-  UNION ALL
-  (WITH RECURSIVE asking AS (
-     (SELECT trigger_id FROM triggers_redispatch WHERE dispatched_at IS NULL AND trigger_id IS NOT NULL ORDER BY trigger_id LIMIT 1)
-     UNION ALL
-     SELECT (SELECT trigger_id FROM triggers_redispatch
-             WHERE dispatched_at IS NULL AND trigger_id > asking.trigger_id ORDER BY trigger_id LIMIT 1)
-     FROM asking WHERE asking.trigger_id IS NOT NULL)
-   SELECT seq, event_id, id, trigger_id, replay_id FROM (
-     SELECT again.*, row_number() OVER (PARTITION BY asking.trigger_id ORDER BY again.seq) AS turn
-     FROM asking CROSS JOIN LATERAL (
-       SELECT seq, event_id, id, trigger_id, replay_id FROM triggers_redispatch
-       WHERE dispatched_at IS NULL AND trigger_id = asking.trigger_id AND id <> ALL(:but_redispatches::bigint[])
-       ORDER BY seq LIMIT :half::int) again
-     UNION ALL
-     (SELECT seq, event_id, id, trigger_id, replay_id, row_number() OVER (ORDER BY seq) FROM (
-        SELECT seq, event_id, id, trigger_id, replay_id FROM triggers_redispatch
-        WHERE dispatched_at IS NULL AND trigger_id IS NULL AND id <> ALL(:but_redispatches::bigint[])
-        ORDER BY seq LIMIT :half::int) untargeted)) in_turn
-   ORDER BY turn, seq LIMIT :half::int)
-  ORDER BY seq LIMIT :limit::int
-) item
-JOIN triggers_event event ON event.id = item.event_id
+         THEN (SELECT run.agent FROM runs_run run WHERE run.id = event.cause_run_id) END AS changed_by, event.seq
+FROM (SELECT EXISTS (SELECT FROM triggers_redispatch WHERE dispatched_at IS NULL) AS are_there) redispatched
+LEFT JOIN (
+  SELECT * FROM triggers_event WHERE dispatched_at IS NULL AND seq >= :from::bigint AND id <> ALL(:but_events::uuid[])
+  ORDER BY seq LIMIT :limit::int) event ON NOT redispatched.are_there
 LEFT JOIN triggers_source source ON source.id = event.source_id
-ORDER BY item.seq;
+ORDER BY event.seq;
 
 SELECT version, changed_by::text, pg_backend_pid() FROM (SELECT) AS always LEFT JOIN triggers_rulesversion ON true;
 
@@ -85,73 +56,36 @@ CROSS JOIN LATERAL (
         UNION ALL
         (SELECT id, seq, due_at FROM runs_run WHERE key = wanted.key AND status = 'queued' AND slot IS NULL AND due_at IS NOT NULL ORDER BY seq LIMIT wanted.key_limit)) waiting) behind;
 
-\set p1 '''{01990000-0000-7000-8000-000000000000}'''
-\set p2 '''{default}'''
-\set p3 '''{greeter}'''
-\set p4 '''{greeter}'''
-\set p5 '''{01990000-0000-7000-8000-000000000000}'''
-\set p6 '''{"{}"}'''
-\set p7 '''{NULL}'''
-\set p8 '''{"{}"}'''
-\set p9 '''{1}'''
-\set p10 '''{01990000-0000-7000-8000-000000000000}'''
-\set p11 '''{01990000-0000-7000-8000-000000000000}'''
-\set p12 '''{1}'''
-\set p13 '''{"{}"}'''
-\set p14 '''{true}'''
-\set p15 '''{NULL}'''
-\set p16 '''{text}'''
-\set p17 '''{1}'''
-\set p18 '''{1}'''
-\set p19 '''{NULL}'''
-\set p20 '''{NULL}'''
-\set p21 '''{false}'''
-WITH given AS MATERIALIZED (
-  SELECT * FROM unnest(:p1::uuid[], :p2::text[], :p3::text[], :p4::text[], :p5::uuid[], :p6::text[], :p7::text[], :p8::text[], :p9::smallint[],
-                       :p10::uuid[], :p11::uuid[], :p12::smallint[], :p13::text[], :p14::boolean[], :p15::timestamptz[], :p16::text[], :p17::smallint[],
-                       :p18::smallint[], :p19::uuid[], :p20::uuid[], :p21::boolean[]) WITH ORDINALITY
-    AS new (id, queue, agent, trigger, trigger_id, event_ids, input, policy, priority, replay_id, root_id, depth, chain, is_ready,
-            due_at, key, key_limit, slot, parent_id, forked_from_id, is_tainted, position)
-), floor AS MATERIALIZED (
-  SELECT asked.queue, asked.priority, floor.place
-  FROM (SELECT DISTINCT queue, priority FROM given WHERE trigger <> '') asked CROSS JOIN LATERAL (
-SELECT coalesce((
-  SELECT min(first.place) FROM (
-    SELECT DISTINCT agent FROM runs_worker worker, unnest(worker.queues) AS queue, unnest(worker.agents) AS agent
-    WHERE worker.kind = 'worker' AND worker.stopped_at IS NULL AND queue = asked.queue) known
-  CROSS JOIN LATERAL (
-    SELECT coalesce(run.turn, run.seq) AS place FROM runs_run run
-    WHERE run.status = 'queued' AND run.ready_at IS NOT NULL AND run.queue = asked.queue AND run.agent = known.agent AND run.priority = asked.priority
-      AND coalesce(run.turn, run.seq) >= 0
-    ORDER BY run.priority, coalesce(run.turn, run.seq), run.seq LIMIT 1) first), (SELECT last_value + is_called::int FROM runs_run_seq)) AS place
-) floor
-), last AS MATERIALIZED (
-  SELECT queue, priority, trigger, greatest(floor.place, newest.place + 1) AS turn
-  FROM (SELECT DISTINCT queue, priority, trigger FROM given WHERE trigger <> '') asked JOIN floor USING (queue, priority)
-  CROSS JOIN LATERAL (
-    SELECT max(place) FILTER (WHERE (late.queue, late.priority) = (asked.queue, asked.priority)) AS place FROM (
-      (SELECT run.queue, run.priority, run.turn AS place FROM runs_run run WHERE run.trigger = asked.trigger
-       ORDER BY run.id DESC LIMIT 10)
-      UNION ALL
-      SELECT asked.queue, asked.priority, (
-SELECT coalesce(run.turn, run.seq) FROM runs_run run
-WHERE run.status = 'queued' AND run.ready_at IS NOT NULL AND run.key IS NOT NULL AND run.queue = asked.queue AND run.priority = asked.priority
-  AND run.trigger = asked.trigger AND coalesce(run.turn, run.seq) >= floor.place AND (run.turn IS NOT NULL OR run.trigger = '')
-ORDER BY coalesce(run.turn, run.seq) DESC LIMIT 1
-)) late) newest
-), new AS (
-  SELECT given.*, CASE WHEN NOT is_blocked THEN last.turn - 1 + row_number() OVER (
-    PARTITION BY given.queue, given.priority, given.trigger, is_blocked ORDER BY given.position) END AS turn
-  FROM given CROSS JOIN LATERAL (SELECT NOT is_ready AND due_at IS NULL AS is_blocked) state
-    LEFT JOIN last USING (queue, priority, trigger)
-)
+\set p1 '''01990000-0000-7000-8000-000000000000''::uuid'
+\set p2 '''greeter'''
+\set p3 '''greeter'''
+\set p4 '''01990000-0000-7000-8000-000000000000''::uuid'
+\set p5 '''{}'''
+\set p6 'NULL'
+\set p7 '''{}'''
+\set p8 '1'
+\set p9 '''01990000-0000-7000-8000-000000000000''::uuid'
+\set p10 '''01990000-0000-7000-8000-000000000000''::uuid'
+\set p11 '1'
+\set p12 '''{}'''
+\set p13 'true'
+\set p14 'NULL'
+\set p15 '''text'''
+\set p16 '1'
+\set p17 '1'
+\set p18 'NULL'
+\set p19 'NULL'
+\set p20 'false'
+\set p21 '''default'''
 INSERT INTO runs_run (id, queue, agent, version, trigger, trigger_id, event_ids, input, policy, priority, replay_id, root_id, depth,
                       chain, status, status_reason, ready_at, due_at, attempt, epoch, key, key_limit, slot, error, parent_id,
-                      forked_from_id, is_tainted, turn)
-SELECT id, queue, agent, '', trigger, trigger_id, event_ids::uuid[], input::jsonb, policy::jsonb, priority, replay_id, root_id, depth,
-       chain::text[], 'queued', '', CASE WHEN is_ready THEN clock_timestamp() END, due_at, 0, 0, key, key_limit, slot, '', parent_id,
-       forked_from_id, is_tainted, turn
-FROM new ORDER BY position
+                      forked_from_id, is_tainted, seq, turn)
+SELECT :p1::uuid, given.queue, :p2::text, '', :p3::text, :p4::uuid, :p5::text::uuid[], :p6::text::jsonb, :p7::text::jsonb, :p8::smallint, :p9::uuid,
+       :p10::uuid, :p11::smallint, :p12::text::text[], 'queued', '', CASE WHEN :p13::boolean THEN clock_timestamp() END, :p14::timestamptz, 0, 0,
+       :p15::text, :p16::smallint, :p17::smallint, '', :p18::uuid, :p19::uuid, :p20::boolean, given.seq, given.seq
+FROM (SELECT queue, nextval('runs_run_seq') AS seq FROM (VALUES (:p21::text)) AS asked(queue)
+      WHERE (SELECT run.seq FROM runs_run run WHERE run.status = 'queued' AND run.ready_at IS NOT NULL AND run.queue = asked.queue
+             ORDER BY run.agent, run.priority, coalesce(run.turn, run.seq), run.seq LIMIT 1) IS NULL OFFSET 0) given
 ON CONFLICT (id) DO NOTHING;
 
 \set p1 '''{01990000-0000-7000-8000-000000000000}'''

@@ -1,0 +1,106 @@
+-- three events become runs
+
+SELECT EXISTS (SELECT FROM triggers_offer WHERE moved_at NOT BETWEEN clock_timestamp() AND clock_timestamp() + interval '30 seconds');
+
+\set from '1'
+\set but_events '''{}'''
+\set limit '1'
+SELECT redispatched.are_there AS has_redispatches, event.id AS event_id, coalesce(source.slug, '') AS source, event.type, event.subject, coalesce(event.time, event.received_at) AS time,
+       event.received_at, event.target_id, event.root_id, event.depth, event.chain, event.is_tainted,
+       greatest(octet_length(event.body), pg_column_size(event.data) * CASE
+         WHEN event.body IS NULL AND pg_column_compression(event.data) IS NOT NULL THEN 16 ELSE 1 END, 0) AS bytes,
+       (SELECT (SELECT min(event_type) FROM runs_wait WHERE status = 'open' AND kind = 'event') IS NOT NULL) AS may_be_awaited, (SELECT EXISTS (SELECT FROM triggers_backfilltick WHERE outcome = 'open')) AS may_be_backfilled,
+       coalesce(source.kind = 'table', false) AS is_change,
+       CASE WHEN source.kind = 'table' AND event.cause_run_id IS NOT NULL
+         THEN (SELECT run.agent FROM runs_run run WHERE run.id = event.cause_run_id) END AS changed_by, event.seq
+FROM (SELECT EXISTS (SELECT FROM triggers_redispatch WHERE dispatched_at IS NULL) AS are_there) redispatched
+LEFT JOIN (
+  SELECT * FROM triggers_event WHERE dispatched_at IS NULL AND seq >= :from::bigint AND id <> ALL(:but_events::uuid[])
+  ORDER BY seq LIMIT :limit::int) event ON NOT redispatched.are_there
+LEFT JOIN triggers_source source ON source.id = event.source_id
+ORDER BY event.seq;
+
+SELECT version, changed_by::text, pg_backend_pid() FROM (SELECT) AS always LEFT JOIN triggers_rulesversion ON true;
+
+\set p1 '1'
+\set p2 '1'
+SELECT pg_try_advisory_xact_lock(:p1::int, :p2::int), set_config('lock_timeout', '200ms', true);
+
+SELECT version, changed_by::text, pg_backend_pid() FROM (SELECT) AS always LEFT JOIN triggers_rulesversion ON true;
+
+\set p1 '''{01990000-0000-7000-8000-000000000000}'''
+\set p2 '''{01990000-0000-7000-8000-000000000000}'''
+WITH events AS MATERIALIZED (SELECT id FROM triggers_event WHERE id = ANY(:p1::uuid[]) AND dispatched_at IS NULL FOR NO KEY UPDATE SKIP LOCKED), triggers AS MATERIALIZED (SELECT id FROM triggers_trigger WHERE id = ANY(:p2::uuid[]) FOR KEY SHARE SKIP LOCKED)
+SELECT ARRAY(SELECT id FROM events), ARRAY(SELECT id FROM triggers), clock_timestamp();
+
+\set p1 '''{01990000-0000-7000-8000-000000000000}'''
+\set p2 '''{default}'''
+\set p3 '''{greeter}'''
+\set p4 '''{greeter}'''
+\set p5 '''{01990000-0000-7000-8000-000000000000}'''
+\set p6 '''{"{}"}'''
+\set p7 '''{NULL}'''
+\set p8 '''{"{}"}'''
+\set p9 '''{1}'''
+\set p10 '''{01990000-0000-7000-8000-000000000000}'''
+\set p11 '''{01990000-0000-7000-8000-000000000000}'''
+\set p12 '''{1}'''
+\set p13 '''{"{}"}'''
+\set p14 '''{true}'''
+\set p15 '''{NULL}'''
+\set p16 '''{NULL}'''
+\set p17 '''{1}'''
+\set p18 '''{NULL}'''
+\set p19 '''{NULL}'''
+\set p20 '''{NULL}'''
+\set p21 '''{false}'''
+WITH given AS MATERIALIZED (
+  SELECT * FROM unnest(:p1::uuid[], :p2::text[], :p3::text[], :p4::text[], :p5::uuid[], :p6::text[], :p7::text[], :p8::text[], :p9::smallint[],
+                       :p10::uuid[], :p11::uuid[], :p12::smallint[], :p13::text[], :p14::boolean[], :p15::timestamptz[], :p16::text[], :p17::smallint[],
+                       :p18::smallint[], :p19::uuid[], :p20::uuid[], :p21::boolean[]) WITH ORDINALITY
+    AS new (id, queue, agent, trigger, trigger_id, event_ids, input, policy, priority, replay_id, root_id, depth, chain, is_ready,
+            due_at, key, key_limit, slot, parent_id, forked_from_id, is_tainted, position)
+), floor AS MATERIALIZED (
+  SELECT asked.queue, asked.priority, floor.place
+  FROM (SELECT DISTINCT queue, priority FROM given WHERE trigger <> '') asked CROSS JOIN LATERAL (
+SELECT coalesce((
+  SELECT min(first.place) FROM (
+    SELECT DISTINCT agent FROM runs_worker worker, unnest(worker.queues) AS queue, unnest(worker.agents) AS agent
+    WHERE worker.kind = 'worker' AND worker.stopped_at IS NULL AND queue = asked.queue) known
+  CROSS JOIN LATERAL (
+    SELECT coalesce(run.turn, run.seq) AS place FROM runs_run run
+    WHERE run.status = 'queued' AND run.ready_at IS NOT NULL AND run.queue = asked.queue AND run.agent = known.agent AND run.priority = asked.priority
+      AND coalesce(run.turn, run.seq) >= 0
+    ORDER BY run.priority, coalesce(run.turn, run.seq), run.seq LIMIT 1) first), (SELECT last_value + is_called::int FROM runs_run_seq)) AS place
+) floor
+), last AS MATERIALIZED (
+  SELECT queue, priority, trigger, greatest(floor.place, newest.place + 1) AS turn
+  FROM (SELECT DISTINCT queue, priority, trigger FROM given WHERE trigger <> '') asked JOIN floor USING (queue, priority)
+  CROSS JOIN LATERAL (
+    SELECT max(place) FILTER (WHERE (late.queue, late.priority) = (asked.queue, asked.priority)) AS place FROM (
+      (SELECT run.queue, run.priority, run.turn AS place FROM runs_run run WHERE run.trigger = asked.trigger
+       ORDER BY run.id DESC LIMIT 10)
+      UNION ALL
+      SELECT asked.queue, asked.priority, (
+SELECT coalesce(run.turn, run.seq) FROM runs_run run
+WHERE run.status = 'queued' AND run.ready_at IS NOT NULL AND run.key IS NOT NULL AND run.queue = asked.queue AND run.priority = asked.priority
+  AND run.trigger = asked.trigger AND coalesce(run.turn, run.seq) >= floor.place AND (run.turn IS NOT NULL OR run.trigger = '')
+ORDER BY coalesce(run.turn, run.seq) DESC LIMIT 1
+)) late) newest
+), new AS (
+  SELECT given.*, CASE WHEN NOT is_blocked THEN last.turn - 1 + row_number() OVER (
+    PARTITION BY given.queue, given.priority, given.trigger, is_blocked ORDER BY given.position) END AS turn
+  FROM given CROSS JOIN LATERAL (SELECT NOT is_ready AND due_at IS NULL AS is_blocked) state
+    LEFT JOIN last USING (queue, priority, trigger)
+)
+INSERT INTO runs_run (id, queue, agent, version, trigger, trigger_id, event_ids, input, policy, priority, replay_id, root_id, depth,
+                      chain, status, status_reason, ready_at, due_at, attempt, epoch, key, key_limit, slot, error, parent_id,
+                      forked_from_id, is_tainted, turn)
+SELECT id, queue, agent, '', trigger, trigger_id, event_ids::uuid[], input::jsonb, policy::jsonb, priority, replay_id, root_id, depth,
+       chain::text[], 'queued', '', CASE WHEN is_ready THEN clock_timestamp() END, due_at, 0, 0, key, key_limit, slot, '', parent_id,
+       forked_from_id, is_tainted, turn
+FROM new ORDER BY position
+ON CONFLICT (id) DO NOTHING;
+
+\set p1 '''{01990000-0000-7000-8000-000000000000}'''
+UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = ANY(:p1::uuid[]);
