@@ -123,9 +123,9 @@ FLOORS = {
     ],
     "triggers/dispatch": [
         "failing_triggers follow_up gates pace promise rates run_failures spans waiting_runs windows",
-        "admission leadership listeners offers order_of_keys",
+        "admission listeners offers order_of_keys",
         "decisions hold rules",
-        "overtaking replay_pieces shadow unexplained",
+        "begin leadership overtaking replay_pieces shadow unexplained",
         "batch",
         "close_windows",
         "failures",

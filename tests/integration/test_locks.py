@@ -1,6 +1,7 @@
 """Dispatch beside a neighbour who holds a dispatch_lock, on a committed database."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -9,9 +10,9 @@ from runs.db.sql import execute
 from runs.models import Run
 from tests.support.stack import Stack
 from tests.support.triggers import make_event, make_trigger
-from triggers import dispatch_lock
 from triggers.dispatch import batch
 from triggers.dispatch.batch import Batch, dispatch
+from triggers.dispatch.begin import Begun, begin
 from triggers.dispatch.rules import Rules
 from triggers.dispatch_lock import LOCK
 from triggers.matching.pending import read_items
@@ -79,14 +80,14 @@ def test_a_trigger_edited_while_a_batch_is_matched_is_matched_again(
     make_event()
     rules = Rules()
 
-    def edit(*_: object) -> bool:
+    def edit(*matched: Any) -> Begun | None:
         neighbour.execute("UPDATE triggers_trigger SET types = ARRAY['invoice.*']")
         neighbour.commit()
-        return real()
+        return real(*matched)
 
-    real = dispatch_lock.try_lock
-    monkeypatch.setattr(batch, "try_lock", edit)
+    real = begin
+    monkeypatch.setattr(batch, "begin", edit)
     assert dispatch(rules) == Batch(left=1)
-    monkeypatch.setattr(batch, "try_lock", real)
+    monkeypatch.setattr(batch, "begin", real)
     assert dispatch(rules).dispatched == 1
     assert not Run.objects.exists()

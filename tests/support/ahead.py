@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from triggers.dispatch import batch
+from triggers.dispatch import begin
 
-LOCK_ROWS = batch.LOCK_ROWS
+BEGIN = begin.BEGIN
 
 
 def set_ahead(monkeypatch: pytest.MonkeyPatch, by: timedelta) -> None:
     ahead = f"clock_timestamp() + interval '{by.total_seconds()} s'"
-    monkeypatch.setattr(batch, "LOCK_ROWS", LOCK_ROWS.replace("clock_timestamp()", ahead))
+    monkeypatch.setattr(begin, "BEGIN", BEGIN.replace("clock_timestamp()", ahead))

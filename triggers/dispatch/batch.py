@@ -1,22 +1,21 @@
 """Dispatch a batch of events: read in order, match, admit, enqueue, in one transaction under the dispatch lock."""
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
 
-from agents.kernel.ids import run_id
 from runs import waits
 from runs.db.sql import fetch
 from runs.failpoints import failpoint
 from runs.queues import entrance
 from triggers.dispatch import offers, rates, windows
 from triggers.dispatch.admission import Ledger, admit
+from triggers.dispatch.begin import Begun, begin, run_id_of
 from triggers.dispatch.decisions import (
     Resumed,
     forget_held,
@@ -42,32 +41,8 @@ from triggers.switches.arm import arm, mend
 from triggers.switches.fire import fire
 from triggers.switches.note import note
 
-OPEN_EVENTS = "SELECT id FROM triggers_event WHERE id = ANY(%s::uuid[]) AND dispatched_at IS NULL"
-OPEN_REDISPATCHES = "SELECT id FROM triggers_redispatch WHERE id = ANY(%s::bigint[]) AND dispatched_at IS NULL"
-LOCK_EVENTS = f"{OPEN_EVENTS} FOR NO KEY UPDATE SKIP LOCKED"
-# The foreign key of a decision also locks its event.
-LOCK_REDISPATCHES = """
-SELECT again.id FROM triggers_redispatch again JOIN triggers_event event ON event.id = again.event_id
-WHERE again.id = ANY(%s::bigint[]) AND again.dispatched_at IS NULL
-FOR NO KEY UPDATE OF again SKIP LOCKED FOR KEY SHARE OF event SKIP LOCKED
-"""
-# The same lock as the foreign key of a decision or a window takes.
-LOCK_TRIGGERS = "SELECT id FROM triggers_trigger WHERE id = ANY(%s::uuid[]) FOR KEY SHARE SKIP LOCKED"
-# The same in one statement, and the time.
-LOCK_ROWS = f"""
-WITH events AS MATERIALIZED ({LOCK_EVENTS}), triggers AS MATERIALIZED ({LOCK_TRIGGERS})
-SELECT ARRAY(SELECT id FROM events), ARRAY(SELECT id FROM triggers), clock_timestamp()
-"""  # noqa: S608  (our own parts)
-TRIGGERS_THERE = "SELECT id FROM triggers_trigger WHERE id = ANY(%s::uuid[])"
 MADE = "SELECT id FROM runs_run WHERE id = ANY(%s::uuid[])"
 DECIDED = "SELECT trigger_id FROM triggers_decision WHERE event_id = %s::uuid AND replay_id = %s::uuid"
-# Runs by id, then decisions by event, replay and trigger.
-SETTLED = """
-SELECT id, NULL::uuid, NULL::uuid FROM runs_run WHERE id = ANY(%s::uuid[])
-UNION ALL
-SELECT decision.event_id, decision.replay_id, decision.trigger_id
-FROM unnest(%s::uuid[], %s::uuid[]) AS item (event_id, replay_id) JOIN triggers_decision decision USING (event_id, replay_id)
-"""
 
 MOST = 1000  # runs, decisions and woken runs per transaction
 
@@ -125,14 +100,14 @@ def dispatch_items(
     failpoint("before_waits_are_looked_up")
     awaited, may_end_more = waits_ended_by(items, most)
     with transaction.atomic():
-        if not try_lock():
+        begun = begin(matched, piece_of(most))
+        if begun is None:
             return Batch(standby=True)
-        outdated = rules.concerned(items, index)
+        outdated = rules.concerned(items, index, begun.version)
         unheard = may_end_more | waits.end_by_events(awaited)
         for one in matched:
             one.is_unheard = one.item.event_id in unheard or one.item in outdated
-        undispatched, now = still_undispatched(matched)
-        batch = settle_matched(undispatched, now, most)
+        batch = settle_matched(begun, begun.undispatched(matched), most)
         failpoint("before_dispatch_commit")
     failpoint("after_dispatch_commit")
     held = costly.settled([one for one in matched if one.is_settled]) if costly else 0
@@ -144,7 +119,7 @@ def dispatch_items(
     )
 
 
-def settle_matched(matched: Sequence[Matched], now: datetime, most: int = MOST) -> Batch:
+def settle_matched(begun: Begun, matched: Sequence[Matched], most: int = MOST) -> Batch:
     """Admit in `seq` order. An event whose key is locked elsewhere is left to the next batch, with all later events of its
     keys, so that the order per key is the order of arrival. The same applies if a locked run waits for it. Of an event that
     is too large for one batch only a part is admitted."""
@@ -152,7 +127,7 @@ def settle_matched(matched: Sequence[Matched], now: datetime, most: int = MOST) 
     postponed = [one for one in matched if one.is_partial and one.item.is_resumption]
     matched = [one for one in matched if not (one.is_partial and one.item.is_resumption)]
     large = [one for one in matched if one.size > piece_of(most) and not one.is_locked]
-    forget_settled([one for one in matched if one.may_be_settled or (one.size > piece_of(most) and not one.is_locked)])
+    begun.forget_settled([one for one in matched if one.may_be_settled or one in large])
     for one in large:
         one.keep(piece_of(most))
     wanted = {match.key for one in matched for match in one.matches if match.key}
@@ -161,7 +136,7 @@ def settle_matched(matched: Sequence[Matched], now: datetime, most: int = MOST) 
 
     resumed = forget_made([one for one in kept if one.item.is_resumption])
     matches = [match for one in kept for match in one.matches]
-    ledger = open_ledger(matches, now)
+    ledger = open_ledger(matches, begun.now)
     refusals = [refusal for one in kept for refusal in one.refusals]
     record(refusals)
     admit(matches, ledger)
@@ -184,23 +159,6 @@ def settle_matched(matched: Sequence[Matched], now: datetime, most: int = MOST) 
     )
 
 
-def forget_settled(some: Sequence[Matched]) -> None:
-    """Drop matches that earlier parts of the events have settled: they have a run with that id, or a decision."""
-    some = [one for one in some if one.size]
-    if not some:
-        return
-    runs = [run_id_of(match) for one in some for match in one.matches]
-    rows = set(fetch(SETTLED, [runs, [one.item.event_id for one in some], [one.item.replay_id for one in some]]))
-    for one in some:
-        event = one.item.event_id, one.item.replay_id
-        one.matches = [
-            match
-            for match in one.matches
-            if (run_id_of(match), None, None) not in rows and (*event, match.rule.id) not in rows
-        ]
-        one.refusals = [refusal for refusal in one.refusals if (*event, refusal.trigger_id) not in rows]
-
-
 def forget_made(again: Sequence[Matched]) -> list[Resumed]:
     """Drop matches that already have a run, so that an event that is offered again gets no second run; returns these runs."""
     runs = {run_id_of(match): match for one in again for match in one.matches}
@@ -208,10 +166,6 @@ def forget_made(again: Sequence[Matched]) -> list[Resumed]:
     for one in again:
         one.matches = [match for match in one.matches if run_id_of(match) not in made]
     return [(id, runs[id].event_ids[0], runs[id].rule.id, runs[id].replay_id) for id in made]
-
-
-def run_id_of(match: Match) -> UUID:
-    return run_id(match.rule.id, match.event_ids[0], match.replay_id)
 
 
 def lock_keys(matches: Sequence[Match]) -> set[str]:
@@ -254,29 +208,6 @@ def without_busy(matched: Sequence[Matched], busy: set[str], large: Sequence[Mat
     return kept
 
 
-def still_undispatched(matched: Sequence[Matched]) -> tuple[list[Matched], datetime]:
-    """The events that no other dispatcher has dispatched since they were read, and the time. An event is marked as locked if another
-    session has locked its row or the row of one of its triggers; it is left to a later batch."""
-    events = {one.item.event_id for one in matched if one.item.redispatch_id is None}
-    redispatches = {one.item.redispatch_id for one in matched if one.item.redispatch_id is not None}
-    triggers = set[UUID]().union(*(one.triggers for one in matched))
-    [(locked_events, locked_triggers, now)] = fetch(LOCK_ROWS, [list(events), list(triggers)])
-    undispatched, busy = _found(events, locked_events, OPEN_EVENTS)
-    _, busy_triggers = _found(triggers, locked_triggers, TRIGGERS_THERE)
-    locked_again = [id for (id,) in fetch(LOCK_REDISPATCHES, [list(redispatches)])] if redispatches else []
-    again, busy_again = _found(redispatches, locked_again, OPEN_REDISPATCHES)
-    for one in matched:
-        one.is_locked = one.item.identity in busy | busy_again or not one.triggers.isdisjoint(busy_triggers)
-    return [one for one in matched if one.item.identity in undispatched | again], now
-
-
-def _found(ids: Set[Any], locked: Sequence[Any], there: str) -> tuple[set[Any], set[Any]]:
-    """Those that exist, and those of them that another session has locked, given those that this one has locked."""
-    missing = ids - set(locked)
-    elsewhere = {id for (id,) in fetch(there, [list(missing)])} if missing else set()
-    return {*locked, *elsewhere}, elsewhere
-
-
 def give_up(item: Item, rules: Rules, error: Exception, costly: Costly | None = None) -> Batch:
     """Record the error of an event that cannot be admitted: for the first trigger without an outcome, or, if the event cannot
     even be matched, for every trigger that listens to it. The other triggers go on."""
@@ -284,16 +215,17 @@ def give_up(item: Item, rules: Rules, error: Exception, costly: Costly | None = 
     matched = _matched_or_none(item, index, costly)
     [leaving] = match_listeners([Matched(item=item)], rules.listeners, costly.others if costly else None)
     with transaction.atomic():
-        if not try_lock():
+        begun = begin([matched or Matched(item=item)], piece=0)
+        if begun is None:
             return Batch(standby=True)
-        undispatched, _ = still_undispatched([matched or Matched(item=item)])
-        if rules.have_changed() or not undispatched or undispatched[0].is_locked:
+        undispatched = begun.undispatched([matched or Matched(item=item)])
+        if rules.version != begun.version or not undispatched or undispatched[0].is_locked:
             return Batch(left=1)
         if matched is None:
             decided = {id for (id,) in fetch(DECIDED, [item.event_id, item.replay_id])}
             failing = [rule.id for rule in wanted_by(item, index) if rule.id not in decided]
         else:
-            forget_settled([matched])
+            begun.forget_settled([matched])
             failing = [match.rule.id for match in matched.matches[:1]]
         record([give_up_on([item.event_id], trigger_id, item.replay_id, error) for trigger_id in failing])
         enter([leaving])

@@ -11,6 +11,7 @@ import structlog
 
 from runs.db.sql import fetch
 from triggers.dispatch.promise import LISTEN, listens_for
+from triggers.dispatch.rules import VERSION, Version
 from triggers.dispatch_lock import LOCK
 
 log = structlog.get_logger(__name__)
@@ -24,7 +25,7 @@ IDLE = timedelta(seconds=5)  # after this, PostgreSQL itself normally ends a ses
 ACTIVE = timedelta(seconds=35)  # statement_timeout and a margin
 
 NEWEST = "SELECT last_value FROM triggers_seq"
-TAKE = f"SELECT pg_try_advisory_lock(%s::int, %s::int), ({NEWEST})"  # noqa: S608  (our own parts)
+TAKE = f"SELECT pg_try_advisory_lock(%s::int, %s::int), ({NEWEST}), rules.* FROM ({VERSION}) rules"  # noqa: S608  (our own parts)
 LATE = 2.0  # seconds between two looks of a leader, after which another may have gone ahead
 RELEASE = f"SELECT pg_advisory_unlock(%s::int, %s::int), {LISTEN}"  # noqa: S608  (our own parts)
 NOTE = f"SELECT {LISTEN}"
@@ -63,6 +64,7 @@ class Leadership:
         self.goes_ahead = False
         # Another dispatcher may have led until the event or redispatch with this `seq`; None: it may lead now.
         self.since: int | None = None
+        self.version: Version | None = None  # of the rules, if `take` has just read it
         self.took_at = float("-inf")
         self.standby_since: float | None = None
         self.looked_at = float("-inf")
@@ -80,10 +82,10 @@ class Leadership:
     def take(self) -> bool:
         """Try to take the lead; whether this process may dispatch. Does not wait."""
         is_late = time.monotonic() - self.took_at > LATE
-        self.took_at = time.monotonic()
+        self.took_at, self.version = time.monotonic(), None
         if not self.is_held:
-            [(is_taken, newest)] = fetch(TAKE, LEADER)
-            self.since = newest if is_taken else None
+            [(is_taken, newest, *version)] = fetch(TAKE, LEADER)
+            self.since, self.version = newest if is_taken else None, [tuple(version)]
             if not is_taken:
                 self._stand_by()
                 return self.goes_ahead

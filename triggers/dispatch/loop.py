@@ -195,7 +195,7 @@ class Dispatcher:
         """Dispatch a batch if this process leads; whether it does."""
         if not self.leadership.take():
             return Batch(standby=True), False
-        self.costly.since = self.leadership.since
+        self.costly.since, self.rules.seen = self.leadership.since, self.leadership.version
         batch = unless_failed(self.dispatch, Batch(left=1))
         if batch.ring_for:
             self.ring_for_new(batch.ring_for)

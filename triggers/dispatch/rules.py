@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID
 
 from agents.prompt_agents import catalog
@@ -38,6 +37,7 @@ IDS = "SELECT id FROM triggers_trigger"
 FEW = 100  # edited triggers that are read while the dispatch lock is held
 
 Versions = dict[UUID, str]
+Version = list[tuple[int | None, str | None, int]]  # rows of VERSION
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,8 @@ class Rules:
     then the changed rows are read again, and all subscriptions. On a new connection all rows are read."""
 
     def __init__(self) -> None:
-        self.version: Any = None
+        self.version: Version | None = None
+        self.seen: Version | None = None  # the version a moment ago, for the next `current`
         self.read = Read()
         self.index = Index([])
         self.subscriptions = Subscriptions()
@@ -79,7 +80,7 @@ class Rules:
     def current(self) -> Index:
         """The current index. Under the dispatch lock, check `concerned` for events that later edits affect."""
         # Read the version first, so that the rows are at least as new; store it last, so that a failed read is repeated.
-        version = fetch(VERSION)
+        version, self.seen = self.seen or fetch(VERSION), None
         if version != self.version:
             if self.version is None or version[0][-1] != self.version[0][-1]:
                 self.index, self.read, self.switches = Index(), Read(), Switches()
@@ -93,9 +94,10 @@ class Rules:
             self.version = version
         return self.index
 
-    def concerned(self, items: Sequence[Item], index: Index) -> set[Item]:
-        """The items, matched with `index`, whose triggers have changed since. They have to be matched again."""
-        if not self.have_changed():
+    def concerned(self, items: Sequence[Item], index: Index, version: Version) -> set[Item]:
+        """The items, matched with `index`, whose triggers have changed since; `version` is the present one. They have to be matched
+        again."""
+        if version == self.version:
             return set()
         _, edited = self.read.again()
         if len(edited) > FEW or index is not self.index:

@@ -53,11 +53,16 @@ CROSS JOIN LATERAL (
   LIMIT 1001) found
 LIMIT 1001;
 
-\set p1 '1'
-\set p2 '1'
-SELECT pg_try_advisory_xact_lock(:p1::int, :p2::int), set_config('lock_timeout', '200ms', true);
-
-SELECT version, changed_by::text, pg_backend_pid() FROM (SELECT) AS always LEFT JOIN triggers_rulesversion ON true;
+\set space '1'
+\set lock '1'
+\set events '''{01990000-0000-7000-8000-000000000000}'''
+\set triggers '''{}'''
+\set earlier_runs '''{}'''
+\set earlier_events '''{}'''
+\set earlier_replays '''{}'''
+SELECT begun.*, clock_timestamp() AS now FROM triggers_begin_batch(
+  :space::int, :lock::int, :events::uuid[], :triggers::uuid[],
+  :earlier_runs::uuid[], :earlier_events::uuid[], :earlier_replays::uuid[]) begun;
 
 \set ids '''{1}'''
 \set events '''{01990000-0000-7000-8000-000000000000}'''
@@ -87,10 +92,5 @@ RETURNING set_config('synchronous_commit', 'off', true);
 SELECT wait.id FROM runs_wait wait JOIN runs_run run ON run.id = wait.run_id
 WHERE wait.id = ANY((SELECT :p1::bigint[])::bigint[]) AND wait.status = 'open' AND run.status = 'waiting';
 
-\set p1 '''{01990000-0000-7000-8000-000000000000}'''
-\set p2 '''{}'''
-WITH events AS MATERIALIZED (SELECT id FROM triggers_event WHERE id = ANY(:p1::uuid[]) AND dispatched_at IS NULL FOR NO KEY UPDATE SKIP LOCKED), triggers AS MATERIALIZED (SELECT id FROM triggers_trigger WHERE id = ANY(:p2::uuid[]) FOR KEY SHARE SKIP LOCKED)
-SELECT ARRAY(SELECT id FROM events), ARRAY(SELECT id FROM triggers), clock_timestamp();
-
-\set p1 '''{01990000-0000-7000-8000-000000000000}'''
-UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = ANY(:p1::uuid[]);
+\set p1 '''01990000-0000-7000-8000-000000000000''::uuid'
+UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = :p1::uuid;

@@ -28,16 +28,16 @@ SELECT id, length, CASE WHEN length <= :p1::int THEN text END
 FROM (SELECT id, data::text AS text, octet_length(data::text) AS length
       FROM triggers_event WHERE id = ANY(:p2::uuid[]) AND data IS NOT NULL OFFSET 0) event;
 
-\set p1 '1'
-\set p2 '1'
-SELECT pg_try_advisory_xact_lock(:p1::int, :p2::int), set_config('lock_timeout', '200ms', true);
-
-SELECT version, changed_by::text, pg_backend_pid() FROM (SELECT) AS always LEFT JOIN triggers_rulesversion ON true;
-
-\set p1 '''{01990000-0000-7000-8000-000000000000}'''
-\set p2 '''{01990000-0000-7000-8000-000000000000}'''
-WITH events AS MATERIALIZED (SELECT id FROM triggers_event WHERE id = ANY(:p1::uuid[]) AND dispatched_at IS NULL FOR NO KEY UPDATE SKIP LOCKED), triggers AS MATERIALIZED (SELECT id FROM triggers_trigger WHERE id = ANY(:p2::uuid[]) FOR KEY SHARE SKIP LOCKED)
-SELECT ARRAY(SELECT id FROM events), ARRAY(SELECT id FROM triggers), clock_timestamp();
+\set space '1'
+\set lock '1'
+\set events '''{01990000-0000-7000-8000-000000000000}'''
+\set triggers '''{01990000-0000-7000-8000-000000000000}'''
+\set earlier_runs '''{}'''
+\set earlier_events '''{}'''
+\set earlier_replays '''{}'''
+SELECT begun.*, clock_timestamp() AS now FROM triggers_begin_batch(
+  :space::int, :lock::int, :events::uuid[], :triggers::uuid[],
+  :earlier_runs::uuid[], :earlier_events::uuid[], :earlier_replays::uuid[]) begun;
 
 \set p1 '''{text}'''
 SELECT key FROM unnest(:p1::text[]) WITH ORDINALITY AS wanted(key, position)
@@ -88,5 +88,5 @@ FROM (SELECT queue, nextval('runs_run_seq') AS seq FROM (VALUES (:p21::text)) AS
              ORDER BY run.agent, run.priority, coalesce(run.turn, run.seq), run.seq LIMIT 1) IS NULL OFFSET 0) given
 ON CONFLICT (id) DO NOTHING;
 
-\set p1 '''{01990000-0000-7000-8000-000000000000}'''
-UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = ANY(:p1::uuid[]);
+\set p1 '''01990000-0000-7000-8000-000000000000''::uuid'
+UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = :p1::uuid;

@@ -15,10 +15,10 @@ from psycopg.conninfo import make_conninfo
 from runs.actions.event_runs import runs_of_event
 from runs.db.sql import execute, fetch
 from tests.support.triggers import make_event, make_trigger
-from triggers import dispatch_lock
 from triggers.dispatch import batch
 from triggers.dispatch import rules as reading
 from triggers.dispatch.batch import Batch, dispatch
+from triggers.dispatch.begin import Begun, begin
 from triggers.dispatch.rules import Rules
 from triggers.matching.index import Rule
 from triggers.models import Trigger
@@ -186,6 +186,19 @@ def test_two_open_edits_do_not_wait_for_each_other(servers: object) -> None:
         first.commit()
 
 
+def test_an_edit_after_the_lead_was_taken_is_noticed_by_the_transaction() -> None:
+    trigger = make_trigger(types=["order.*"])
+    rules = Rules()
+    rules.current()
+    rules.seen = rules.version  # as it was when the lead was taken
+    Trigger.objects.filter(pk=trigger.pk).update(types=["invoice.*"])
+    event = make_event(type="order.placed")
+
+    assert dispatch(rules) == Batch(left=1)
+    assert dispatch(rules).dispatched == 1
+    assert not runs_of_event(event.id)
+
+
 def test_an_edit_while_a_batch_is_matched_delays_the_events_of_that_trigger_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -193,16 +206,15 @@ def test_an_edit_while_a_batch_is_matched_delays_the_events_of_that_trigger_only
     make_trigger("other", types=["order.*"])
     edited, unrelated = make_event(type="invoice.paid"), make_event(type="order.placed")
     rules = Rules()
-    real = dispatch_lock.try_lock
 
-    def edit() -> bool:
+    def edit(*matched: Any) -> Begun | None:
         with psycopg.connect(_address(), autocommit=True) as editor:
             editor.execute("UPDATE triggers_trigger SET filter = 'false' WHERE slug = 'edited'")
-        return real()
+        return begin(*matched)
 
-    monkeypatch.setattr(batch, "try_lock", edit)
+    monkeypatch.setattr(batch, "begin", edit)
     done = dispatch(rules)
-    monkeypatch.setattr(batch, "try_lock", real)
+    monkeypatch.setattr(batch, "begin", begin)
 
     assert (done.dispatched, done.left) == (1, 1)
     assert len(runs_of_event(unrelated.id)) == 1

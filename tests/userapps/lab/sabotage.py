@@ -131,13 +131,13 @@ def marks_before_it_decides() -> None:
 
     settle = batch.settle_matched
 
-    def settle_matched(matched: Any) -> Any:
+    def settle_matched(begun: Any, matched: Any, most: Any) -> Any:
         from django.db import connection
 
         decisions.mark_dispatched([one.item for one in matched])
         connection.connection.commit()
         failpoint("after_early_mark")
-        return settle(matched)
+        return settle(begun, matched, most)
 
     batch.settle_matched = settle_matched
 
