@@ -163,9 +163,12 @@ def has_a_journal_that_is_not_used(claim: Claim) -> Outcome:
 
 
 def success_of(
-    claim: Claim, result: Any, effects: Effects, entries: Sequence[StepEntry] = (), *, is_tainted: bool = False
+    claim: Claim, result: Any, effects: Effects, entries: Sequence[StepEntry] | None = None, *, is_tainted: bool = False
 ) -> Outcome:
-    """The outcome of a body that returned. In the body's transaction, before its commit: some effects are written at once."""
+    """The outcome of a body that returned. In the body's transaction, before its commit: some effects are written at once.
+
+    Without a journal, `entries` is None. With one, the attempt has a row, as progress has changed the run's count of attempts.
+    """
     if is_tainted:
         effects.taint()
         if not claim.is_tainted:
@@ -174,10 +177,10 @@ def success_of(
     keep_state(claim)
     return Outcome(
         status=RunStatus.SUCCEEDED,
-        attempt=Attempt.Outcome.SUCCEEDED,
+        attempt=None if entries is None else Attempt.Outcome.SUCCEEDED,
         result=storable(result, "its result"),
         outbound=rows.outbound,
         notices=rows.notices,
-        entries=entries,
+        entries=entries or (),
         is_tainted=is_tainted,
     )

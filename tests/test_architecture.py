@@ -432,7 +432,7 @@ def test_every_file_is_named_after_what_it_does() -> None:
     [
         ("Event", "triggers_event", {"triggers/accept.py"}),
         ("Run", "runs_run", {"runs/enqueue.py"}),
-        ("Attempt", "runs_attempt", {"runs/transitions/leave.py"}),
+        ("AttemptRow", "runs_attemptrow", {"runs/transitions/leave.py"}),
         ("ProcessedEvent", "runs_processedevent", {"runs/transitions/leave.py"}),
         ("AuditEntry", "runs_auditentry", {"runs/models/audit.py"}),
     ],

@@ -44,7 +44,7 @@ SELECT run, 'default', trigger, '1', trigger, md5(trigger)::uuid, ARRAY[event], 
        moment + interval '20 ms', moment + interval '30 ms', moment + interval '35 ms'
 """
 ATTEMPTS = """
-INSERT INTO runs_attempt (run_id, epoch, number, worker_id, pid, started_at, ended_at, outcome, error, traceback)
+INSERT INTO runs_attemptrow (run_id, epoch, number, worker_id, pid, started_at, ended_at, outcome, error, traceback)
 SELECT run, 1, 1, md5('worker' || n %% 20)::uuid, 1000 + n %% 8, moment + interval '30 ms', moment + interval '35 ms', status,
        CASE status WHEN 'succeeded' THEN '' ELSE 'ValueError: no such invoice' END,
        CASE status WHEN 'succeeded' THEN '' ELSE repeat('at line 12 in shop/agents.py ', 10) END
@@ -147,7 +147,7 @@ def add_waiting(database_url: str, count: int, agent: str, how: dict[str, str]) 
 
 def forget_runs(database_url: str) -> None:
     with psycopg.connect(database_url, autocommit=True) as connection:
-        connection.execute("TRUNCATE runs_run, runs_attempt, runs_processedevent, runs_outboxmessage CASCADE")
+        connection.execute("TRUNCATE runs_run, runs_attemptrow, runs_processedevent, runs_outboxmessage CASCADE")
 
 
 def prepare(connection: psycopg.Connection) -> None:

@@ -22,7 +22,7 @@ SELECT run, 'default', 'bench.waiter', '1', '', NULL, ARRAY[event], jsonb_build_
 FROM made
 """
 INSERT_ATTEMPTS = """
-INSERT INTO runs_attempt (run_id, epoch, number, started_at, ended_at, outcome, error, traceback)
+INSERT INTO runs_attemptrow (run_id, epoch, number, started_at, ended_at, outcome, error, traceback)
 SELECT run, 1, 1, moment, moment + interval '5 ms', 'waiting', '', '' FROM made
 """
 INSERT_WAITS = """

@@ -12,7 +12,7 @@ from .primary import Primary
 from .processed_event import ProcessedEvent
 from .queue import Queue
 from .recipient import Recipient, RecipientGroup
-from .run import NIL, UNPARSED, Attempt, Run
+from .run import NIL, UNPARSED, Attempt, AttemptRow, Run
 from .step import Step
 from .sweep import Sweep
 from .wait import Approval, Wait
@@ -25,6 +25,7 @@ __all__ = [
     "Alarm",
     "Approval",
     "Attempt",
+    "AttemptRow",
     "AuditEntry",
     "Budget",
     "BudgetWindow",

@@ -186,7 +186,8 @@ class Run(models.Model):
 
 
 class Attempt(models.Model):
-    """The outcome of a claim; written once, when the claim ends."""
+    """The outcome of a claim. A view: the row of an atomic run that succeeded says all of its last attempt, of others there is an
+    AttemptRow."""
 
     class Outcome(models.TextChoices):
         SUCCEEDED = "succeeded"
@@ -198,10 +199,10 @@ class Attempt(models.Model):
         WAITING = "waiting"
         UNCERTAIN = "uncertain"
 
-    run = models.ForeignKey(Run, models.CASCADE, related_name="attempts", db_index=False)
+    run = models.ForeignKey(Run, models.DO_NOTHING, related_name="attempts", db_constraint=False)
     epoch = models.PositiveIntegerField()
     number = models.PositiveIntegerField(help_text="the run's attempt count at this claim")
-    worker = models.ForeignKey(Worker, models.DO_NOTHING, null=True, db_constraint=False, db_index=False)
+    worker = models.ForeignKey(Worker, models.DO_NOTHING, null=True, db_constraint=False)
     pid = models.IntegerField(null=True)
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField()
@@ -210,8 +211,33 @@ class Attempt(models.Model):
     traceback = models.TextField(default="")
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["run", "epoch"], name="attempt_one_per_claim")]
+        managed = False
+        db_table = "runs_attempt"
         ordering = ["epoch"]
+
+    def __str__(self) -> str:
+        return f"attempt {self.number} of {self.run_id}"
+
+
+class AttemptRow(models.Model):
+    """The outcome of a claim, as it is stored; written once, when the claim ends."""
+
+    run = models.ForeignKey(Run, models.CASCADE, related_name="+", db_index=False)
+    epoch = models.PositiveIntegerField()
+    number = models.PositiveIntegerField()
+    worker = models.ForeignKey(
+        Worker, models.DO_NOTHING, null=True, db_constraint=False, db_index=False, related_name="+"
+    )
+    pid = models.IntegerField(null=True)
+    started_at = models.DateTimeField()
+    ended_at = models.DateTimeField()
+    outcome = models.TextField(choices=Attempt.Outcome)
+    error = models.TextField(default="")
+    traceback = models.TextField(default="")
+
+    class Meta:
+        default_permissions = ()
+        constraints = [models.UniqueConstraint(fields=["run", "epoch"], name="attempt_one_per_claim")]
 
     def __str__(self) -> str:
         return f"attempt {self.number} of {self.run_id}"

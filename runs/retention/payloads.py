@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 from agents.journal.entries import StepEntry
 from agents.models import ChecklistItem
-from runs.models import Approval, Attempt, Run, Step, Wait
+from runs.models import Approval, AttemptRow, Run, Step, Wait
 
 
 def remove_payloads(run_ids: Sequence[UUID]) -> list[UUID]:
@@ -18,7 +18,7 @@ def remove_payloads(run_ids: Sequence[UUID]) -> list[UUID]:
     runs = Run.objects.finished().filter(id__among=run_ids, payload_removed_at=None)
     # Locked, so that this waits for a requeue, and then leaves that run alone.
     ids = list(runs.order_by("id").select_for_update().values_list("id", flat=True))
-    Attempt.objects.filter(run__id__among=ids).exclude(error="", traceback="").update(error="", traceback="")
+    AttemptRow.objects.filter(run__id__among=ids).exclude(error="", traceback="").update(error="", traceback="")
     _empty_journals(ids)
     ChecklistItem.objects.filter(last_run_id__among=ids).exclude(last_text="").update(last_text="")
     Run.objects.filter(id__among=ids).update(input=None, result=None, fired=None, error="", payload_removed_at=Now())

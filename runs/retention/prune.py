@@ -24,7 +24,7 @@ SELECT run_id, count(*) FROM (
 GROUP BY run_id
 """
 DELETE = [
-    "DELETE FROM runs_attempt WHERE run_id = ANY(%s::uuid[])",
+    "DELETE FROM runs_attemptrow WHERE run_id = ANY(%s::uuid[])",
     "DELETE FROM runs_step WHERE run_id = ANY(%s::uuid[])",
     "DELETE FROM runs_approval USING runs_wait wait WHERE wait.id = wait_id AND wait.run_id = ANY(%s::uuid[])",
     "DELETE FROM runs_wait WHERE run_id = ANY(%s::uuid[])",

@@ -58,7 +58,7 @@ WITH gone AS (
     queue, priority, turn
 )"""
 ATTEMPTED = """attempted AS (
-  INSERT INTO runs_attempt (run_id, epoch, number, worker_id, pid, started_at, ended_at, outcome, error, traceback)
+  INSERT INTO runs_attemptrow (run_id, epoch, number, worker_id, pid, started_at, ended_at, outcome, error, traceback)
   SELECT id, %(claim_epoch)s::int, coalesce(%(number)s::int, attempt + %(given_back)s::int), worker_id, pid, claimed_at, clock_timestamp(),
          %(outcome)s::text, %(error)s::text, %(traceback)s::text
   FROM gone

@@ -51,8 +51,8 @@ class NoticeRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The next status of a run. `attempt` None: no attempt ends. `due_in` is a backoff. `holds_key`: the run keeps its place
-    while it waits. `unproved`: the key of the step that it is parked over."""
+    """The next status of a run. `attempt` None: no attempt ends, or the run's own row says all of it. `due_in` is a backoff.
+    `holds_key`: the run keeps its place while it waits. `unproved`: the key of the step that it is parked over."""
 
     status: RunStatus
     attempt: Attempt.Outcome | None = None

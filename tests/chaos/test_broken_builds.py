@@ -30,7 +30,7 @@ FORGOTTEN_GRANT = Scenario(special="the_database_refuses_runs")
 
 # What stands behind the fence: without these three, an old owner's commit is refused nowhere.
 BEHIND_THE_FENCE = (
-    "ALTER TABLE runs_attempt DROP CONSTRAINT attempt_one_per_claim",
+    "ALTER TABLE runs_attemptrow DROP CONSTRAINT attempt_one_per_claim",
     "ALTER TABLE runs_processedevent DROP CONSTRAINT runs_processedevent_pkey",
 )
 

@@ -43,7 +43,7 @@ def test_pruning_that_is_killed_between_two_batches_loses_one_of_them_at_most(st
 
     assert killed.returncode == -signal.SIGKILL
     assert len(stack.query("SELECT id FROM runs_run WHERE payload_removed_at IS NOT NULL")) == 10
-    assert len(stack.query("SELECT id FROM runs_attempt")) == 10
+    assert len(stack.query("SELECT run_id FROM runs_attempt")) == 10
 
     stack.manage("prune")
 

@@ -101,7 +101,14 @@ def test_old_processes_go_on_while_the_schema_is_ahead_of_them(make_stack: Stack
     in_status(stack, before, "succeeded")
 
     # What a migration may do while the code of before still runs: add what need not be given.
-    for table in ("runs_run", "runs_worker", "runs_attempt", "triggers_event", "triggers_trigger", "triggers_schedule"):
+    for table in (
+        "runs_run",
+        "runs_worker",
+        "runs_attemptrow",
+        "triggers_event",
+        "triggers_trigger",
+        "triggers_schedule",
+    ):
         stack.query(f"ALTER TABLE {table} ADD COLUMN invented text, ADD COLUMN counted int NOT NULL DEFAULT 0")
     stack.query("CREATE TABLE runs_invented (id bigserial PRIMARY KEY)")
 

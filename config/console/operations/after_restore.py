@@ -14,7 +14,7 @@ from config.console.parts.links import joined, link, listing
 from config.console.parts.moments import moment
 from config.console.parts.sections import Notice, Section, Table
 from runs.db.sql import fetch
-from runs.models import Attempt, OutboxMessage, Queue, Run, Worker
+from runs.models import Attempt, AttemptRow, OutboxMessage, Queue, Run, Worker
 from runs.queues.pause import EVERY
 from runs.states import RunStatus
 from triggers.models import Event
@@ -159,7 +159,7 @@ def _newest_event() -> SafeString | str:
 def _interrupted(paused_at: datetime | None) -> str:
     if paused_at is None:
         return "–"
-    newest = Attempt.objects.order_by("-id").values_list("outcome", "ended_at")[:LATEST]
+    newest = AttemptRow.objects.order_by("-id").values_list("outcome", "ended_at")[:LATEST]
     lost = sum(outcome == Attempt.Outcome.LOST and ended_at >= paused_at for outcome, ended_at in newest)
     return f"{lost} recovered from lost processes"
 

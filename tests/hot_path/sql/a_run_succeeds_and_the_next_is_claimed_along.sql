@@ -18,10 +18,6 @@
 \set claim '''01990000-0000-7000-8000-000000000000''::uuid'
 \set goes_on 'false'
 \set timeline '''0'''
-\set claim_epoch '1'
-\set number '1'
-\set outcome '''succeeded'''
-\set traceback ''''''
 \set topics '''{event}'''
 \set keys '''{text}'''
 \set payloads '''{"{}"}'''
@@ -44,11 +40,6 @@ WITH gone AS (
     AND NOT (:goes_on::boolean AND cancel_requested_at IS NOT NULL) AND (:timeline::text = '' OR runs_timeline() IN ('', :timeline::text))
   RETURNING id, key, agent, trigger, trigger_id, event_ids, replay_id, attempt, worker_id, pid, claimed_at, parent_id,
     queue, priority, turn
-), attempted AS (
-  INSERT INTO runs_attempt (run_id, epoch, number, worker_id, pid, started_at, ended_at, outcome, error, traceback)
-  SELECT id, :claim_epoch::int, coalesce(:number::int, attempt + :given_back::int), worker_id, pid, claimed_at, clock_timestamp(),
-         :outcome::text, :error::text, :traceback::text
-  FROM gone
 ), ledger AS (
   INSERT INTO runs_processedevent (event_id, consumer, replay_id, run_id)
   SELECT unnest(event_ids), trigger, replay_id, id FROM gone WHERE trigger <> ''

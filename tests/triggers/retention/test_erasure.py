@@ -39,7 +39,7 @@ def everything_stored() -> str:
         for table in (
             "triggers_event",
             "runs_run",
-            "runs_attempt",
+            "runs_attemptrow",
             "runs_notification",
             "runs_delivery",
             "triggers_decision",

@@ -371,7 +371,7 @@ FILL = [
       received_at FROM triggers_event
     """,
     """
-    INSERT INTO runs_attempt (run_id, epoch, number, started_at, ended_at, outcome, error, traceback)
+    INSERT INTO runs_attemptrow (run_id, epoch, number, started_at, ended_at, outcome, error, traceback)
     SELECT id, 1, 1, created_at, created_at, 'succeeded', '', '' FROM runs_run
     """,
     """
@@ -397,7 +397,7 @@ FILL = [
     """,
 ]
 TABLES = [
-    "triggers_event", "triggers_decision", "runs_run", "runs_attempt", "runs_step", "runs_wait", "runs_approval",
+    "triggers_event", "triggers_decision", "runs_run", "runs_attemptrow", "runs_step", "runs_wait", "runs_approval",
     "runs_processedevent",
 ]  # fmt: skip
 
