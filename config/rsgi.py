@@ -37,6 +37,7 @@ application = Web(
     places=settings.WAKEFUL_WEB_REQUESTS,
     most=settings.WAKEFUL_MAX_BODY,
     patience=settings.WAKEFUL_BODY_TIMEOUT.total_seconds(),
+    ingest_sessions=settings.WAKEFUL_INGEST_SESSIONS,
 )
 be_present()
 

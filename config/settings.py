@@ -76,6 +76,7 @@ WAKEFUL_MAX_BACKLOG = env.count("WAKEFUL_MAX_BACKLOG", 10_000, "undispatched eve
 WAKEFUL_MAX_SOURCE_BACKLOG = env.count("WAKEFUL_MAX_SOURCE_BACKLOG", max(5_000, WAKEFUL_MAX_BACKLOG // 2), "undispatched events of one source at which it answers 503, or is not read, a tenth of it for an unverified source; with a larger WAKEFUL_MAX_BACKLOG half of that", low=10)
 WAKEFUL_MAX_BODY = env.count("WAKEFUL_MAX_BODY", 25 * 2**20, "bytes of the largest webhook or API body (413 above)")
 WAKEFUL_BODY_TIMEOUT = env.duration("WAKEFUL_BODY_TIMEOUT", "30s", "time that the body of a request may take (408)")
+WAKEFUL_INGEST_SESSIONS = env.count("WAKEFUL_INGEST_SESSIONS", 0, "database sessions with which a web process records deliveries that come together in one transaction, for floods; 0: it records each by itself", low=0, high=16)
 WAKEFUL_WEB_REQUESTS = env.count("WAKEFUL_WEB_REQUESTS", 16, "requests that a web process works on at once, each with a database connection", low=13)
 WAKEFUL_NOTIFY_THROTTLE = env.duration("WAKEFUL_NOTIFY_THROTTLE", "15ms", "least time between two NOTIFYs of one process")
 # Events out

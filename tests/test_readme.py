@@ -192,7 +192,7 @@ def test_every_unit_is_hardened() -> None:
     }  # fmt: skip
     units = sorted((ROOT / "deploy").glob("*.service"))
 
-    assert len(units) == 6
+    assert len(units) == 7
     assert {unit.name: wanted.difference(unit.read_text().splitlines()) for unit in units} == {
         unit.name: set() for unit in units
     }

@@ -144,6 +144,13 @@ def accept_verified(event: Incoming, state: bytes) -> Accepted:
     return accepted
 
 
+def verified_row(event: Incoming, state: bytes) -> tuple[UUID, list[Any]]:
+    """The id of an event that was verified with a source in this state, and the parameters of INSERT_VERIFIED, which returns no row
+    where `accept_verified` finds a duplicate or raises SourceChanged. The caller wakes the dispatcher."""
+    event_id = uuid7()
+    return event_id, [*_columns(event_id, event, _digest(event)), state]
+
+
 def _accept(incoming: Sequence[Incoming], record: Callable[[Incoming], Accepted]) -> list[Accepted]:
     for event in incoming:
         require_free(event)
@@ -201,7 +208,7 @@ def _record(
     event: Incoming, insert: str, first: str, checked: tuple[bytes, ...], refused: type[LookupError]
 ) -> Accepted:
     event_id = uuid7()
-    body_sha256 = sha256(event.body).hexdigest() if event.body is not None else ""
+    body_sha256 = _digest(event)
     if fetch_again(insert, [*_columns(event_id, event, body_sha256), *checked]):
         return Accepted(event_id=event_id, duplicate=False)
 
@@ -211,6 +218,10 @@ def _record(
     [(first_id, first_sha256)] = found
     execute(FLAG, [first_id, body_sha256, body_sha256 != first_sha256])
     return Accepted(event_id=first_id, duplicate=True)
+
+
+def _digest(event: Incoming) -> str:
+    return sha256(event.body).hexdigest() if event.body is not None else ""
 
 
 def _columns(event_id: UUID, event: Incoming, body_sha256: str) -> list[Any]:

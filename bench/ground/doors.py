@@ -4,7 +4,7 @@ event loop and threads as they are shipped."""
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from bench.ground.processes import Ground, Load, bare_env, new_database, start
@@ -46,9 +46,16 @@ def doors(ground: Ground) -> Iterator[tuple[Callable[[int], float], Callable[[in
         children.kill_group(server)
 
 
-def deliveries(port: int, count: int) -> float:
-    rate: float = Load("bench.probes.accepts", [port, count], bare_env()).go()["rate"]
+def deliveries(port: int, count: int, *, cookie: bool = False) -> float:
+    """How many a second; each is answered before the next one of its connection."""
+    rate: float = Load("bench.probes.accepts", [port, count, int(cookie)], bare_env()).go()["rate"]
     return rate
+
+
+def waits_of(port: int, count: int, rate: float, *, cookie: bool = False) -> Sequence[float]:
+    """The seconds that each took from when it was due, `rate` of them a second, whether others are answered or not."""
+    waits: Sequence[float] = Load("bench.probes.accepts", [port, count, int(cookie), rate], bare_env()).go()["waits"]
+    return waits
 
 
 def listens(port: int) -> bool:

@@ -17,6 +17,7 @@ from django.core.handlers.wsgi import WSGIRequest
 from granian.rsgi import ProtocolClosed, Scope  # type: ignore[attr-defined]
 
 from config.health.probes import live
+from config.web.ingest import Ingest
 from config.web.refusals import log_refusal, note_refusal, source_of
 from config.web.requests import Environ, environ_of
 from config.web.shortcut import Shortcut
@@ -55,7 +56,14 @@ class Web:
     largest body; `patience`: seconds that a body may take."""
 
     def __init__(
-        self, application: Application, shortcut: Shortcut, *, places: int, most: int, patience: float
+        self,
+        application: Application,
+        shortcut: Shortcut,
+        *,
+        places: int,
+        most: int,
+        patience: float,
+        ingest_sessions: int = 0,
     ) -> None:
         self._application = application
         self._shortcut = shortcut
@@ -64,6 +72,7 @@ class Web:
         self._workers = ThreadPoolExecutor(places, thread_name_prefix="wakeful-request")
         self._places = Places(places)
         self._room = Room(places * most)
+        self._ingest = Ingest(shortcut, self._in_thread, sessions=ingest_sessions) if ingest_sessions else None
 
     async def __rsgi__(self, scope: Scope, protocol: Any) -> None:
         try:
@@ -81,6 +90,8 @@ class Web:
         body = await self._whole_body(scope, protocol, hold)
         if scope.path == LIVE:
             return _live(environ_of(scope, body))  # not in a thread: all threads may wait for a database that hangs
+        if self._ingest and (answer := await self._ingest.take(scope, body)):
+            return answer
         async with self._places.held(protocol):
             return await self._in_thread(self._work, scope, body)
 

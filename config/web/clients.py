@@ -51,6 +51,7 @@ def _networks(named: tuple[str, ...]) -> Sequence[IPv4Network | IPv6Network]:
     return [ip_network(name) for name in named]
 
 
+@lru_cache(maxsize=1024)
 def _parsed(text: str) -> Address | None:
     try:
         found = ip_address(text.partition("%")[0])

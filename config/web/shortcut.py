@@ -7,8 +7,10 @@ words, logs and counts refusals. The middlewares give the headers of an answer, 
 
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from uuid import UUID
 
 from django.conf import settings
 from django.core.exceptions import DisallowedHost
@@ -22,13 +24,16 @@ from granian.rsgi import Scope
 from config.web.clients import client_of, from_client
 from config.web.requests import fields_of, peer_of, unreadable_fields
 from runs.network.site import site
+from triggers.accept import Accepted
 from triggers.sources.http.headers import Headers
-from triggers.sources.webhooks.door import Arrival, take
+from triggers.sources.webhooks.door import Arrival, Taken, take
 from triggers.sources.webhooks.views import answered
 
 Fields = Mapping[str, str]
 Answer = tuple[int, list[tuple[str, str]], bytes]
 
+NO_ID = UUID(int=0)
+NO_ID_TEXT = str(NO_ID).encode()
 HOOK = re.compile(r"/hooks/([-\w]+)/?", re.ASCII)
 LENGTH = re.compile(r"[0-9]{1,12}", re.ASCII)
 # Chunked bodies are refused; a cookie concerns middlewares.
@@ -59,6 +64,15 @@ KNOWN = frozenset(
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Plain:
+    """A plain delivery, and the headers that the middlewares put on its answer."""
+
+    slug: str
+    arrival: Arrival
+    headers: tuple[tuple[str, str], ...]
+
+
 class Shortcut:
     """`is_open`: whether the database has all migrations, which is found out on the way of all requests."""
 
@@ -70,32 +84,58 @@ class Shortcut:
     def take(self, scope: Scope, body: bytes) -> Answer | None:
         """The answer to a plain delivery, whose body has the length that it gives. None: the request is another one. A refusal is an
         exception, as with the door."""
+        plain = self.plain(scope, body)
+        return None if plain is None else _take(plain)
+
+    def plain(self, scope: Scope, body: bytes) -> Plain | None:
+        """The plain delivery; None: the request is another one."""
         if scope.method != "POST" or not self._middlewares or not (hook := HOOK.fullmatch(scope.path)):
             return None
         fields = fields_of(scope)
         if not self._is_open() or UNUSUAL & fields.keys() or not LENGTH.fullmatch(fields.get("content-length", "")):
             return None
         headers = self._middlewares.headers(scope.scheme, *map(fields.get, ADDRESSED))
-        return None if headers is None else _take(hook[1], scope, fields, body, headers)
+        if headers is None:
+            return None
+        query = scope.query_string
+        arrival = Arrival(
+            method="POST",
+            url=f"{site()}{scope.path}{f'?{iri_to_uri(query)}' if query else ''}",
+            headers=Headers(fields, unreadable_fields(scope)),
+            body=body,
+            client=client_of(peer_of(scope), fields.get("x-forwarded-for", "")),
+        )
+        return Plain(slug=hook[1], arrival=arrival, headers=headers)
 
 
-def _take(slug: str, scope: Scope, fields: Fields, body: bytes, headers: Sequence[tuple[str, str]]) -> Answer:
-    query = scope.query_string
-    client = client_of(peer_of(scope), fields.get("x-forwarded-for", ""))
-    arrival = Arrival(
-        method="POST",
-        url=f"{site()}{scope.path}{f'?{iri_to_uri(query)}' if query else ''}",
-        headers=Headers(fields, unreadable_fields(scope)),
-        body=body,
-        client=client,
-    )
+def _take(plain: Plain) -> Answer:
     # Django and apps look after a thread's connections and caches by these signals.
     request_started.send(sender=Shortcut)
     try:
-        with from_client(client):
-            response = answered(take(slug, arrival))
+        with from_client(plain.arrival.client or ""):
+            taken = take(plain.slug, plain.arrival)
     finally:
         request_finished.send(sender=Shortcut)
+    return answer_to(taken, plain.headers)
+
+
+def answer_to(taken: Taken, headers: tuple[tuple[str, str], ...]) -> Answer:
+    """As the view gives it and the middlewares leave it."""
+    if taken.event is None or taken.reply is not None:
+        return _answer_to(taken, headers)
+    # All of them differ in the id alone, which has always the same length.
+    event = replace(taken.event, event_id=NO_ID)
+    status, given, content = _answer_to_any(event, headers)
+    return status, given, content.replace(NO_ID_TEXT, str(taken.event.event_id).encode())
+
+
+@lru_cache(maxsize=256)
+def _answer_to_any(event: Accepted, headers: tuple[tuple[str, str], ...]) -> Answer:
+    return _answer_to(Taken(event=event), headers)
+
+
+def _answer_to(taken: Taken, headers: tuple[tuple[str, str], ...]) -> Answer:
+    response = answered(taken)
     content = response.content
     own = {name.lower() for name in response.headers}
     added = [(name, value or str(len(content))) for name, value in headers if name.lower() not in own]
@@ -117,7 +157,7 @@ class Middlewares(BaseHandler):
     def _get_response(self, request: HttpRequest) -> HttpResponse:
         return Passed()
 
-    def _headers(self, scheme: str, *addressed: str | None) -> Sequence[tuple[str, str]] | None:
+    def _headers(self, scheme: str, *addressed: str | None) -> tuple[tuple[str, str], ...] | None:
         """The headers that they put on the answer to a delivery with these fields; that of the length is empty. None: they answer it
         themselves, or set a cookie."""
         environ = {
@@ -140,4 +180,4 @@ class Middlewares(BaseHandler):
         if not isinstance(response, Passed) or response.cookies:
             return None
         found = [(name, value) for name, value in response.items() if name != "Content-Type"]
-        return [(name, "" if name == "Content-Length" else value) for name, value in found]
+        return tuple((name, "" if name == "Content-Length" else value) for name, value in found)

@@ -34,19 +34,30 @@ def nudge_dispatcher() -> None:
     transaction.on_commit(_send)
 
 
-def _send(payload: str = AT_ONCE) -> None:
+def take_turn(payload: str = AT_ONCE) -> bool:
+    """Whether a nudge is to be sent now; then the throttle begins anew."""
     global _last_sent, _last_at_once
     now = time.monotonic()
     last = _last_at_once if payload == AT_ONCE else _last_sent
     if _is_dispatcher or now - last < settings.WAKEFUL_NOTIFY_THROTTLE.total_seconds():
-        return
+        return False
     _last_sent, _last_at_once = now, now if payload == AT_ONCE else _last_at_once
-    try:
-        fetch(NOTIFY, [CHANNEL, payload])
-    except DatabaseError:
-        # The commit is safe, and the dispatcher's safety look finds it, or the next nudge, which is sent.
-        _last_sent = _last_at_once = float("-inf")
-        log.warning("nudge.failed", exc_info=True)
+    return True
+
+
+def note_failed() -> None:
+    """The commit is safe, and the dispatcher's safety look finds it, or the next nudge, which is sent."""
+    global _last_sent, _last_at_once
+    _last_sent = _last_at_once = float("-inf")
+    log.warning("nudge.failed", exc_info=True)
+
+
+def _send(payload: str = AT_ONCE) -> None:
+    if take_turn(payload):
+        try:
+            fetch(NOTIFY, [CHANNEL, payload])
+        except DatabaseError:
+            note_failed()
 
 
 def nudge_later() -> None:

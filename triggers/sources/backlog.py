@@ -42,6 +42,7 @@ class Backlog:
     of_all: Mapping[Waits, int]
 
 
+LOOK_EVERY = 1.0  # seconds
 NEVER = Backlog(of_source={}, of_all={})
 _backlog = NEVER
 
@@ -49,9 +50,22 @@ _backlog = NEVER
 def backlog_exceeded(source_id: UUID, waits: Waits, *, is_verified: bool = True) -> bool:
     """Whether more events wait for dispatch than WAKEFUL_MAX_BACKLOG, of all sources that wait in this way, or of this source more
     than WAKEFUL_MAX_SOURCE_BACKLOG (a tenth of it for an unverified source). Queried at most once a second per process."""
+    look()
+    return was_exceeded(source_id, waits, is_verified=is_verified)
+
+
+def look() -> None:
     global _backlog
-    if time.monotonic() - _backlog.looked_at >= 1:
+    if seconds_since_look() >= LOOK_EVERY:
         _backlog = _look()
+
+
+def seconds_since_look() -> float:
+    return time.monotonic() - _backlog.looked_at
+
+
+def was_exceeded(source_id: UUID, waits: Waits, *, is_verified: bool = True) -> bool:
+    """The same by the last look; it queries nothing."""
     part = settings.WAKEFUL_MAX_SOURCE_BACKLOG if is_verified else settings.WAKEFUL_MAX_SOURCE_BACKLOG // 10
     return _backlog.of_all.get(waits, 0) > settings.WAKEFUL_MAX_BACKLOG or _backlog.of_source.get(source_id, 0) > part
 

@@ -1,4 +1,5 @@
-"""The shortcut of plain deliveries answers as Django's view does, byte by byte, and takes no others.
+"""The shortcut of plain deliveries answers as Django's view does, byte by byte, and takes no others; whether each is recorded alone or
+those that come together in one transaction.
 
 A cookie, which concerns no source, sends a delivery the way of all requests."""
 
@@ -124,9 +125,9 @@ def sample_of(scheme: Scheme[Any], secret: str) -> Request:
     return Request(path, sent.body, fields, method=sent.method)
 
 
-@pytest.fixture(scope="module")
-def web(make_shared_stack: StackMaker) -> Stack:
-    return start_web(make_shared_stack())
+@pytest.fixture(scope="module", params=["0", "2"], ids=["each alone", "together"])
+def web(make_shared_stack: StackMaker, request: pytest.FixtureRequest) -> Stack:
+    return start_web(make_shared_stack(), WAKEFUL_INGEST_SESSIONS=request.param)
 
 
 SAME: dict[str, tuple[int, Request]] = {
@@ -359,8 +360,11 @@ def test_sessions_that_were_ended_are_replaced_without_a_refusal(web: Stack) -> 
         assert {status(web, signed(id_=f"after-{number}-{_}")) for number in range(40)} == {202}
 
 
-def test_without_the_database_both_ways_answer_alike_and_after_it_as_before(make_stack: StackMaker) -> None:
-    web = start_web(make_stack(own_servers=True))
+@pytest.mark.parametrize("sessions", ["0", pytest.param("2", marks=pytest.mark.chaos)])
+def test_without_the_database_both_ways_answer_alike_and_after_it_as_before(
+    sessions: str, make_stack: StackMaker
+) -> None:
+    web = start_web(make_stack(own_servers=True), WAKEFUL_INGEST_SESSIONS=sessions)
     postgres = web.servers.postgres
     assert postgres
     postgres.stop()

@@ -1,7 +1,7 @@
 """Header fields as bytes, and the redaction of secret ones."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 REDACTED = "[redacted]"
@@ -39,6 +39,9 @@ class Headers(Mapping[str, bytes]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)
+
+    def items(self) -> ItemsView[str, bytes]:
+        return super().items() if self.unreadable else self._fields.items()
 
     def __len__(self) -> int:
         return len(self._fields)

@@ -7,14 +7,15 @@ from django.utils import timezone
 from rest_framework.exceptions import MethodNotAllowed, NotFound
 
 from runs.db.outage import CONNECTION_ERRORS
-from triggers.accept import Accepted, SourceChanged, accept_verified
+from triggers.accept import Accepted, Incoming, SourceChanged, accept_verified, require_free
+from triggers.sources.backlog import LOOK_EVERY, seconds_since_look, was_exceeded
 from triggers.sources.http.answers import Unavailable, on_live_connection, require_room
 from triggers.sources.http.headers import Headers
 from triggers.sources.kind import Waits
 from triggers.sources.webhooks.endpoint import Endpoint, kept, note_match, read_endpoint
 from triggers.sources.webhooks.limits import require_allowed, require_size, take_turn
 from triggers.sources.webhooks.proof import SigningSecret
-from triggers.sources.webhooks.receive import Greeting, receive
+from triggers.sources.webhooks.receive import Greeting, Receipt, receive
 from triggers.sources.webhooks.scheme import Delivery, Reply
 
 READINGS = 5  # of a source that changes while a delivery is verified; then its sender tries again
@@ -42,6 +43,15 @@ class Taken:
     secret: SigningSecret | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """A delivery that is verified with what this process knows of its source: nothing but the insert of its event is left."""
+
+    endpoint: Endpoint
+    event: Incoming
+    secret: SigningSecret | None
+
+
 class WrongMethod(MethodNotAllowed):
     """The source takes other methods."""
 
@@ -59,6 +69,27 @@ def take(slug: str, arrival: Arrival, *, kind: str = "") -> Taken:
     endpoint, taken = _take_by_known(slug, arrival, kind) or _take_anew(slug, arrival, kind)
     note_match(endpoint, taken.secret)
     return taken
+
+
+def make_ready(slug: str, arrival: Arrival) -> Ready | None:
+    """The delivery, for an event loop: it waits for nothing. None: only `take` knows what comes of it; that may be a refusal."""
+    endpoint = kept.get(slug)
+    if endpoint is None or seconds_since_look() > 2 * LOOK_EVERY:
+        return None
+    try:
+        scheme, _ = endpoint.cleaned
+        if scheme.fetches or _per_minute(endpoint):
+            return None
+        _require_fit(endpoint, arrival, "")
+        if was_exceeded(endpoint.id, scheme.waits or Waits.SENDER, is_verified=scheme.is_verified):
+            return None
+        receipt = _received(endpoint, arrival)
+        if isinstance(receipt, Greeting):
+            return None
+        require_free(receipt.event)
+    except Exception:
+        return None  # `take` raises it again, and its caller answers and logs it
+    return Ready(endpoint=endpoint, event=receipt.event, secret=receipt.secret)
 
 
 def greet(slug: str, arrival: Arrival) -> Reply:
@@ -103,22 +134,12 @@ def _take_anew(slug: str, arrival: Arrival, kind: str) -> tuple[Endpoint, Taken]
 
 def _take(endpoint: Endpoint, arrival: Arrival, kind: str) -> Taken:
     """SourceChanged: nothing was recorded."""
-    _require_allowed(endpoint, arrival)
-    if kind and endpoint.kind != kind:
-        raise NotFound
-    scheme, limits = endpoint.scheme, endpoint.limits
-    if arrival.method not in scheme.methods:
-        raise WrongMethod(arrival.method, *scheme.methods)
-    require_size(len(arrival.body), limits.max_body or scheme.largest)
+    _require_fit(endpoint, arrival, kind)
+    scheme = endpoint.scheme
     on_live_connection(lambda: _require_room(endpoint))
     if not scheme.is_verified:  # otherwise after the proof, so that strangers use up no turn of the sender
         on_live_connection(lambda: _take_turn(endpoint))
-    receipt = receive(
-        *endpoint.cleaned,
-        endpoint.secrets,
-        _delivery(endpoint, arrival),
-        joins_equal_bodies=limits.equal_bodies == "duplicate",
-    )
+    receipt = _received(endpoint, arrival)
     # A test event proves nothing about the sender: its secret is still to be entered there.
     used = receipt.secret if arrival.client is not None else None
     if isinstance(receipt, Greeting):
@@ -127,6 +148,25 @@ def _take(endpoint: Endpoint, arrival: Arrival, kind: str) -> Taken:
         on_live_connection(lambda: _take_turn(endpoint))
     accepted = on_live_connection(lambda: accept_verified(receipt.event, endpoint.state))
     return Taken(event=accepted, reply=scheme.accepted, secret=used)
+
+
+def _require_fit(endpoint: Endpoint, arrival: Arrival, kind: str) -> None:
+    _require_allowed(endpoint, arrival)
+    if kind and endpoint.kind != kind:
+        raise NotFound
+    scheme = endpoint.scheme
+    if arrival.method not in scheme.methods:
+        raise WrongMethod(arrival.method, *scheme.methods)
+    require_size(len(arrival.body), endpoint.limits.max_body or scheme.largest)
+
+
+def _received(endpoint: Endpoint, arrival: Arrival) -> Receipt | Greeting:
+    return receive(
+        *endpoint.cleaned,
+        endpoint.secrets,
+        _delivery(endpoint, arrival),
+        joins_equal_bodies=endpoint.limits.equal_bodies == "duplicate",
+    )
 
 
 def _require_allowed(endpoint: Endpoint, arrival: Arrival) -> None:
@@ -141,8 +181,11 @@ def _require_room(endpoint: Endpoint) -> None:
 
 
 def _take_turn(endpoint: Endpoint) -> None:
-    scheme = endpoint.scheme
-    take_turn(endpoint.id, endpoint.limits.per_minute or scheme.per_minute, status=scheme.overloaded)
+    take_turn(endpoint.id, _per_minute(endpoint), status=endpoint.scheme.overloaded)
+
+
+def _per_minute(endpoint: Endpoint) -> int:
+    return endpoint.limits.per_minute or endpoint.scheme.per_minute
 
 
 def _delivery(endpoint: Endpoint, arrival: Arrival) -> Delivery:

@@ -93,7 +93,7 @@ def find_endpoint(slug: str) -> Endpoint:
 
 def note_match(endpoint: Endpoint, secret: SigningSecret | None) -> None:
     """Record that senders still use this secret, at most once a minute."""
-    if secret is None or (secret.last_matched_at and timezone.now() - secret.last_matched_at < MATCH_NOTED_EVERY):
+    if secret is None or not owes_note(secret):
         return
     try:
         execute(NOTE_MATCH, [secret.id, MATCH_NOTED_EVERY])
@@ -102,6 +102,10 @@ def note_match(endpoint: Endpoint, secret: SigningSecret | None) -> None:
         log.warning("hook.match_not_noted", source=endpoint.slug, secret=secret.id, exc_info=True)
     else:
         kept.replace(endpoint.slug, endpoint, _noted(endpoint, secret))
+
+
+def owes_note(secret: SigningSecret) -> bool:
+    return not secret.last_matched_at or timezone.now() - secret.last_matched_at >= MATCH_NOTED_EVERY
 
 
 def _noted(endpoint: Endpoint, secret: SigningSecret) -> Endpoint:

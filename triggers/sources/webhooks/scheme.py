@@ -91,6 +91,7 @@ class Scheme(Kind[S]):
     overloaded: ClassVar[int] = 503  # the status on which this sender tries again
     accepted: ClassVar[Reply | None] = None  # the answer to an event, where the sender reads more of it than a 2xx
     retried_for: ClassVar[timedelta] = timedelta()  # so long it repeats a delivery with the first signed timestamp
+    fetches: ClassVar[bool] = False  # `prove` may ask another server
     subscription_ends: ClassVar[bool] = False  # data.expires of its events has the time; their bodies are empty
 
     @abstractmethod

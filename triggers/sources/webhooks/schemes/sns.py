@@ -71,6 +71,7 @@ class Sns(Scheme[SnsSettings]):
     """RSA signatures of AWS, versions 1 and 2, checked with a certificate that is fetched from SNS in the region of the topic."""
 
     name = "sns"
+    fetches = True
     label = "Amazon SNS"
     help_text = (
         "For an HTTPS subscription to a topic of Amazon SNS, and through it for events of S3 and other services. Events of S3 are "
