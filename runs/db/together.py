@@ -11,7 +11,6 @@ import psycopg
 import structlog
 from django.db import connection
 
-from runs.db.outage import READ_ONLY, STOOD_STILL
 from runs.db.sql import Row
 
 log = structlog.get_logger(__name__)
@@ -28,7 +27,6 @@ PACE = 0.002
 # freezes while it sends holds no locks for ever; that of a session which is idle in a transaction ends in any case.
 TIMEOUTS = (("lock_timeout", "200ms"), ("idle_in_transaction_session_timeout", "20s"), ("tcp_user_timeout", "20s"))
 SINCE_17 = (("transaction_timeout", "20s"),)
-SESSION_IS_OF_NO_USE = {READ_ONLY, STOOD_STILL}
 
 
 class Together:
@@ -68,7 +66,7 @@ class Together:
         while True:
             try:
                 session = await _connected()
-            except (psycopg.Error, OSError) as error:
+            except Exception as error:  # of the system, the driver or the settings; those who wait find out the same
                 if not is_lost:
                     log.warning("together.no_session", error=str(error))
                 is_lost = True
@@ -77,8 +75,12 @@ class Together:
             is_lost = False
             self._open += 1
             try:
-                while not session.closed:
+                while True:
                     await self._execute_next(session)
+            except Exception as error:
+                # Whose fault it is, the callers find out one by one. The session is replaced: the driver takes a statement for prepared
+                # that the server has skipped.
+                log.warning("together.failed", error=str(error))
             finally:
                 self._open -= 1
                 await session.close()
@@ -92,11 +94,6 @@ class Together:
         found: Sequence[list[Row] | None] = [None] * len(batch)
         try:
             found = await _execute(session, self._statement, [parameters for parameters, _ in batch])
-        except Exception as error:
-            # Whose fault it is, the callers find out one by one.
-            log.warning("together.failed", executions=len(batch), error=str(error))
-            if getattr(error, "sqlstate", None) in SESSION_IS_OF_NO_USE:
-                await session.close()
         finally:
             _resolve(batch, found)
         await self._after(session)

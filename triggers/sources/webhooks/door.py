@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import dataclass
+from uuid import UUID
 
 from django.utils import timezone
 from rest_framework.exceptions import MethodNotAllowed, NotFound
@@ -66,7 +67,8 @@ def take(slug: str, arrival: Arrival, *, kind: str = "") -> Taken:
 
     It is verified with what this process knows of the source. The insert checks that nothing of it has changed; whatever else comes
     of it, a refusal or the answer to a greeting, stands only if the source is read again and has not changed."""
-    endpoint, taken = _take_by_known(slug, arrival, kind) or _take_anew(slug, arrival, kind)
+    turns: set[UUID] = set()
+    endpoint, taken = _take_by_known(slug, arrival, kind, turns) or _take_anew(slug, arrival, kind, turns)
     note_match(endpoint, taken.secret)
     return taken
 
@@ -103,12 +105,12 @@ def greet(slug: str, arrival: Arrival) -> Reply:
     return reply
 
 
-def _take_by_known(slug: str, arrival: Arrival, kind: str) -> tuple[Endpoint, Taken] | None:
+def _take_by_known(slug: str, arrival: Arrival, kind: str, turns: set[UUID]) -> tuple[Endpoint, Taken] | None:
     """None: nothing is known of the source, or it has changed."""
     if (known := kept.get(slug)) is None:
         return None
     try:
-        taken = _take(known, arrival, kind)
+        taken = _take(known, arrival, kind, turns)
     except SourceChanged:
         return None
     except CONNECTION_ERRORS:
@@ -124,28 +126,28 @@ def _has_changed(known: Endpoint) -> bool:
     return on_live_connection(lambda: read_endpoint(known.slug)).state != known.state
 
 
-def _take_anew(slug: str, arrival: Arrival, kind: str) -> tuple[Endpoint, Taken]:
+def _take_anew(slug: str, arrival: Arrival, kind: str, turns: set[UUID]) -> tuple[Endpoint, Taken]:
     for _ in range(READINGS):
         endpoint = on_live_connection(lambda: read_endpoint(slug))
         with suppress(SourceChanged):
-            return endpoint, _take(endpoint, arrival, kind)
+            return endpoint, _take(endpoint, arrival, kind, turns)
     raise Unavailable
 
 
-def _take(endpoint: Endpoint, arrival: Arrival, kind: str) -> Taken:
-    """SourceChanged: nothing was recorded."""
+def _take(endpoint: Endpoint, arrival: Arrival, kind: str, turns: set[UUID]) -> Taken:
+    """SourceChanged: nothing was recorded. `turns`: the sources of which this delivery has taken its turn."""
     _require_fit(endpoint, arrival, kind)
     scheme = endpoint.scheme
     on_live_connection(lambda: _require_room(endpoint))
     if not scheme.is_verified:  # otherwise after the proof, so that strangers use up no turn of the sender
-        on_live_connection(lambda: _take_turn(endpoint))
+        on_live_connection(lambda: _take_turn(endpoint, turns))
     receipt = _received(endpoint, arrival)
     # A test event proves nothing about the sender: its secret is still to be entered there.
     used = receipt.secret if arrival.client is not None else None
     if isinstance(receipt, Greeting):
         return Taken(reply=receipt.reply, secret=used)
     if scheme.is_verified:
-        on_live_connection(lambda: _take_turn(endpoint))
+        on_live_connection(lambda: _take_turn(endpoint, turns))
     accepted = on_live_connection(lambda: accept_verified(receipt.event, endpoint.state))
     return Taken(event=accepted, reply=scheme.accepted, secret=used)
 
@@ -180,8 +182,10 @@ def _require_room(endpoint: Endpoint) -> None:
     require_room(endpoint.id, waits=waits, is_verified=scheme.is_verified, status=scheme.overloaded)
 
 
-def _take_turn(endpoint: Endpoint) -> None:
-    take_turn(endpoint.id, _per_minute(endpoint), status=endpoint.scheme.overloaded)
+def _take_turn(endpoint: Endpoint, turns: set[UUID]) -> None:
+    if endpoint.id not in turns:
+        take_turn(endpoint.id, _per_minute(endpoint), status=endpoint.scheme.overloaded)
+        turns.add(endpoint.id)
 
 
 def _per_minute(endpoint: Endpoint) -> int:

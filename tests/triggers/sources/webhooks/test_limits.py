@@ -108,6 +108,16 @@ def test_more_deliveries_than_the_limit_wait_for_the_next_minute() -> None:
     assert post(b"{}", signed_headers(b"{}", id_="d-9")).status_code == 202
 
 
+def test_a_delivery_during_which_its_source_changes_takes_one_turn() -> None:
+    """It is verified anew then."""
+    source = make_source(limits={"per_minute": 5})
+    assert post(b"{}", signed_headers(b"{}", id_="d-1")).status_code == 202
+    add_secret(source, "another")
+
+    assert post(b"{}", signed_headers(b"{}", id_="d-2")).status_code == 202
+    assert DeliveryRate.objects.get(source=source).count == 2
+
+
 def test_an_unverified_source_has_a_limit_by_default_which_comes_before_its_deliveries_are_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
