@@ -38,20 +38,22 @@ said: ContextVar[Callable[[], str]] = ContextVar("said", default=str)
 _looked_at = float("-inf")
 _known: set[str] = set()
 _secret_of: dict[str, str] = {}  # by shape
-_shapes: tuple[str, ...] = ()
+_shapes_by_gram: dict[str, tuple[str, ...]] = {}
+_touching: set[str] = set()  # shapes that a MARK may be a part of: where one is set, they may appear
 _logins: set[str] = set()
 
 
 def know(*secrets: str) -> None:
     """These are secrets, for as long as this process lives."""
-    global _shapes
     new = {secret for secret in secrets if len(secret) >= SHORTEST and not WORD.fullmatch(secret)} - _known
     if new:
         _known.update(new)
         for secret in new:
-            _secret_of.update(dict.fromkeys(_shapes_of(secret), secret))
-        # The longest first: a password is a part of its address.
-        _shapes = tuple(sorted(_secret_of, key=lambda shape: (-len(shape), shape)))
+            for shape in dict.fromkeys(_shapes_of(secret)):
+                is_new = shape not in _secret_of
+                _secret_of[shape] = secret
+                if is_new:
+                    _index(shape)
 
 
 def know_logins(*passwords: str) -> None:
@@ -140,10 +142,52 @@ def in_object(value: Any, clean: Callable[[str], str], *, keys: bool = True) -> 
 
 
 def _without(text: str, is_hidden: Callable[[str], bool]) -> str:
-    for shape in _shapes:
+    # The longest first: a password is a part of its address.
+    for shape in sorted(_possible_in(text), key=lambda shape: (-len(shape), shape)):
         if shape in text and is_hidden(_secret_of[shape]):
             text = text.replace(shape, MARK)
     return TOKEN.sub(MARK, text) if TOKEN_PREFIX in text else text
+
+
+# Every line that is logged and every answer pays for the search, so it looks at each shape only if they are few. Otherwise: of any
+# SHORTEST characters of a text, GRAM begin at a multiple of STEP. So a shape is found by the grams of SHORTEST characters of it, of those
+# that are rarest among all shapes: many secrets begin alike.
+FEW = 50
+GRAM = 4  # characters
+STEP = SHORTEST - GRAM + 1
+PARTS = 6
+
+
+def _possible_in(text: str) -> set[str]:
+    """Shapes that may be in this text: all that are, and few others."""
+    if len(_secret_of) <= FEW:
+        return _with_touching(set(filter(text.__contains__, tuple(_secret_of))))
+    grams = {text[at : at + GRAM] for at in range(0, len(text) - GRAM + 1, STEP)}
+    found = {shape for gram in filter(_shapes_by_gram.__contains__, grams) for shape in _shapes_by_gram[gram]}
+    return _with_touching(found)
+
+
+def _with_touching(found: set[str]) -> set[str]:
+    return found | _touching if found else found
+
+
+def _index(shape: str) -> None:
+    last = len(shape) - SHORTEST
+    parts = {last * part // (PARTS - 1) for part in range(PARTS)}
+    rarest = min(
+        sorted(parts), key=lambda part: max(len(_shapes_by_gram.get(gram, ())) for gram in _grams(shape, part))
+    )
+    for gram in _grams(shape, rarest):
+        _shapes_by_gram[gram] = (*_shapes_by_gram.get(gram, ()), shape)
+    if (
+        any(shape.startswith(MARK[-size:]) or shape.endswith(MARK[:size]) for size in range(1, len(MARK)))
+        or MARK in shape
+    ):
+        _touching.add(shape)
+
+
+def _grams(shape: str, part: int) -> set[str]:
+    return {shape[at : at + GRAM] for at in range(part, part + STEP)}
 
 
 def _is_in(text: str, secret: str) -> bool:
