@@ -14,6 +14,7 @@ from agents.journal.replay import Replay
 
 # Each request that is left costs one more replay, of all entries up to here: behind so many, a run makes its requests itself.
 REPLAYED_AT_MOST = 100
+ROOM = "budget"  # name of a wait for room
 
 
 class Spending(Replay):
@@ -24,8 +25,10 @@ class Spending(Replay):
 
     def leave_request(self, begun: Begun, content: Mapping[str, Any], reason: str) -> None:
         """Wait until another process has made the request of this step. A replay is given its answer when it begins the step; where
-        it is not, this returns: that process could not make the request, so it is made here."""
-        place = Place(name="model", key=fitting(begun.key, "model"))
+        it is not, this returns: that process could not make the request, so it is made here. After each wait for room in a budget it
+        is left once more."""
+        number = next(number for number in count(1) if f"{ROOM}:{_key_of_room(begun, number)}" not in self.store.waits)
+        place = Place(name="model", key=fitting(begun.key if number == 1 else f"{number} {begun.key}", "model"))
         step = {
             "key": begun.key,
             "position": begun.position,
@@ -101,8 +104,12 @@ class Spending(Replay):
                 self._lost(lost)
 
     def _wait_for_room(self, begun: Begun, cost: Cost, refusal: Refusal, number: int) -> None:
-        place = Place(name="budget", key=fitting(f"{number} {begun.key}", "budget"))
+        place = Place(name=ROOM, key=_key_of_room(begun, number))
         request = BudgetRequest(
             place=place, cost=cost, budget=refusal.budget, reason=refusal.reason, until=refusal.until
         )
         self.wait(request)
+
+
+def _key_of_room(begun: Begun, number: int) -> str:
+    return fitting(f"{number} {begun.key}", ROOM)

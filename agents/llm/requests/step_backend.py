@@ -35,6 +35,8 @@ from agents.llm.requests.prompts import Prompts
 
 log = structlog.get_logger(__name__)
 
+NOTHING_LIMITED = Limits()  # of a request that is not made
+
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
@@ -115,7 +117,8 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
             if left and self._steps.is_alone and journal.leaves_requests and (content := left()):
                 journal.leave_request(begun, content, f"an answer of {' or '.join(self._names)}")
 
-        return journal.begin(request, leave), journal.store.limits()
+        begun = journal.begin(request, leave)
+        return begun, NOTHING_LIMITED if begun.is_recorded else journal.store.limits()
 
     def _left(
         self, operation_id: DurableOperationId, cache_key: tuple[object, ...], asked: dict[str, Any]

@@ -2,6 +2,7 @@
 
 import json
 import re
+from decimal import Decimal
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -14,17 +15,19 @@ from pytest_django import Settings
 
 from agents import AgentRun
 from agents.journal import spending
+from agents.journal.budget import Cost, NoRoom
 from agents.kernel.redaction import know
 from agents.llm.requests.left import Answered
 from runs.actions.cancel import cancel
 from runs.actions.requeue import requeue
+from runs.budgets.caps import create_budget, set_cap
 from runs.calls import rows
 from runs.calls.caller import Ended, record_late
 from runs.calls.payer import CallPayer
 from runs.calls.rows import Call, Outcome
 from runs.db.sql import fetch
 from runs.durable.progress import record_late_answer
-from runs.models import ModelCall, Queue, Run, Step, Wait, Worker
+from runs.models import BudgetWindow, ModelCall, Queue, Run, Step, Wait, Worker
 from tests.support.durable import Lab, lab
 from tests.support.runs import make_run
 from tests.support.stack import eventually
@@ -405,6 +408,24 @@ def test_an_answer_that_cannot_be_stored_fails_the_run_and_is_not_paid_again(
     assert not wire.requests
 
 
+def test_a_request_without_room_is_left_again_once_there_is_room(lab: Lab, caller: UUID, wire: Wire) -> None:
+    budget = create_budget(scope="installation", period="day", measure="requests", cap=Decimal(0), by="a test")
+    run = left(lab)
+    call = taken(caller)
+    with pytest.raises(NoRoom):
+        CallPayer(call, caller).reserve(lambda limits: Cost(requests=1))
+    rows.hand_back(caller, [call.wait_id], unmade=[call.wait_id])
+    assert lab.go_on(run).status == "waiting" and Wait.objects.get(status="open").kind == "budget"
+
+    set_cap(budget.pk, Decimal(1), by="a test")
+    other_run_is_ready()
+
+    assert lab.go_on(run).status == "waiting"
+    assert rows.answer(caller, [said(taken(caller), "said")])
+    assert lab.go_on(run).result == "said"
+    assert not wire.requests
+
+
 def test_removing_a_wait_removes_its_request(lab: Lab, caller: UUID) -> None:
     left(lab)
     Wait.objects.all()._raw_delete("default")
@@ -412,12 +433,6 @@ def test_removing_a_wait_removes_its_request(lab: Lab, caller: UUID) -> None:
 
 
 def test_a_caller_without_the_request_reserves_nothing(lab: Lab, caller: UUID) -> None:
-    from decimal import Decimal
-
-    from agents.journal.budget import Cost, NoRoom
-    from runs.budgets.caps import create_budget
-    from runs.models import BudgetWindow
-
     create_budget(scope="installation", period="day", measure="requests", cap=Decimal(1), by="a test")
     left(lab)
     call = taken(caller)

@@ -71,3 +71,8 @@ async def loop_async(run: AsyncAgentRun) -> list[str]:
 @agent("talk", durable=True, triggers=[on.event("scribe.talk")], pause_after=0)
 def talk(run: AgentRun) -> str:
     return run.llm(llm, prompt(run, "talk"), deps=run).output
+
+
+@agent("talk-once", durable=True, triggers=[on.event("scribe.talk_once")], pause_after=0)
+def talk_once(run: AgentRun) -> str:
+    return run.llm(llm, prompt(run, "talk"), deps=run, llm_in_flight="park").output
