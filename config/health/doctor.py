@@ -30,7 +30,7 @@ from triggers.models import Secret, Trigger
 from triggers.schedules.explain.missed_fires import Missed, missed_lately
 
 OLDEST_PYTHON = (3, 11)
-MANY_FILTERS = 1_000  # without an equality, on one type: about 15 ms of the dispatcher for each event
+MANY_FILTERS = 1_000  # that no index finds, on one type: each such event is matched against all of them
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,14 @@ def filters() -> Iterator[Finding]:
     rows = Trigger.objects.filter(enabled=True).exclude(filter="").values_list("filter", "types")
     compiled = compile_each({text for text, _ in rows})
     counts = Counter(
-        glob for text, types in rows if text in compiled and not compiled[text].equalities for glob in set(types)
+        glob for text, types in rows if text in compiled and not compiled[text].conditions for glob in set(types)
     )
     for glob, count in counts.most_common():
         if count <= MANY_FILTERS:
             return
         yield Finding(
-            f"{count:,} triggers on {glob} have a filter without an equality: each such event is matched against all of them",
-            'Begin their filters with an equality that few of them share, such as event.data.customer == "…" && …, '
+            f"{count:,} triggers on {glob} have a filter that no index finds: each such event is matched against all of them",
+            'Begin their filters with a condition that few of them share, such as event.data.customer == "…" && …, '
             "or decide in the agent.",
         )
 

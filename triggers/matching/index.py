@@ -11,8 +11,10 @@ from typing import Any
 from uuid import UUID
 
 from runs.models.policy import Policy
-from triggers.matching.expressions.cel import MISSING, Equality, Expression, ExpressionError, compiled
+from triggers.matching.expressions.cel import MISSING, Expression, ExpressionError, compiled
+from triggers.matching.expressions.conditions import Condition, Equality, Prefix, Range
 from triggers.matching.flow_control import Intake
+from triggers.matching.groups import Group, with_one, without_one
 
 GLOB = frozenset("*?[")
 KEY_BYTES = 1000  # of a key's value; an index entry has at most 2,700
@@ -68,11 +70,15 @@ class Rule:
     def has_group(self) -> bool:
         return self.has_key or self.intake.needs_group
 
-    @property
-    def equalities(self) -> tuple[Equality, ...]:
-        """Necessary conditions of the filter."""
+    @cached_property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Necessary ones of the filter."""
         found = self.expression(self.filter)
-        return found.equalities if isinstance(found, Expression) else ()
+        return found.conditions if isinstance(found, Expression) else ()
+
+    @property
+    def equalities(self) -> list[Equality]:
+        return [found for found in self.conditions if isinstance(found, Equality)]
 
     def expression(self, text: str) -> Expression | ExpressionError | None:
         """The compiled expression or its error; None: the text is empty."""
@@ -82,9 +88,10 @@ class Rule:
 class Listeners:
     """Rules with the same type and source, indexed by fields that their filters compare with literals.
 
-    Each rule is indexed by one equality of its filter: the one whose literals the fewest rules share. For an event that has
-    the field, only the rules with its value are candidates; the filters of the others are false. For an event without the
-    field all of them are candidates, because their filters may raise.
+    Each rule is indexed by one condition of its filter: the equality whose literals the fewest rules share, or else a beginning of
+    a text or a range of numbers. For an event that has the field, only the rules that its value passes are candidates; the filters
+    of the others are false. For an event without the field, or with a value that has no order, all of them are candidates, because
+    their filters may raise.
     """
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
@@ -92,7 +99,8 @@ class Listeners:
         self.always: dict[UUID, Rule] = {}
         self.by_field: dict[Path, dict[Any, dict[UUID, Rule]]] = {}
         self.with_field: dict[Path, dict[UUID, Rule]] = {}
-        self.placed: dict[UUID, Equality] = {}
+        self.groups: dict[tuple[type, Path], Group] = {}
+        self.placed: dict[UUID, Condition] = {}
         self.edits = 0  # since all rules were placed
         self.shared = Counter(literal for rule in self.by_id.values() for literal in _literals(rule))
         for rule in self.by_id.values():
@@ -115,6 +123,7 @@ class Listeners:
         new.always = dict(self.always)
         new.with_field = {path: dict(rules) for path, rules in self.with_field.items()}
         new.by_field = {path: dict(by_value) for path, by_value in self.by_field.items()}
+        new.groups = dict(self.groups)
         for rule in removed:
             new._remove(rule)
         for rule in added:
@@ -124,11 +133,15 @@ class Listeners:
         return new
 
     def _place(self, rule: Rule) -> None:
-        if not rule.equalities:
+        if not rule.conditions:
             self.always[rule.id] = rule
             return
-        rarest = min(rule.equalities, key=lambda each: sum(self.shared[literal] for literal in _literals_of(each)))
+        rarest = min(rule.conditions, key=self._rarity)
         self.placed[rule.id] = rarest
+        if not isinstance(rarest, Equality):
+            place = type(rarest), rarest.path
+            self.groups[place] = with_one(self.groups.get(place), rule, rarest, is_shared=self.edits > 0)
+            return
         self.with_field.setdefault(rarest.path, {})[rule.id] = rule
         by_value = self.by_field.setdefault(rarest.path, {})
         for _, value in set(_literals_of(rarest)):
@@ -136,12 +149,27 @@ class Listeners:
             by_value[value] = group = dict(group) if self.edits else group  # another index may share it
             group[rule.id] = rule
 
+    def _rarity(self, condition: Condition) -> tuple[int, float]:
+        """Less for one that fewer events pass: an equality, a range with two ends, a beginning or a range that few rules share."""
+        if isinstance(condition, Equality):
+            return 0, sum(self.shared[literal] for literal in _literals_of(condition))
+        if isinstance(condition, Range):
+            return 1, len(self.by_id) / (2 if condition.low is None or condition.high is None else 4)
+        return 1, self.shared[_beginning(condition)]
+
     def _remove(self, rule: Rule) -> None:
         del self.by_id[rule.id]
         self.shared -= Counter(_literals(rule))
         self.always.pop(rule.id, None)
         equality = self.placed.pop(rule.id, None)
         if equality is None:
+            return
+        if not isinstance(equality, Equality):
+            place = type(equality), equality.path
+            if group := without_one(self.groups[place], rule.id):
+                self.groups[place] = group
+            else:
+                del self.groups[place]
             return
         _take_out(self.with_field, equality.path, rule.id)
         by_value = self.by_field[equality.path]
@@ -156,6 +184,13 @@ class Listeners:
             value = field_of(path)
             found = rules if value is MISSING else self.by_field[path].get(_comparable(value), {})
             yield from found.values()
+        for (_, path), group in self.groups.items():
+            yield from group.passed_by(field_of(path))
+
+    @cached_property
+    def paths(self) -> set[Path]:
+        """The fields by which rules are indexed."""
+        return {*self.with_field, *(path for _, path in self.groups)}
 
 
 Literal = tuple[Path, Any]
@@ -166,7 +201,12 @@ def _literals_of(equality: Equality) -> list[Literal]:
 
 
 def _literals(rule: Rule) -> list[Literal]:
-    return [literal for equality in rule.equalities for literal in _literals_of(equality)]
+    beginnings = [_beginning(found) for found in rule.conditions if isinstance(found, Prefix)]
+    return beginnings + [literal for equality in rule.equalities for literal in _literals_of(equality)]
+
+
+def _beginning(prefix: Prefix) -> Literal:
+    return prefix.path, (Prefix, prefix.text)
 
 
 def _take_out(groups: dict[Any, dict[UUID, Rule]], key: Any, id: UUID) -> None:
@@ -239,7 +279,7 @@ class Index:
 
     def paths(self, source: str, type: str) -> list[Path]:
         """The fields by which triggers of this type and source are indexed."""
-        return sorted({path for heard in self.listeners(source, type) for path in heard.with_field})
+        return sorted({path for heard in self.listeners(source, type) for path in heard.paths})
 
     def candidates(self, source: str, type: str, field_of: FieldOf | None = None) -> list[Rule]:
         """The triggers that listen to this type and source, ordered by slug. With `field_of`, triggers whose filters are false

@@ -226,10 +226,21 @@ def decide(
         answers = {case.rule.id: answered for case, answered in zip(costly, found, strict=True)}
     known = answers or {}
     context = cache(lambda: context_of(cel_event(item, payload.value)))
-    return [
-        judge(case, known.get(case.rule.id) or answer(case.question, context, case.rule.compiled, payload.without_data))
-        for case in cases
-    ]
+    filtered: dict[str, ExpressionAnswer] = {}  # a text that many triggers have as their filter is evaluated once
+
+    def answered(case: Case) -> ExpressionAnswer:
+        question, compiled = case.question, case.rule.compiled
+        if question.filter:
+            found = filtered.get(question.filter)
+            if found is None:
+                only = Question(filter=question.filter)
+                found = filtered[question.filter] = answer(only, context, compiled, payload.without_data)
+            if found.error or not found.passes or not (question.key or question.input):
+                return found
+            question = replace(question, filter="")
+        return answer(question, context, compiled, payload.without_data)
+
+    return [judge(case, known.get(case.rule.id) or answered(case)) for case in cases]
 
 
 def judge(case: Case, answer: ExpressionAnswer) -> Match | Refusal | None:

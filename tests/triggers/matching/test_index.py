@@ -119,6 +119,7 @@ def found_in(index: Index, item: Item, payload: Payload) -> dict[str, str]:
 
 def assert_each_is_placed_once(heard: Listeners) -> None:
     by_path = [id for rules in heard.with_field.values() for id in rules]
+    by_path += [id for group in heard.groups.values() for id in group.placed]
     assert sorted([*heard.always, *by_path], key=str) == sorted(heard.by_id, key=str)
     assert {path: {id for group in by_value.values() for id in group} for path, by_value in heard.by_field.items()} == {
         path: set(rules) for path, rules in heard.with_field.items()
@@ -181,12 +182,14 @@ def rule(number: int, **fields: Any) -> Rule:
         'event.data.amount > 0 && event.data.kind == "order" && event.data.customer in ["c{0}", "d{0}"]',
         'has(event.data.customer) && "c{}" == event.data.customer && !event.data.items.exists(x, x < 0)',
         "event.data.number == {}",
+        'event.data.kind.startsWith("or") && event.data.name.startsWith("n{}.")',
+        "event.data.amount > 0 && event.data.number >= {0} && {0}.5 > event.data.number",
     ],
 )
 def test_indexed_filters_cost_as_much_as_the_matching_ones(filter: str, evaluations: list[str]) -> None:
     rules = [rule(number, filter=filter.format(number)) for number in range(MANY)]
     index = Index(rules)
-    data = {"customer": "c7", "number": 7, "kind": "order", "amount": 3, "items": [1]}
+    data = {"customer": "c7", "name": "n7.x", "number": 7, "kind": "order", "amount": 3, "items": [1]}
     item, payload = item_of_type("order.paid", "s"), Payload(text=json.dumps(data))
 
     wanted = wanted_by(item, index, payload)
@@ -194,6 +197,17 @@ def test_indexed_filters_cost_as_much_as_the_matching_ones(filter: str, evaluati
     assert [each.slug for each in wanted] == ["r7"]
     assert list(decided(item, wanted, payload).values()) == ["match"]
     assert len(evaluations) <= 1
+
+
+def test_a_filter_that_many_triggers_share_is_evaluated_once(evaluations: list[str]) -> None:
+    rules = [
+        rule(n, filter="size(event.data.items) > 0", key="event.data.customer", overlap="queue") for n in range(100)
+    ]
+    rules += [rule(100 + n, filter="size(event.data.items) > 1", key="event.data.customer") for n in range(100)]
+    item, payload = item_of_type("order.paid", "s"), Payload(text='{"items": [1], "customer": "c7"}')
+
+    assert decided(item, rules, payload) == {f"r{n}": "match" for n in range(100)}
+    assert evaluations.count("size(event.data.items) > 0") == evaluations.count("size(event.data.items) > 1") == 1
 
 
 def test_triggers_of_other_types_and_sources_are_not_looked_at() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from cel_expr_python import cel
 
+from triggers.matching.expressions.conditions import Condition, Equality, conditions_of
 from triggers.matching.expressions.faults import Fault, name_fault, slow_list, syntax_fault, unknown_name
 from triggers.matching.expressions.tokens import ENVELOPE, called, reads_data, tokens_of
 
@@ -32,8 +33,6 @@ MISSING = object()
 FEW = 10  # elements or fields of a value in an explanation
 JSON_NAMES: Mapping[type, str] = {list: "list", dict: "object", str: "text"}
 
-PLAIN_STRING = re.compile(r"""("|')((?:(?!\1)[^\\\n])*)\1""")
-PLAIN_INTEGER = re.compile(r"0|[1-9]\d{0,14}")  # exact as a double, too
 # Messages of the library.
 UNDECLARED = re.compile(r"undeclared reference to '([^']+)'")
 STATUS = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
@@ -61,22 +60,19 @@ class Unaffordable(ExpressionError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Equality:
-    """A necessary condition of the expression: the field at `path` below `event` equals one of `literals`."""
-
-    path: tuple[str, ...]
-    literals: tuple[str | int | bool, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Expression:
-    """A compiled expression. `is_linear`: its cost is at most linear in the size of its text and the event."""
+    """A compiled expression. `is_linear`: its cost is at most linear in the size of its text and the event. `conditions`: necessary
+    ones, where it is a filter."""
 
     text: str
     program: cel.Expression
     reads_data: bool
     is_linear: bool
-    equalities: tuple[Equality, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+
+    @property
+    def equalities(self) -> tuple[Equality, ...]:
+        return tuple(found for found in self.conditions if isinstance(found, Equality))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,82 +160,8 @@ def _compile(text: str) -> Expression:
         program=program,
         reads_data=reads_data(tokens),
         is_linear=called(tokens) <= LINEAR,
-        equalities=tuple(equalities(tokens)),
+        conditions=tuple(conditions_of(tokens)),
     )
-
-
-def equalities(tokens: Sequence[tuple[str, str]]) -> list[Equality]:
-    """The equalities among the operands of a top-level `&&`.
-
-    CEL's `&&` is false if one operand is false, even if another raises an error. `==` between values of different types is
-    false. So the filter is false for an event whose field exists and differs; if the field is missing, it may raise.
-    """
-    operands: list[list[tuple[str, str]]] = [[]]
-    depth = 0
-    for token in tokens:
-        _, text = token
-        depth += (text in "([{") - (text in ")]}") if token[0] == "operator" else 0
-        if depth == 0 and text in ("||", "?", ":") and token[0] == "operator":
-            return []
-        if depth == 0 and token == ("operator", "&&"):
-            operands.append([])
-        else:
-            operands[-1].append(token)
-    return [found for operand in operands if (found := _equality(operand))]
-
-
-def _equality(tokens: Sequence[tuple[str, str]]) -> Equality | None:
-    """`event.data.x == "a"`, `"a" == event.data.x`, or `event.data.x in ["a", "b"]`."""
-    texts = [text for _, text in tokens]
-    if "in" in texts:
-        at = texts.index("in")
-        if texts[at + 1 : at + 2] != ["["] or texts[-1] != "]":
-            return None
-        inner = tokens[at + 2 : -1]
-        if len(inner) % 2 == 0 or any(token != ("operator", ",") for token in inner[1::2]):
-            return None
-        literals = [_literal(token) for token in inner[::2]]
-        if not all(isinstance(literal, str) for literal in literals):
-            return None
-        path = _path(tokens[:at])
-    elif "==" in texts:
-        at = texts.index("==")
-        left, right = tokens[:at], tokens[at + 1 :]
-        if len(left) == 1:
-            left, right = right, left
-        if len(right) != 1:
-            return None
-        path, literals = _path(left), [_literal(right[0])]
-    else:
-        return None
-    known = tuple(literal for literal in literals if literal is not None)
-    return Equality(path=path, literals=known) if path and len(known) == len(literals) else None
-
-
-def _path(tokens: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """("data", "x") for `event.data.x`; empty for anything else."""
-    names = [text for kind, text in tokens if kind == "name"]
-    is_plain = (
-        len(tokens) % 2 == 1
-        and all(kind == "name" for kind, _ in tokens[::2])
-        and all(token == ("operator", ".") for token in tokens[1::2])
-    )
-    if not is_plain or names[0] != "event" or len(names) < 2:
-        return ()
-    if names[1] == "data" and len(names) > 2:
-        return tuple(names[1:])
-    return tuple(names[1:]) if names[1] in ENVELOPE and names[1] != "time" and len(names) == 2 else ()
-
-
-def _literal(token: tuple[str, str]) -> str | int | bool | None:
-    """The literal's value; None: unknown."""
-    kind, text = token
-    if kind == "string":
-        found = PLAIN_STRING.fullmatch(text)
-        return found.group(2) if found else None
-    if kind == "number":
-        return int(text) if PLAIN_INTEGER.fullmatch(text) else None
-    return {"true": True, "false": False}.get(text) if kind == "name" else None
 
 
 def field_at(data: Any, names: Sequence[str]) -> Any:

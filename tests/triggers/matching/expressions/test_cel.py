@@ -11,15 +11,17 @@ from hypothesis import strategies as st
 from triggers.matching.expressions.cel import (
     MAX_LENGTH,
     MISSING,
-    Equality,
     ExpressionError,
     check_condition,
     check_expression,
     compile_expression,
     context_of,
+    field_at,
     load_data,
     value,
 )
+from triggers.matching.expressions.conditions import Equality, Prefix, Range, conditions_of
+from triggers.matching.expressions.tokens import tokens_of
 
 # What is too long or too deep, with the word of the refusal that names the limit.
 OVER_A_LIMIT = [
@@ -183,14 +185,32 @@ def test_reads_and_cost_of_an_expression_are_known(text: str, reads_data: bool, 
     assert (found.reads_data, found.is_linear) == (reads_data, is_linear)
 
 
-SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-3, 3) | st.sampled_from(["a", "b", "1", ""])
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.floats(-3, 3)
+    | st.sampled_from(["a", "b", "1", "", "abc", "ab"])
+)
 VALUES = st.recursive(
     SCALARS,
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("xyz"), inner, max_size=3),
     max_leaves=5,
 )
 LITERALS = st.sampled_from(['"a"', "'b'", '"1"', "1", "0", "3", "true", "false"])
+COMPARED = st.tuples(
+    st.sampled_from(["event.data.x", "event.data.y", "event.data.x.y"]), st.sampled_from(["<", "<=", ">", ">="])
+)
+NUMBERS = st.sampled_from(["0", "1", "3", "-1", "-2", "1.5", "0.0", "-0.5"])
+ORDERED = st.builds(lambda pair, number: f"{pair[0]} {pair[1]} {number}", COMPARED, NUMBERS) | st.builds(
+    lambda pair, number: f"{number} {pair[1]} {pair[0]}", COMPARED, NUMBERS
+)
+BEGINNINGS = st.builds(
+    "event.data.{}.startsWith({})".format, st.sampled_from(["x", "y", "x.y"]), st.sampled_from(['"a"', "'ab'", '""'])
+)
 OPERANDS = st.one_of(
+    ORDERED,
+    BEGINNINGS,
     st.builds("event.data.{} == {}".format, st.sampled_from(["x", "y", "x.y"]), LITERALS),
     st.builds('event.data.{} in ["a", "1"]'.format, st.sampled_from("xyz")),
     st.sampled_from(
@@ -216,3 +236,49 @@ def test_a_filter_is_false_wherever_a_field_it_compares_differs(text: str, data:
             found = found.get(name, MISSING) if isinstance(found, dict) else MISSING
         if found is not MISSING and _comparable(found) not in {_comparable(literal) for literal in each.literals}:
             assert result is False
+
+
+@pytest.mark.parametrize(
+    ("text", "conditions"),
+    [
+        ("event.data.n > 3", [Range(path=("data", "n"), low=3)]),
+        ("3 <= event.data.n", [Range(path=("data", "n"), low=3, with_low=True)]),
+        ("event.data.n < -1.5 && true", [Range(path=("data", "n"), high=-1.5)]),
+        ("event.data.n > 1 && event.data.n <= 2", [Range(path=("data", "n"), low=1, high=2, with_high=True)]),
+        ("event.data.n > 1 && event.data.n > 2", [Range(path=("data", "n"), low=1), Range(path=("data", "n"), low=2)]),
+        ('event.data.x.startsWith("a")', [Prefix(path=("data", "x"), text="a")]),
+        ('event.subject.startsWith("a") && event.data.n > 0', [Prefix(path=("subject",), text="a"), Range(path=("data", "n"), low=0)]),
+        ("event.data.n > 1 || true", []),
+        ("!(event.data.n > 1)", []),
+        ("event.data.n + 1 > 1", []),
+        ("event.data.n > 1 > 2", []),
+        ("event.data.n > 1e3", []),
+        ("event.data.n > 1u", []),
+        ("size(event.data.n) > 1", []),
+        ('event.subject > "1"', []),
+        ('event.time > timestamp("2026-01-01T00:00:00Z")', []),
+        ('event.data.x.startsWith("")', []),
+        (r'event.data.x.startsWith("\u0061")', []),
+        ('event.data.x.startsWith(event.subject)', []),
+        ('"a".startsWith(event.data.x)', []),
+    ],
+)  # fmt: skip
+def test_the_conditions_that_an_index_knows(text: str, conditions: list[object]) -> None:
+    assert list(conditions_of(tokens_of(text))) == conditions
+
+
+@given(FILTERS, VALUES)
+def test_a_filter_is_false_wherever_a_number_or_a_text_does_not_meet_its_condition(text: str, data: object) -> None:
+    expression = compile_expression(text)
+    try:
+        result = value(expression, context_of({"data": data}))
+    except ExpressionError:
+        result = MISSING
+    for each in expression.conditions:
+        found = field_at(data, each.path[1:])
+        if isinstance(each, Prefix) and isinstance(found, str) and not found.startswith(each.text):
+            assert result is False
+        if isinstance(each, Range) and isinstance(found, (int, float)) and not isinstance(found, bool):
+            is_above = each.low is None or found > each.low or (each.with_low and found == each.low)
+            is_below = each.high is None or found < each.high or (each.with_high and found == each.high)
+            assert (is_above and is_below) or result is False
