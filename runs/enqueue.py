@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 from runs import keys
 from runs.db.nudge import nudge_dispatcher
 from runs.db.ready_runs import FLOOR, IS_READY, LAST, ORDER
-from runs.db.sql import execute, execute_many, fetch_as
+from runs.db.sql import array_of, execute, execute_many, fetch_as
 from runs.models.policy import Policy
 
 EVENTS_PER_RUN = 1000  # most events of a run, whose row is rewritten for each
@@ -182,17 +182,19 @@ def enqueue(runs: Sequence[NewRun]) -> None:
     """Insert in the given order, in the caller's transaction, and wake the dispatcher to ring for the runs."""
     if not runs:
         return
+    policies = {id(run.policy): run.policy for run in runs}  # a batch has few
+    dumped = {id(policy): json.dumps(policy.dump()) for policy in policies.values()}
     rows = [
         (
             run.id, run.policy.queue, run.agent, run.trigger, run.trigger_id, f"{{{','.join(map(str, run.event_ids))}}}",
-            json.dumps(run.input) if run.has_input else None, json.dumps(run.policy.dump()), run.policy.priority,
+            json.dumps(run.input) if run.has_input else None, dumped[id(run.policy)], run.policy.priority,
             run.replay_id, run.root_id, run.depth, text_array(run.chain), run.is_ready, run.start_at, run.key, run.key_limit, run.slot,
             run.parent_id, run.forked_from_id, run.is_tainted,
         )
         for run in runs
     ]  # fmt: skip
     if not (len(rows) == 1 and runs[0].is_ready and runs[0].trigger and _insert_first(*rows[0])):
-        execute(INSERT, [list(column) for column in zip(*rows, strict=True)])
+        execute(INSERT, [array_of(values) for values in zip(*rows, strict=True)])
     nudge_dispatcher()
 
 

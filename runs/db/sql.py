@@ -5,6 +5,7 @@ from datetime import datetime
 from functools import lru_cache
 from threading import local
 from typing import Any, TypeVar
+from uuid import UUID
 
 from django.db import connection
 from django.db.backends.utils import CursorWrapper
@@ -23,6 +24,21 @@ def array(values: tuple[str | int, ...]) -> str:
     """The text of an array, for parameters that are sent again and again: psycopg would dump each element each time."""
     listed = list(values)
     return bytes(Transformer().get_dumper(listed, PyFormat.TEXT).dump(listed) or b"").decode()
+
+
+def array_of(values: Iterable[Any]) -> str:
+    """The text of an array of texts, numbers, ids, times, truth values and None. The driver looks for what to escape in each letter of
+    each text, which takes longer than all else of a large INSERT."""
+    return f"{{{','.join([_element(value) for value in values])}}}"
+
+
+def _element(value: Any) -> str:
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    if isinstance(value, UUID):
+        return value.hex
+    return "NULL" if value is None else value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def fetch(statement: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:

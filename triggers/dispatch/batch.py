@@ -106,7 +106,7 @@ def dispatch_items(
         outdated = rules.concerned(items, index, begun.version)
         unheard = may_end_more | waits.end_by_events(awaited)
         for one in matched:
-            one.is_unheard = one.item.event_id in unheard or one.item in outdated
+            one.is_unheard = one.item.event_id in unheard or (bool(outdated) and one.item in outdated)
         batch = settle_matched(begun, begun.undispatched(matched), most)
         failpoint("before_dispatch_commit")
     failpoint("after_dispatch_commit")

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cached_property, partial
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -90,17 +91,20 @@ class Matched:
 
 def narrowed(
     items: Sequence[Item], index: Index, most: int, wanted_by_large: WantedByLarge
-) -> dict[Item, Sequence[Rule]]:
+) -> list[tuple[Item, Sequence[Rule]]]:
     """The triggers that may match each event. If more than `most` listen, its fields narrow them down."""
-    large = {item for item in items if item.is_large and needs_payload(item, index)}
-    many = {item for item in items if item not in large and count_listening(item, index) > most}
-    payloads = read_payloads([item.event_id for item in many if needs_payload(item, index)])
-    return {
-        item: wanted_by_large(item)
-        if item in large
-        else wanted_by(item, index, payloads.get(item.event_id, NOTHING) if item in many else None)
-        for item in items
-    }
+    large = [item.is_large and needs_payload(item, index) for item in items]
+    many = [not is_large and count_listening(item, index) > most for item, is_large in zip(items, large, strict=True)]
+    payloads = read_payloads([item.event_id for item in compress(items, many) if needs_payload(item, index)])
+    return [
+        (
+            item,
+            wanted_by_large(item)
+            if is_large
+            else wanted_by(item, index, payloads.get(item.event_id, NOTHING) if listen_many else None),
+        )
+        for item, is_large, listen_many in zip(items, large, many, strict=True)
+    ]
 
 
 def count_listening(item: Item, index: Index) -> int:
@@ -121,7 +125,7 @@ def within(items: Sequence[Item], index: Index, most: int, wanted_by_large: Want
     taken: list[Item] = []
     room, waiting = most, set[UUID]()
     few, reserved = most // 100 + 1, most // 4  # large events leave a quarter of a batch to small ones
-    for item, rules in narrowed(items, index, few, wanted_by_large).items():
+    for item, rules in narrowed(items, index, few, wanted_by_large):
         cost = max(len(rules), 1)
         fits = cost <= (room if cost <= few else room - reserved) or not taken
         if fits and (not waiting or waiting.isdisjoint(rule.id for rule in rules)):
@@ -224,23 +228,38 @@ def decide(
     if answers is None and costly:
         found = (evaluator or shared).answers(subject_of(item, payload), [case.question for case in costly])
         answers = {case.rule.id: answered for case, answered in zip(costly, found, strict=True)}
-    known = answers or {}
-    context = cache(lambda: context_of(cel_event(item, payload.value)))
-    filtered: dict[str, ExpressionAnswer] = {}  # a text that many triggers have as their filter is evaluated once
+    known, read, filtered = answers or {}, EventRead(item, payload), dict[str, ExpressionAnswer]()
+    return [judge(case, known.get(case.rule.id) or answer_of(case, read, payload, filtered)) for case in cases]
 
-    def answered(case: Case) -> ExpressionAnswer:
-        question, compiled = case.question, case.rule.compiled
-        if question.filter:
-            found = filtered.get(question.filter)
-            if found is None:
-                only = Question(filter=question.filter)
-                found = filtered[question.filter] = answer(only, context, compiled, payload.without_data)
-            if found.error or not found.passes or not (question.key or question.input):
-                return found
-            question = replace(question, filter="")
-        return answer(question, context, compiled, payload.without_data)
 
-    return [judge(case, known.get(case.rule.id) or answered(case)) for case in cases]
+def answer_of(
+    case: Case, read: "EventRead", payload: Payload, filtered: dict[str, ExpressionAnswer]
+) -> ExpressionAnswer:
+    """`filtered`: the answers to filters of this event. A text that many triggers have as their filter is evaluated once."""
+    question, compiled = case.question, case.rule.compiled
+    if question.filter:
+        found = filtered.get(question.filter)
+        if found is None:
+            only = Question(filter=question.filter)
+            found = filtered[question.filter] = answer(only, read, compiled, payload.without_data)
+        if found.error or not found.passes or not (question.key or question.input):
+            return found
+        question = replace(question, filter="")
+    return answer(question, read, compiled, payload.without_data)
+
+
+class EventRead:
+    """The event for expressions, converted at their first call."""
+
+    def __init__(self, item: Item, payload: Payload) -> None:
+        self.item, self.payload = item, payload
+
+    def __call__(self) -> Any:
+        return self.context
+
+    @cached_property
+    def context(self) -> Any:
+        return context_of(cel_event(self.item, self.payload.value))
 
 
 def judge(case: Case, answer: ExpressionAnswer) -> Match | Refusal | None:
@@ -252,6 +271,8 @@ def judge(case: Case, answer: ExpressionAnswer) -> Match | Refusal | None:
         return case.refusal
     if case.rule.has_bare_key:
         return replace(case.match, key=answer.key)
+    if not case.rule.has_group and not case.rule.input:
+        return case.match
     group = group_of(case.rule, answer.key)
     key = group if case.rule.has_key else None
     return replace(case.match, group=group, key=key, input=answer.input if case.rule.input else None)

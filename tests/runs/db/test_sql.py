@@ -1,12 +1,16 @@
-"""A kept cursor is as good as a new one: it belongs to the connection of now, and what watches statements sees its own."""
+"""A kept cursor is as good as a new one: it belongs to the connection of now, and what watches statements sees its own. The server reads
+the text of an array as the driver's."""
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import OperationalError, connection, connections
 from django.test.utils import CaptureQueriesContext
 
-from runs.db.sql import execute, fetch, fetch_again
+from runs.db.sql import array_of, execute, fetch, fetch_again
 
 pytestmark = pytest.mark.django_db(transaction=True)
 PID = "SELECT pg_backend_pid()"
@@ -80,3 +84,22 @@ def test_each_thread_has_its_own() -> None:
 
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(other).result() != mine
+
+
+NOON = datetime(2026, 1, 1, 12, 0, 0, 123, tzinfo=UTC)
+STRANGE = ["", "NULL", "null", '"', "\\", '\\"', "{}", "a,b", " a ", "ä\n\t", "'", "{1,2}", "%s", None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("text", STRANGE),
+        ("uuid", [UUID(int=0), UUID(int=2**128 - 1), None]),
+        ("smallint", [0, -1, 32767, None]),
+        ("boolean", [True, False, None]),
+        ("timestamptz", [NOON, None]),
+        ("text", []),
+    ],
+)
+def test_the_server_reads_the_text_of_an_array_as_its_values(kind: str, values: list[Any]) -> None:
+    assert fetch(f"SELECT %s::{kind}[]", [array_of(values)]) == [(values,)]
