@@ -53,11 +53,9 @@ def wake(courier: Courier, each: int) -> list[dict[str, Any]]:
     for _ in range(each):
         courier.emit("scribe.talk")
         courier.emit("scribe.talk_once")
-    found = eventually(
-        lambda: len(now := runs(courier.stack, "agent = ANY(%s)", AGENTS)) == len(before) + 2 * each and now
-    )
+    eventually(lambda: len(runs(courier.stack, "agent = ANY(%s)", AGENTS)) == len(before) + 2 * each)
     courier.stack.query("UPDATE runs_queue SET paused_at = NULL WHERE name = '*'")
-    return [run for run in found if run["id"] not in before]
+    return [run for run in runs(courier.stack, "agent = ANY(%s)", AGENTS) if run["id"] not in before]
 
 
 class Killer:
