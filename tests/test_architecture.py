@@ -95,7 +95,8 @@ FLOORS = {
     ],
     "triggers/matching": [
         "expressions flow_control",
-        "index payload trigger_policy",
+        "groups payload trigger_policy",
+        "index",
         "backfill_terms matches recent",
         "field_samples pending",
         "match",
@@ -104,7 +105,7 @@ FLOORS = {
     ],
     "triggers/matching/expressions": [
         "message_patterns tokens",
-        "clauses faults",
+        "clauses conditions faults",
         "cel",
         "evaluator_process",
         "evaluator",
