@@ -123,7 +123,7 @@ SPECIALS = (
 )  # fmt: skip
 DURABLE_SPECIALS = ("people_decide_at_once",)
 BROKER_SPECIALS = ("redis_hangs",)
-DISPATCH_SPECIALS = ("the_database_refuses_runs",)
+DISPATCH_SPECIALS = ("the_database_refuses_runs", "a_notify_is_lost")
 
 
 @dataclass(frozen=True, kw_only=True)

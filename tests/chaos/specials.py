@@ -16,6 +16,7 @@ from tests.chaos.load import Delivery, Senders
 from tests.chaos.needs import ask, busy
 
 HELD = 3.5  # seconds: longer than anybody's lock_timeout
+LOST_FOR = 4.0  # seconds: the safety look of a dispatcher that rests
 
 
 @contextmanager
@@ -234,6 +235,38 @@ def the_database_refuses_runs(lab: Lab, senders: Senders, random: Random) -> boo
     if lab.stack.query(given_up) != [before]:
         senders.failures.append("while the database refuses runs: no event is given up")
     return not made
+
+
+QUIET = """
+SELECT NOT EXISTS (SELECT FROM triggers_event WHERE dispatched_at IS NULL OR received_at > clock_timestamp() - interval '3 s')
+  AND NOT EXISTS (SELECT FROM runs_run WHERE status IN ('queued', 'running')) AND NOT EXISTS (SELECT FROM runs_outboxmessage) AS is_quiet
+"""
+
+
+def a_notify_is_lost(lab: Lab, senders: Senders, random: Random) -> bool:
+    """The writer of an event ends between its commit and its NOTIFY, while nothing else wakes the dispatcher: its safety look finds the
+    event."""
+    lab.wait_until(lambda: senders.is_done() and lab.stack.query(QUIET)[0]["is_quiet"], 60)
+    with lab.stack.orm():
+        from runs.db import nudge
+        from triggers.accept import Incoming, accept, builtin_source
+
+        nudge._is_dispatcher = True  # which sends none
+        try:
+            made = Incoming(
+                source_id=builtin_source("cli"),
+                ce_source="chaos",
+                ce_id=f"{senders.seed}-{time.time_ns()}",
+                type="lab.plain",
+                data={"number": 0, "seconds": 0},
+            )
+            [event] = accept([made])
+        finally:
+            nudge._is_dispatcher = False
+    dispatched = "SELECT 1 FROM triggers_event WHERE id = %s AND dispatched_at IS NOT NULL"
+    if not lab.wait_until(lambda: lab.stack.query(dispatched, event.event_id), 4 * LOST_FOR):
+        senders.failures.append("where a NOTIFY is lost: the safety look finds its event")
+    return True
 
 
 def everything_replaced_in_order(lab: Lab, senders: Senders, random: Random) -> bool:

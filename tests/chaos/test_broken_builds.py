@@ -26,6 +26,7 @@ KILLED_AFTER_AN_UNWRITTEN_CALL = Scenario(
 )
 DECIDED_TWICE = Scenario(special="people_decide_at_once")
 HANGING_BROKER = Scenario(special="redis_hangs")
+LOST_NOTIFY = Scenario(special="a_notify_is_lost")
 FORGOTTEN_GRANT = Scenario(special="the_database_refuses_runs")
 
 # What stands behind the fence: without these three, an old owner's commit is refused nowhere.
@@ -50,6 +51,7 @@ BROKEN = {
     "decisions_without_a_lock": (DECIDED_TWICE, (), "an approval is used once, for what was decided"),
     "rings_where_it_dispatches": (HANGING_BROKER, (), "while the broker hangs: dispatch goes on"),
     "gives_up_at_once": (FORGOTTEN_GRANT, (), "while the database refuses runs: no event is given up"),
+    "no_safety_look": (LOST_NOTIFY, (), "where a NOTIFY is lost: the safety look finds its event"),
     "marks_before_it_decides": (KILLED_AFTER_ITS_MARK, (), "every event is explained"),
 }
 

@@ -171,6 +171,22 @@ def gives_up_at_once() -> None:
     Careful._failed = fail  # type: ignore[method-assign]
 
 
+def no_safety_look() -> None:
+    """The dispatcher looks for events after a NOTIFY, and never else."""
+    from dataclasses import replace
+
+    from triggers.dispatch.loop import Dispatcher
+
+    needs_leader = Dispatcher.needs_leader
+
+    def needs_leader_if_told(dispatcher: Any, seen: Any) -> bool:
+        is_told = time.monotonic() - dispatcher.follow_up.heard_at < 1
+        own = replace(seen.own, has_events=seen.own.has_events and is_told)
+        return needs_leader(dispatcher, replace(seen, own=own))
+
+    Dispatcher.needs_leader = needs_leader_if_told  # type: ignore[method-assign]
+
+
 def intent_after_call() -> None:
     """What may happen at most once is written down when it has happened."""
     from agents.journal.engine import Journal
