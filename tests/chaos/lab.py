@@ -260,6 +260,8 @@ def lab(
 ) -> Iterator[Lab]:
     """A running lab on servers of its own; `apps` and `invariants` of a user instead of ours."""
     is_lab = apps == LAB
+    # Deliveries are recorded together in the one sort of stack, each by itself in the other.
+    settings = {**settings, "WAKEFUL_INGEST_SESSIONS": "2" if crew == IN_PAIRS else "0"}
     env = {**settings, "WAKEFUL_APPS": apps, "WAKEFUL_MAX_BACKLOG": "100000", "WAKEFUL_QUEUES": "default,narrow"}
     env["PYTHONPATH"] = os.pathsep.join(
         filter(None, [str(USERAPPS) if is_lab else "", os.environ.get("PYTHONPATH", "")])
