@@ -120,6 +120,19 @@ def test_a_lone_run_and_one_without_a_caller_make_their_request(lab: Lab, wire: 
     assert not Wait.objects.exists() and len(wire.requests) == 2
 
 
+@pytest.mark.usefixtures("server_has_run_for_a_lease")
+def test_a_caller_that_was_killed_while_it_rested_is_left_nothing(
+    lab: Lab, caller: UUID, wire: Wire, settings: Settings
+) -> None:
+    """Its row does not expire for a while, but no session holds its lock."""
+    unseen = 2 * settings.WAKEFUL_LEASE_RENEW
+    Worker.objects.filter(id=caller).update(seen_at=Now() - unseen, expires_at=Now() + 10 * settings.WAKEFUL_LEASE)
+    other_run_is_ready()
+
+    assert lab.run(think).result == "done"
+    assert not Wait.objects.exists() and len(wire.requests) == 1
+
+
 def test_a_long_run_makes_its_further_requests_itself(
     lab: Lab, caller: UUID, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
