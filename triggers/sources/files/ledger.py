@@ -1,6 +1,6 @@
 """The files of a source as they were recorded. Read by the thread of its reader, written with the events (`Batch.keep`)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -31,6 +31,24 @@ LIMIT {PAGE}
 AFTER = f"""
 SELECT {COLUMNS} FROM triggers_watchedfile
 WHERE source_id = %s::uuid AND (folder, name) > (%s::bytea, %s::bytea) ORDER BY folder, name LIMIT {PAGE}
+"""  # noqa: S608  (our own parts)
+COUNT = """
+SELECT count(*) FROM (
+  SELECT FROM triggers_watchedfile
+  WHERE source_id = %s::uuid AND (folder, name) >= (%s::bytea, ''::bytea) AND (folder, name) < (%s::bytea || '\\x00'::bytea, ''::bytea)
+  ORDER BY folder, name) file
+"""
+# One step down the index for each folder.
+FOLDERS = f"""
+WITH RECURSIVE walk (folder, number) AS (
+  (SELECT folder, 1 FROM triggers_watchedfile WHERE source_id = %(source)s::uuid AND (folder, name) >= (%(first)s::bytea, ''::bytea)
+   ORDER BY folder, name LIMIT 1)
+  UNION ALL
+  SELECT (SELECT file.folder FROM triggers_watchedfile file
+          WHERE file.source_id = %(source)s::uuid AND (file.folder, file.name) >= (walk.folder || '\\x00'::bytea, ''::bytea)
+          ORDER BY file.folder, file.name LIMIT 1), number + 1
+  FROM walk WHERE walk.folder IS NOT NULL AND number < {PAGE}
+) SELECT folder FROM walk WHERE folder IS NOT NULL
 """  # noqa: S608  (our own parts)
 PUT = f"""
 INSERT INTO triggers_watchedfile (source_id, {COLUMNS})
@@ -88,12 +106,13 @@ class Changes:
 class Ledger:
     def __init__(self, source_id: UUID | None) -> None:
         self.source_id = source_id
+        self.writes = 0
 
     def at(self, paths: Sequence[Path]) -> dict[Path, Known]:
         if not paths:
             return {}
         folders, names = zip(*paths, strict=True)
-        _, rows = fetch_together((BY_INDEX, ()), (AT, [list(folders), list(names), self.source_id]))
+        _, rows = fetch_together((BY_INDEX, ()), (AT, [_array(folders), _array(names), self.source_id]))
         return {known.path: known for known in map(_known, rows)}
 
     def with_inodes(self, inodes: Sequence[int]) -> list[Known]:
@@ -107,27 +126,49 @@ class Ledger:
         _, rows = fetch_together((BY_INDEX, ()), (AFTER, [self.source_id, *path]))
         return [_known(row) for row in rows]
 
-    def pages(self, *, below: bytes = b"") -> Iterator[list[Known]]:
-        """All files in order, or those below a folder; pages are read lazily."""
-        last = Path(below, b"")
+    def count(self, folder: bytes) -> int:
+        """The number of files directly in the folder."""
+        _, [(found,)] = fetch_together((BY_INDEX, ()), (COUNT, [self.source_id, folder, folder]))
+        return int(found)
+
+    def pages(self, folder: bytes | None = None) -> Iterator[list[Known]]:
+        """All files in order, or those directly in a folder; pages are read lazily."""
+        last = Path(folder or b"", b"")
         while page := self.after(last):
             last = page[-1].path
-            if inside := [known for known in page if not below or _is_in(known.path.folder, below)]:
+            if inside := [known for known in page if folder is None or known.path.folder == folder]:
                 yield inside
-            if below and last.folder > below + b"/\xff":
+            if folder is not None and last.folder != folder:
                 return
+
+    def folders(self, below: bytes) -> Iterator[list[bytes]]:
+        """This folder and those below it that have files, in order; pages are read lazily."""
+        first = below
+        while True:
+            _, rows = fetch_together((BY_INDEX, ()), (FOLDERS, {"source": self.source_id, "first": first}))
+            page = [bytes(folder) for (folder,) in rows]
+            yield [folder for folder in page if not below or _is_in(folder, below)]
+            if len(page) < PAGE or (below and page[-1] > below + b"/\xff"):
+                return
+            first = page[-1] + b"\x00"
 
     def write(self, changes: Changes) -> None:
         """Write the changes, in the caller's transaction."""
+        self.writes += 1
         if changes.gone:
             folders, names = zip(*changes.gone, strict=True)
             execute(BY_INDEX)
-            execute(DROP, [list(folders), list(names), self.source_id])
+            execute(DROP, [_array(folders), _array(names), self.source_id])
         if changes.put:
             rows = [
                 (*known.path, *known.metadata, known.fingerprint, known.is_reported) for known in changes.put.values()
             ]
             execute(PUT, [self.source_id, *map(list, zip(*rows, strict=True))])
+
+
+def _array(values: Iterable[bytes]) -> str:
+    """The text of an array of bytea: the driver takes longer for each element than the server to look it up."""
+    return "{" + ",".join([f'"\\\\x{value.hex()}"' for value in values]) + "}"
 
 
 def _is_in(folder: bytes, outer: bytes) -> bool:

@@ -4,6 +4,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import structlog
@@ -14,13 +15,14 @@ from triggers.sources.files.candidates import Candidates
 from triggers.sources.files.findings import Findings
 from triggers.sources.files.hints import Hints
 from triggers.sources.files.ledger import Known, Ledger, Path
-from triggers.sources.files.tree import Part, Tree, Unread, changed_at
+from triggers.sources.files.tree import Listed, Part, Tree, Unread, changed_at
 from triggers.sources.files.watched_directory import WatchedDirectory
 
 log = structlog.get_logger(__name__)
 
 MOST_HINTS = 5000  # at once; a scan is quicker then
 MOST_FOLDERS = 100  # new folders that wait to be looked through; else a scan does
+MOST_LISTED = 50_000  # folders that a scan remembers; the files of others are compared once more
 SCAN_SHARE = 4  # a scan that took a second is followed by a pause of so many
 
 
@@ -125,29 +127,56 @@ class Scan:
         self.directory.position = self.beginning.begin(self.directory.position, now)
 
     def _look_through(self, folder: bytes) -> Iterator[None]:
-        """New files of the folder first: a file that was moved is there before it counts as gone."""
+        """The files of a folder and of those below it; the ledger is asked once for each. Its other files are compared one by one only
+        in a folder where some are missing, and in one that was not listed. The new files of a folder come first: a file that was moved
+        is there before it counts as gone."""
+        listed: set[bytes] = set()
+        met: dict[bytes, _Met] = {}
         with self.directory.open() as tree:
             for part in tree.walk(folder, self.directory.enters, self.hints.watch if self.hints else None):
                 if isinstance(part, Unread):
                     self.findings.tell(part.folder, part.reason)
+                elif isinstance(part, Listed):
+                    if len(listed) < MOST_LISTED:
+                        listed.add(part.folder)
+                    if not self._has_all(part.folder, met.pop(part.folder, None)):
+                        yield from self._find_changed_in(tree, part.folder)
                 else:
-                    self._find_new(tree, part)
+                    here = met.setdefault(part.folder, _Met(self.ledger.writes))
+                    here.files += self._find(tree, part)
                 yield
-            for page in self.ledger.pages(below=folder):
-                self._find_changed(tree, page)
+            for folders in self.ledger.folders(folder):
+                for left in folders:
+                    if left not in listed:
+                        yield from self._find_changed_in(tree, left)
                 yield
 
-    def _find_new(self, tree: Tree, part: Part) -> None:
+    def _has_all(self, folder: bytes, met: "_Met | None") -> bool:
+        """Whether no other files of this folder are known than those that were met. If the ledger has been written meanwhile, that is
+        not known."""
+        met = met or _Met(self.ledger.writes)
+        return met.writes == self.ledger.writes and met.files == self.ledger.count(folder)
+
+    def _find_changed_in(self, tree: Tree, folder: bytes) -> Iterator[None]:
+        for page in self.ledger.pages(folder):
+            self._find_changed(tree, page)
+            yield
+
+    def _find(self, tree: Tree, part: Part) -> int:
         wanted = [path for name in part.names if self.directory.wants((path := Path(part.folder, name)).relative)]
         known = self.ledger.at(wanted)
         now = time.monotonic()
         for path in wanted:
-            if path in known or path in self.candidates or path in self.findings.changes.put:
+            if was := known.get(path):
+                self._compare(tree, was, now)
+                continue
+            if path in self.candidates or path in self.findings.changes.put:
                 continue
             if (metadata := tree.try_metadata(*path)) and self._is_passed_over(path, metadata):
                 self.findings.changes.put[path] = Known(path=path, metadata=metadata)
             else:
                 self.candidates.add(path, now)
+        return len(known)
 
     def _is_passed_over(self, path: Path, metadata: FileMetadata) -> bool:
         """Whether it was there before the source."""
@@ -162,10 +191,21 @@ class Scan:
                 if self.beginning.may_forget(known.path.relative):
                     self.findings.changes.gone.add(known.path)
                 continue
-            try:
-                metadata = tree.metadata(*known.path)
-            except OSError:
-                continue  # not known: it has not vanished
-            # While there is no room for all new files, one that seems gone may be one of them.
-            if (metadata != known.metadata or not known.is_reported) and (metadata or not self.candidates.was_full):
-                self.candidates.add(known.path, now)
+            self._compare(tree, known, now)
+
+    def _compare(self, tree: Tree, known: Known, now: float) -> None:
+        try:
+            metadata = tree.metadata(*known.path)
+        except OSError:
+            return  # not known: it has not vanished
+        # While there is no room for all new files, one that seems gone may be one of them.
+        if (metadata != known.metadata or not known.is_reported) and (metadata or not self.candidates.was_full):
+            self.candidates.add(known.path, now)
+
+
+@dataclass
+class _Met:
+    """The known files of a folder that were met in it, since so many writes of the ledger."""
+
+    writes: int
+    files: int = 0

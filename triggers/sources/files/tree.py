@@ -26,6 +26,13 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Listed:
+    """All files of this folder were in the parts before."""
+
+    folder: bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Unread:
     """A folder that cannot be read, and why."""
 
@@ -96,7 +103,7 @@ class Tree:
 
     def walk(
         self, start: bytes, enters: Callable[[bytes], bool], opened: Callable[[bytes, int], None] | None = None
-    ) -> Iterator[Part | Unread]:
+    ) -> Iterator[Part | Listed | Unread]:
         """The files of a folder and of those below it whose names may be entered; `opened` sees each folder before it is listed."""
         stack: list[_Open] = []
         try:
@@ -114,10 +121,11 @@ class Tree:
         # A duplicate of a descriptor would share its place in the listing.
         return open_beneath(self.fd, folder.split(b"/"), FOLDER) if folder else os.open(b".", FOLDER, dir_fd=self.fd)
 
-    def _next(self, stack: "list[_Open]", enters: Callable[[bytes], bool]) -> Iterator[Part | Unread]:
+    def _next(self, stack: "list[_Open]", enters: Callable[[bytes], bool]) -> Iterator[Part | Listed | Unread]:
         top = stack[-1]
         names: list[bytes] = []
         inner: bytes | None = None
+        is_listed = False
         try:
             for entry in top.entries:
                 name = os.fsencode(entry.name)
@@ -131,11 +139,14 @@ class Tree:
                         break
             else:
                 stack.pop().close()
+                is_listed = True
         except OSError as error:
             stack.pop().close()
             yield Unread(folder=top.folder, reason=_reason(error))
         if names:
             yield Part(folder=top.folder, names=names)
+        if is_listed:
+            yield Listed(folder=top.folder)
         if inner is not None:
             folder = top.folder + b"/" + inner if top.folder else inner
             yield from self._enter(stack, folder, lambda: os.open(inner, FOLDER, dir_fd=top.fd))

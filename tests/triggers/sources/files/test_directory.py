@@ -3,6 +3,7 @@
 import os
 import shutil
 from base64 import b64decode
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +16,7 @@ from agents import files
 from tests.support.stack import eventually
 from tests.support.watching import Watching
 from triggers.models import Source, WatchedFile
-from triggers.sources.files import beginning, candidates, hints, judge, tree, watched_directory
+from triggers.sources.files import beginning, candidates, hints, judge, scan, tree, watched_directory
 from triggers.sources.files.tree import Tree
 from triggers.sources.kind import kinds
 from triggers.sources.polling.novelty import digest
@@ -105,6 +106,66 @@ def test_a_moved_file_is_one_event(watching: Watching, place: Path) -> None:
     (place / "over" / "z.csv").rename(place / "z.bak")
     assert watching.look() == [("vanished", "over/z.csv")]
     assert watching.look() == []
+
+
+def test_a_scan_of_a_tree_without_changes_looks_at_each_file_once(
+    watching: Watching, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(12):
+        write(place / f"d{number % 3}" / "deeper" / f"{number}.csv")
+        write(place / f"d{number % 3}" / f"{number}.csv")
+    assert len(watching.look()) == 24
+    seen: Counter[tuple[bytes, bytes]] = Counter()
+    real = Tree.metadata
+
+    def metadata(tree: Tree, folder: bytes, name: bytes) -> Any:
+        seen[folder, name] += 1
+        return real(tree, folder, name)
+
+    monkeypatch.setattr(Tree, "metadata", metadata)
+
+    assert watching.look() == []
+    assert (len(seen), set(seen.values())) == (24, {2})  # in two scans
+
+
+def test_files_of_folders_that_went_have_vanished(watching: Watching, place: Path) -> None:
+    for path in ("a/1.csv", "a/b/2.csv", "a!/3.csv", "c/4.csv", "c/5.csv", "d/6.csv"):
+        write(place / path)
+    watching.look()
+
+    shutil.rmtree(place / "a")
+    (place / "a").write_text("a file in its place")
+    (place / "c" / "4.csv").unlink()
+    (place / "d").rename(place / "e")
+
+    assert watching.look() == [
+        ("renamed", "e/6.csv"),
+        ("vanished", "a/1.csv"),
+        ("vanished", "a/b/2.csv"),
+        ("vanished", "c/4.csv"),
+    ]
+
+
+def test_a_file_that_went_is_found_while_the_ledger_is_written(watching: Watching, place: Path) -> None:
+    """A file that arrives and one that goes, in the same scan and folder: their number is the same."""
+    write(place / "a.csv")
+    gone = write(place / "b.csv")
+    watching.look()
+
+    gone.unlink()
+    write(place / "c.csv", "another")
+    assert watching.look() == [("created", "c.csv"), ("vanished", "b.csv")]
+
+
+def test_more_folders_than_a_scan_remembers(watching: Watching, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "MOST_LISTED", 1)
+    for number in range(4):
+        write(place / f"d{number}" / "a.csv")
+    watching.look()
+
+    (place / "d2" / "a.csv").unlink()
+
+    assert watching.look() == [("vanished", "d2/a.csv")]
 
 
 def test_a_growing_file_is_no_event_before_it_has_settled(watching: Watching, place: Path) -> None:

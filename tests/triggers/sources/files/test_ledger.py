@@ -65,6 +65,8 @@ def test_a_look_at_some_files_reads_no_others(ledger: Ledger) -> None:
     assert rows_read(lambda: ledger.at(some)) == 100
     assert rows_read(lambda: ledger.with_inodes(list(range(1, 101)))) == 100
     assert rows_read(lambda: ledger.after(Path(b"folder", b"3"))) == PAGE
+    assert rows_read(lambda: ledger.count(b"folder/none")) == 0
+    assert rows_read(lambda: list(ledger.folders(b""))) <= 3
     assert rows_read(lambda: ledger.write(Changes(gone=set(some)))) <= 200
 
 
@@ -72,6 +74,21 @@ def test_paging_through_the_ledger_gives_all_files_in_order(ledger: Ledger) -> N
     found = [known.path.name for page in ledger.pages() for known in page]
 
     assert found == sorted(str(number).encode() for number in range(1, FILES + 1))
+
+
+def test_the_files_and_folders_of_a_ledger_are_counted(ledger: Ledger) -> None:
+    for folder in (b"folder/a", b"folder!", b"folder/a/b"):
+        known = Known(path=Path(folder, b"x"), metadata=FileMetadata(1, 0, 0, 0))
+        ledger.write(Changes(put={known.path: known}))
+
+    assert (ledger.count(b"folder"), ledger.count(b"folder/a"), ledger.count(b"")) == (FILES, 1, 0)
+    assert [folder for page in ledger.folders(b"") for folder in page] == [
+        b"folder",
+        b"folder!",
+        b"folder/a",
+        b"folder/a/b",
+    ]
+    assert [folder for page in ledger.folders(b"folder/a") for folder in page] == [b"folder/a", b"folder/a/b"]
 
 
 def test_files_of_one_inode_are_found_together(ledger: Ledger) -> None:
