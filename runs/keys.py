@@ -19,10 +19,11 @@ WHERE pg_try_advisory_xact_lock(hashtextextended(key, 0))
 # The runs of a key without a place, in the terms of the two partial indexes, which leave out its `waiting` runs.
 BLOCKED = "status = 'queued' AND slot IS NULL AND due_at IS NULL AND ready_at IS NULL"
 DUE = "status = 'queued' AND slot IS NULL AND due_at IS NOT NULL"
-# Counts at most as many runs as the limit: a million may wait behind one key.
+# Counts at most as many runs as the limit: a million may wait behind one key. Arrays in a sub-SELECT: one plan for any number of keys,
+# which would be made at each execution otherwise.
 STATES = """
 SELECT wanted.key, held.slots, behind.blocked, behind.queued, coalesce(held.first, behind.first) AS first
-FROM unnest(%s::text[], %s::int[]) AS wanted(key, key_limit)
+FROM unnest((SELECT %s::text[]), (SELECT %s::int[])) AS wanted(key, key_limit)
 CROSS JOIN LATERAL (
   SELECT coalesce(array_agg(slot), '{}') AS slots, (array_agg(id ORDER BY slot))[1] AS first
   FROM runs_run WHERE key = wanted.key AND slot IS NOT NULL) held

@@ -24,9 +24,9 @@ ERROR_LENGTH = 2_000
 LOGGED = 5
 COVERED_AT_ONCE = 1_000  # rows of a statement
 # Of these things: what fails now, and what was closed so lately that it opens again. OFFSET 0 makes PostgreSQL look up each thing
-# in the two partial indexes instead of reading all incidents.
+# in the two partial indexes instead of reading all incidents. Arrays in a sub-SELECT: one plan for any number of things.
 CURRENT = """
-SELECT DISTINCT current.id FROM unnest(%(kinds)s::text[], %(subjects)s::text[]) thing (kind, subject)
+SELECT DISTINCT current.id FROM unnest((SELECT %(kinds)s::text[]), (SELECT %(subjects)s::text[])) thing (kind, subject)
 CROSS JOIN LATERAL (
   SELECT id FROM runs_incident incident
   WHERE incident.kind = thing.kind AND incident.subject = thing.subject AND in_a_row > 0

@@ -27,9 +27,8 @@ COLLECTED_INTO = """
 UPDATE triggers_decision SET run_id = %s::uuid
 WHERE event_id = ANY(%s::uuid[]) AND trigger_id = %s::uuid AND replay_id = %s::uuid AND outcome = 'collected'
 """
-# For an array, a plan is made at each execution.
-MARK_EVENT = "UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = %s::uuid"
-MARK_EVENTS = "UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = ANY(%s::uuid[])"
+# The array in a sub-SELECT: one plan for any number of events, which would be made at each execution otherwise.
+MARK_EVENTS = "UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = ANY((SELECT %s::uuid[])::uuid[])"
 MARK_REDISPATCHES = "UPDATE triggers_redispatch SET dispatched_at = clock_timestamp() WHERE id = ANY(%s::bigint[])"
 RESUMED = """
 UPDATE triggers_decision SET outcome = 'resumed', run_id = %s::uuid
@@ -98,7 +97,7 @@ def mark_dispatched(items: Sequence[Item]) -> None:
     events = [item.event_id for item in items if item.redispatch_id is None]
     redispatches = [item.redispatch_id for item in items if item.redispatch_id is not None]
     if events:
-        execute(*((MARK_EVENT, events) if len(events) == 1 else (MARK_EVENTS, [events])))
+        execute(MARK_EVENTS, [events])
         if telemetry.is_on():
             transaction.on_commit(lambda: tell_of_dispatch(events), robust=True)
     if redispatches:

@@ -92,5 +92,5 @@ RETURNING set_config('synchronous_commit', 'off', true);
 SELECT wait.id FROM runs_wait wait JOIN runs_run run ON run.id = wait.run_id
 WHERE wait.id = ANY((SELECT :p1::bigint[])::bigint[]) AND wait.status = 'open' AND run.status = 'waiting';
 
-\set p1 '''01990000-0000-7000-8000-000000000000''::uuid'
-UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = :p1::uuid;
+\set p1 '''{01990000-0000-7000-8000-000000000000}'''
+UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = ANY((SELECT :p1::uuid[])::uuid[]);

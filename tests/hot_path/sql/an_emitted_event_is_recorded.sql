@@ -51,7 +51,7 @@ SELECT "triggers_trigger"."id", "triggers_trigger"."slug", "triggers_trigger"."a
 \set subjects '''{greeter}'''
 \set cooldown '''1 second''::interval'
 \set most '1'
-SELECT DISTINCT current.id FROM unnest(:kinds::text[], :subjects::text[]) thing (kind, subject)
+SELECT DISTINCT current.id FROM unnest((SELECT :kinds::text[]), (SELECT :subjects::text[])) thing (kind, subject)
 CROSS JOIN LATERAL (
   SELECT id FROM runs_incident incident
   WHERE incident.kind = thing.kind AND incident.subject = thing.subject AND in_a_row > 0

@@ -65,5 +65,5 @@ FROM (SELECT queue, nextval('runs_run_seq') AS seq FROM (VALUES (:p21::text)) AS
              ORDER BY run.agent, run.priority, coalesce(run.turn, run.seq), run.seq LIMIT 1) IS NULL OFFSET 0) given
 ON CONFLICT (id) DO NOTHING;
 
-\set p1 '''01990000-0000-7000-8000-000000000000''::uuid'
-UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = :p1::uuid;
+\set p1 '''{01990000-0000-7000-8000-000000000000}'''
+UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = ANY((SELECT :p1::uuid[])::uuid[]);

@@ -46,7 +46,7 @@ WHERE pg_try_advisory_xact_lock(hashtextextended(key, 0));
 \set p1 '''{text}'''
 \set p2 '''{1}'''
 SELECT wanted.key, held.slots, behind.blocked, behind.queued, coalesce(held.first, behind.first) AS first
-FROM unnest(:p1::text[], :p2::int[]) AS wanted(key, key_limit)
+FROM unnest((SELECT :p1::text[]), (SELECT :p2::int[])) AS wanted(key, key_limit)
 CROSS JOIN LATERAL (
   SELECT coalesce(array_agg(slot), '{}') AS slots, (array_agg(id ORDER BY slot))[1] AS first
   FROM runs_run WHERE key = wanted.key AND slot IS NOT NULL) held
@@ -88,5 +88,5 @@ FROM (SELECT queue, nextval('runs_run_seq') AS seq FROM (VALUES (:p21::text)) AS
              ORDER BY run.agent, run.priority, coalesce(run.turn, run.seq), run.seq LIMIT 1) IS NULL OFFSET 0) given
 ON CONFLICT (id) DO NOTHING;
 
-\set p1 '''01990000-0000-7000-8000-000000000000''::uuid'
-UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = :p1::uuid;
+\set p1 '''{01990000-0000-7000-8000-000000000000}'''
+UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = ANY((SELECT :p1::uuid[])::uuid[]);

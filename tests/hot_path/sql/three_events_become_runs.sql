@@ -55,9 +55,9 @@ SELECT begun.*, clock_timestamp() AS now FROM triggers_begin_batch(
 \set p20 '''{}'''
 \set p21 '''{}'''
 WITH given AS MATERIALIZED (
-  SELECT * FROM unnest(:p1::uuid[], :p2::text[], :p3::text[], :p4::text[], :p5::uuid[], :p6::text[], :p7::text[], :p8::text[], :p9::smallint[],
-                       :p10::uuid[], :p11::uuid[], :p12::smallint[], :p13::text[], :p14::boolean[], :p15::timestamptz[], :p16::text[], :p17::smallint[],
-                       :p18::smallint[], :p19::uuid[], :p20::uuid[], :p21::boolean[]) WITH ORDINALITY
+  SELECT * FROM unnest((SELECT :p1::uuid[]), (SELECT :p2::text[]), (SELECT :p3::text[]), (SELECT :p4::text[]), (SELECT :p5::uuid[]), (SELECT :p6::text[]), (SELECT :p7::text[]), (SELECT :p8::text[]), (SELECT :p9::smallint[]),
+                       (SELECT :p10::uuid[]), (SELECT :p11::uuid[]), (SELECT :p12::smallint[]), (SELECT :p13::text[]), (SELECT :p14::boolean[]), (SELECT :p15::timestamptz[]), (SELECT :p16::text[]), (SELECT :p17::smallint[]),
+                       (SELECT :p18::smallint[]), (SELECT :p19::uuid[]), (SELECT :p20::uuid[]), (SELECT :p21::boolean[])) WITH ORDINALITY
     AS new (id, queue, agent, trigger, trigger_id, event_ids, input, policy, priority, replay_id, root_id, depth, chain, is_ready,
             due_at, key, key_limit, slot, parent_id, forked_from_id, is_tainted, position)
 ), floor AS MATERIALIZED (
@@ -103,4 +103,4 @@ FROM new ORDER BY position
 ON CONFLICT (id) DO NOTHING;
 
 \set p1 '''{01990000-0000-7000-8000-000000000000}'''
-UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = ANY(:p1::uuid[]);
+UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = ANY((SELECT :p1::uuid[])::uuid[]);
