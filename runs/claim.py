@@ -16,7 +16,7 @@ from agents.gate import Fire
 from agents.prompt_agents.definition import PREFIX
 from runs.db import ready_runs, session
 from runs.db.patience import is_locked
-from runs.db.ready_runs import IS_PAUSED, IS_STOPPED
+from runs.db.ready_runs import IS_PAUSED, STOPPED
 from runs.db.sql import array, execute, fetch, fetch_as
 from runs.models.policy import Policy
 from runs.models.run import NIL
@@ -48,7 +48,7 @@ WITH me AS (
   SELECT first.id, first.agent, first.at FROM me CROSS JOIN {sought}
   CROSS JOIN LATERAL (
     SELECT run.id, run.agent, ARRAY[run.priority, {place}, run.seq] AS at {of_agent} AND {may_execute} ORDER BY {order} LIMIT {first}) first
-  WHERE NOT {is_stopped}
+  WHERE NOT {stopped} && ARRAY['*', sought.agent]
 ), best AS MATERIALIZED (
   SELECT run.id FROM (
     SELECT id FROM first
@@ -62,7 +62,7 @@ WITH me AS (
 PARTS = {
     "sought": ready_runs.SOUGHT, "of_agent": ready_runs.OF_AGENT, "is_ready": ready_runs.IS_READY, "place": ready_runs.PLACE,
     "order": ready_runs.ORDER,
-    "is_stopped": IS_STOPPED.format(agent="sought.agent"), "may_execute": MAY_EXECUTE, "takes_runs": TAKES_RUNS,
+    "stopped": STOPPED, "may_execute": MAY_EXECUTE, "takes_runs": TAKES_RUNS,
 }  # fmt: skip
 for name, part in PARTS.items():
     BEST = BEST.replace(f"{{{name}}}", part)
@@ -332,7 +332,7 @@ def claim_of(*, input: str | None, policy: str, fired: str | None, named: str | 
     """The claim as this version reads it. It must not raise: the run is claimed, and only the executor can end it."""
     read: dict[str, Any]
     try:
-        read = {"input": None if input is None else json.loads(input), "policy": Policy.of_run(json.loads(policy))}
+        read = {"input": None if input is None else json.loads(input), "policy": Policy.of_text(policy)}
         if fired is not None:
             read |= gate_answer(json.loads(fired))
     except Exception as error:

@@ -104,5 +104,7 @@ def sought(begins: Mapping[str, Place]) -> dict[str, str]:
 
 # Is this queue paused, or all queues?
 IS_PAUSED = "EXISTS (SELECT FROM runs_queue WHERE name IN ('*', {queue}) AND paused_at IS NOT NULL)"
+# The agents that an operator has stopped; '*' is all of them. Read once for a statement, however many agents it asks for.
+STOPPED = "ARRAY(SELECT agent FROM runs_agentstop)"
 # Has an operator stopped this agent, or all of them?
 IS_STOPPED = "EXISTS (SELECT FROM runs_agentstop stop WHERE stop.agent IN ('*', {agent}))"

@@ -1,6 +1,8 @@
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from functools import lru_cache
 from random import uniform
 from typing import Any
 
@@ -57,6 +59,12 @@ class Policy:
         except (TypeError, ValueError):
             return cls.load({} if stored.get("tools") is None else {"tools": []})
 
+    @classmethod
+    def of_text(cls, stored: str) -> "Policy":
+        """The snapshot of a run as stored; runs of a trigger have the same, so it is read once."""
+        defaults = settings.WAKEFUL_ATOMIC_TIMEOUT, settings.WAKEFUL_DURABLE_TIMEOUT, settings.WAKEFUL_INCIDENT_AFTER
+        return _of_text(stored, *defaults)
+
     def dump(self) -> dict[str, Any]:
         return dict(vars(self))
 
@@ -70,6 +78,11 @@ class Policy:
         """Exponential, with ± 20 % jitter, so that runs that failed together do not return together."""
         seconds = min(self.backoff * self.backoff_factor ** max(attempt - 1, 0), self.backoff_max)
         return timedelta(seconds=seconds * uniform(0.8, 1.2))  # noqa: S311 (no secret)
+
+
+@lru_cache(maxsize=256)
+def _of_text(stored: str, *defaults: Any) -> Policy:
+    return Policy.of_run(json.loads(stored))
 
 
 def nature_of(agent: str) -> dict[str, bool]:

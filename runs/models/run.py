@@ -33,7 +33,8 @@ class Run(models.Model):
     """One durable execution of an agent for one (trigger, event); also its own place in the queue.
 
     A queued run is *ready* (`ready_at`; may be claimed), *due* later (`due_at`; a backoff), or
-    blocked behind its key (neither).
+    blocked behind its key (neither). What a row must fulfil in each status, and what may follow it, is checked by one trigger
+    (`0010_one_check_of_a_run`): as CHECK constraints, PostgreSQL would read and plan all of it anew for each statement.
     """
 
     id = models.UUIDField(primary_key=True, editable=False, help_text="the event's time + hash(trigger, event, replay)")
@@ -108,28 +109,6 @@ class Run(models.Model):
             models.UniqueConstraint(fields=["key", "slot"], name="run_one_per_slot", condition=Q(slot__isnull=False)),
             models.UniqueConstraint(
                 fields=["worker", "pid"], name="run_one_per_child", condition=Q(status=RunStatus.RUNNING)
-            ),
-            models.CheckConstraint(name="run_status_known", condition=Q(status__in=RunStatus.values)),
-            models.CheckConstraint(name="run_slot_needs_key", condition=Q(slot=None) | Q(key__isnull=False)),
-            models.CheckConstraint(
-                name="run_ready_is_queued_and_admitted",
-                condition=Q(ready_at=None) | (Q(status=RunStatus.QUEUED) & (Q(key=None) | Q(slot__isnull=False))),
-            ),
-            models.CheckConstraint(
-                name="run_due_is_queued", condition=Q(due_at=None) | Q(status=RunStatus.QUEUED, ready_at=None)
-            ),
-            models.CheckConstraint(
-                name="run_running_is_owned",
-                condition=~Q(status=RunStatus.RUNNING)
-                | Q(worker__isnull=False, pid__isnull=False, claimed_at__isnull=False, deadline_at__isnull=False),
-            ),
-            models.CheckConstraint(
-                name="run_finished_has_time",
-                condition=Q(status__in=sorted(FINISHED), finished_at__isnull=False)
-                | Q(status__in=sorted(LIVE), finished_at=None),
-            ),
-            models.CheckConstraint(
-                name="run_finished_holds_no_slot", condition=Q(status__in=sorted(LIVE)) | Q(slot=None)
             ),
         ]
         indexes = [

@@ -26,7 +26,7 @@ WITH me AS (
     SELECT FROM runs_worker worker
     WHERE worker.id <> me.id AND (worker.kind = 'worker' AND worker.stopped_at IS NULL AND worker.draining_at IS NULL
   AND coalesce(worker.expires_at, worker.seen_at + :lease::interval) > clock_timestamp()) AND run.queue = ANY(worker.queues) AND run.agent = ANY(worker.durable_agents))) ORDER BY run.priority, coalesce(run.turn, run.seq), run.seq LIMIT 8) first
-  WHERE NOT EXISTS (SELECT FROM runs_agentstop stop WHERE stop.agent IN ('*', sought.agent))
+  WHERE NOT ARRAY(SELECT agent FROM runs_agentstop) && ARRAY['*', sought.agent]
 ), best AS MATERIALIZED (
   SELECT run.id FROM (
     SELECT id FROM first
