@@ -74,6 +74,7 @@ class Caller:
         self.me: UUID | None = None
         self.bell = Bell()
         self.requests: Requests | None = None
+        self.loading: asyncio.Task[Requests] | None = None
         self.tasks: dict[int, asyncio.Task[None]] = {}  # by wait
         self.ended: list[Ended] = []
         self.is_stopping = False
@@ -119,6 +120,9 @@ class Caller:
         room = settings.WAKEFUL_MODEL_CALLS - len(self.tasks)
         if due is not None and due <= 0 and room > 0:
             await in_database_thread(self.presence.own)
+            self.requests = self.requests or self._loaded()
+            if self.requests is None:
+                return WHILE_BUSY
             taken = await in_database_thread(rows.take, me, min(room, AT_ONCE)) if self.presence.row == me else []
             for call in taken:
                 self.tasks[call.wait_id] = asyncio.create_task(self._make(call, me))
@@ -128,11 +132,19 @@ class Caller:
 
     # Requests
 
+    def _loaded(self) -> "Requests | None":
+        """What makes requests, once it is loaded: that takes a thread longer than a lease on a busy machine, and the lease is renewed
+        meanwhile."""
+        if self.loading is None:
+            self.loading = asyncio.create_task(asyncio.to_thread(requests))
+            self.loading.add_done_callback(lambda _: self.bell.ring())
+        return self.loading.result() if self.loading.done() else None
+
     async def _make(self, call: Call, me: UUID) -> None:
         began = time.monotonic()
-        from agents.llm.requests.left import HandedBack, Requests
+        from agents.llm.requests.left import HandedBack
 
-        self.requests = self.requests or Requests()
+        assert self.requests is not None  # noqa: S101  (it takes nothing before)
         try:
             end = await self.requests.make(
                 json.loads(call.content), CallPayer(call, me), tries=call.tries, is_once=call.is_once
@@ -221,6 +233,12 @@ class Caller:
         if self.requests is not None:
             await self.requests.close()
         log.info("caller.stopped")
+
+
+def requests() -> "Requests":
+    from agents.llm.requests.left import Requests
+
+    return Requests()
 
 
 def record(me: UUID, ended: Sequence[Ended]) -> tuple[set[int], set[int]]:

@@ -147,9 +147,7 @@ class Requests:
             clients = self._clients_of.setdefault(names, [])
             client = next((client for client in clients if client.requests < MOST_OF_A_CLIENT), None)
             if client is None:
-                certificates.read_once()
-                each = [named(name) for name in names]
-                made = without_retries(FallbackModel(*each) if len(each) > 1 else each[0])
+                made = await asyncio.to_thread(_made, names)  # the first one loads the client of its provider
                 await in_main_thread(secrets.learn, made)
                 client = Client(await self._clients.enter_async_context(made))
                 clients.append(client)
@@ -172,6 +170,12 @@ class Client:
             yield
         finally:
             self.requests -= 1
+
+
+def _made(names: Sequence[str]) -> Model:
+    certificates.read_once()
+    each = [named(name) for name in names]
+    return without_retries(FallbackModel(*each) if len(each) > 1 else each[0])
 
 
 def _urls(model: Model) -> list[str | None]:
