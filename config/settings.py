@@ -171,6 +171,7 @@ MIDDLEWARE = [
     "config.web.logins.AnswerRefusals",
     "config.console.access.password_again.AskAgain",
     "config.console.parts.bad_values.AnswerMalformed",
+    "config.web.plans.PlanAnew",
 ]
 ROOT_URLCONF = "config.urls"
 TEMPLATES = [

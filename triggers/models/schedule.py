@@ -132,6 +132,7 @@ class Schedule(models.Model):
         ]
         indexes = [
             models.Index(fields=["due_at", "id"], name="schedule_due", condition=Q(due_at__isnull=False, stale=False)),
+            models.Index(fields=["next_fire_at", "id"], name="schedule_by_next_fire"),  # the list
             models.Index(fields=["id"], name="schedule_stale", condition=Q(stale=True)),
             # Normally empty: what should fire and does not know when.
             models.Index(fields=["id"], name="schedule_unarmed", condition=Q(due_at=None, stale=False, rest="")),

@@ -41,7 +41,7 @@ class SchedulePanel(ScheduleButtons):
     list_select_related = RELATED
     search_fields = ("task__name", "trigger__slug", "trigger__agent")
     search_help_text = "schedule, trigger or agent"
-    ordering = (F("next_fire_at").asc(nulls_last=True), "task__name")
+    ordering = (F("next_fire_at").asc(nulls_last=True), "pk")
     actions = ("pause_chosen", "resume_chosen", "fire_chosen")
     actions_detail = ("fire_now", "edit", "pause", "resume", "backfill", "why", "delete_schedule")
     own_pages = {
