@@ -95,8 +95,8 @@ FLOORS = {
     ],
     "triggers/matching": [
         "expressions flow_control",
-        "groups payload trigger_policy",
-        "index",
+        "groups",
+        "index payload trigger_policy",
         "backfill_terms matches recent",
         "field_samples pending",
         "match",

@@ -139,7 +139,7 @@ class Scan:
                 elif isinstance(part, Listed):
                     if len(listed) < MOST_LISTED:
                         listed.add(part.folder)
-                    if not self._has_all(part.folder, met.pop(part.folder, None)):
+                    if not met.pop(part.folder, _Met(self.ledger.writes)).are_all(self.ledger, part.folder):
                         yield from self._find_changed_in(tree, part.folder)
                 else:
                     here = met.setdefault(part.folder, _Met(self.ledger.writes))
@@ -150,12 +150,6 @@ class Scan:
                     if left not in listed:
                         yield from self._find_changed_in(tree, left)
                 yield
-
-    def _has_all(self, folder: bytes, met: "_Met | None") -> bool:
-        """Whether no other files of this folder are known than those that were met. If the ledger has been written meanwhile, that is
-        not known."""
-        met = met or _Met(self.ledger.writes)
-        return met.writes == self.ledger.writes and met.files == self.ledger.count(folder)
 
     def _find_changed_in(self, tree: Tree, folder: bytes) -> Iterator[None]:
         for page in self.ledger.pages(folder):
@@ -209,3 +203,7 @@ class _Met:
 
     writes: int
     files: int = 0
+
+    def are_all(self, ledger: Ledger, folder: bytes) -> bool:
+        """Whether no others of this folder are known. If the ledger has been written meanwhile, that is not known."""
+        return self.writes == ledger.writes and self.files == ledger.count(folder)
