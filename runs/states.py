@@ -1,5 +1,5 @@
 """The states of runs, the severities of problems, and the table of legal run transitions, which the database enforces too
-(`runs_check_run` in `0010_one_check_of_a_run`)."""
+(`runs_refuse_illegal_change` in `0010_one_check_of_a_run`)."""
 
 from django.db.models import TextChoices
 

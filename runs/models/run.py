@@ -1,6 +1,6 @@
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Func, Q
 from django.db.models.functions import Coalesce, Now
 
 from runs.db.column_defaults import next_value
@@ -13,6 +13,13 @@ NIL = "00000000-0000-0000-0000-000000000000"
 # JSON columns. A loop over runs defers them: one value that this version cannot parse (nested too deep, for example) would stop
 # the loop for every other run.
 UNPARSED = ("input", "policy", "result", "fired")
+
+# The parameters of `runs_is_consistent`.
+CHECKED = (
+    "status",
+    *("ready_at", "due_at", "claimed_at", "deadline_at", "finished_at"),
+    *("key", "key_limit", "slot", "worker_id", "pid", "attempt", "epoch"),
+)
 
 
 class RunManager(models.Manager["Run"]):
@@ -33,8 +40,7 @@ class Run(models.Model):
     """One durable execution of an agent for one (trigger, event); also its own place in the queue.
 
     A queued run is *ready* (`ready_at`; may be claimed), *due* later (`due_at`; a backoff), or
-    blocked behind its key (neither). What a row must fulfil in each status, and what may follow it, is checked by one trigger
-    (`0010_one_check_of_a_run`): as CHECK constraints, PostgreSQL would read and plan all of it anew for each statement.
+    blocked behind its key (neither).
     """
 
     id = models.UUIDField(primary_key=True, editable=False, help_text="the event's time + hash(trigger, event, replay)")
@@ -109,6 +115,12 @@ class Run(models.Model):
             models.UniqueConstraint(fields=["key", "slot"], name="run_one_per_slot", condition=Q(slot__isnull=False)),
             models.UniqueConstraint(
                 fields=["worker", "pid"], name="run_one_per_child", condition=Q(status=RunStatus.RUNNING)
+            ),
+            # One function with a name for each rule (`0010_one_check_of_a_run`): PostgreSQL reads and plans an expression anew for
+            # each statement.
+            models.CheckConstraint(
+                name="run_is_consistent",
+                condition=Func(*map(F, CHECKED), function="runs_is_consistent", output_field=models.BooleanField()),
             ),
         ]
         indexes = [

@@ -36,9 +36,9 @@ WHERE id = %s::uuid
 def fail_over(run_id: UUID) -> Claim:
     """The claim of the run is lost; the claim that another worker makes of it then."""
     with transaction.atomic():
-        run_sql("ALTER TABLE runs_run DISABLE TRIGGER run_is_checked")
+        run_sql("ALTER TABLE runs_run DISABLE TRIGGER run_changes_legally")
         run_sql(AS_THE_STANDBY_HAS_IT, [run_id])
-        run_sql("ALTER TABLE runs_run ENABLE TRIGGER run_is_checked")
+        run_sql("ALTER TABLE runs_run ENABLE TRIGGER run_changes_legally")
     [(agent,)] = Run.objects.filter(pk=run_id).values_list("agent")
     claim = claim_next(a_worker().id, "default", {agent: "1"})
     assert claim is not None

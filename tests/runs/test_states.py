@@ -84,7 +84,7 @@ def test_an_epoch_never_falls() -> None:
 @pytest.mark.parametrize(
     ("rule", "status", "fields"),
     [
-        ("run_status_known", "asleep", {}),
+        ("run_status_known|run_legal_transition", "asleep", {}),
         ("run_slot_needs_key", "queued", {"slot": 1}),
         ("run_ready_is_queued_and_admitted", "waiting", {"ready_at": timezone.now()}),
         ("run_ready_is_queued_and_admitted", "queued", {"key": "k"}),
