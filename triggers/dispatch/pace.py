@@ -11,23 +11,25 @@ from runs.chores.rare import Rare
 from runs.processes.lease import rest
 
 IDLE_LOOKS = 6  # safety looks without work, after which it rests
+EARLY = 0.9  # a look that comes this near to the next safety look, such as one at the end of a lease, stands for it
 
 
 class Pace:
     def __init__(self) -> None:
         self.moved_at = time.monotonic()
-        self.ask_at = 0.0
+        self.ask_at = self.may_ask_at = 0.0
 
     @property
     def asks(self) -> bool:
-        return time.monotonic() >= self.ask_at
+        return time.monotonic() >= self.may_ask_at
 
     def asked(self, found: Rare | None) -> None:
         """Call after a look that has asked for it."""
         safety = settings.WAKEFUL_SAFETY_LOOK
         is_idle = time.monotonic() - self.moved_at > IDLE_LOOKS * safety.total_seconds()
         rests = is_idle and found is not None and not found.is_waited_for
-        self.ask_at = time.monotonic() + (rest() if rests else safety).total_seconds()
+        pause = (rest() if rests else safety).total_seconds()
+        self.ask_at, self.may_ask_at = time.monotonic() + pause, time.monotonic() + pause * EARLY
 
     def moved(self) -> None:
         self.moved_at = time.monotonic()

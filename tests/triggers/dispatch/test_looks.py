@@ -61,7 +61,7 @@ def test_what_is_rare_is_asked_for_in_the_same_statement_which_also_renews_the_r
     dispatcher: Dispatcher,
 ) -> None:
     dispatcher.presence.renew()
-    dispatcher.pace.ask_at = dispatcher.presence.renewed_at = float("-inf")
+    dispatcher.pace.may_ask_at = dispatcher.presence.renewed_at = float("-inf")
 
     [sent] = statements(dispatcher)
 
@@ -70,7 +70,7 @@ def test_what_is_rare_is_asked_for_in_the_same_statement_which_also_renews_the_r
 
 
 def test_the_statement_that_asks_for_what_is_rare_notes_that_the_dispatcher_listens(dispatcher: Dispatcher) -> None:
-    dispatcher.pace.ask_at = dispatcher.leadership.noted_at = float("-inf")
+    dispatcher.pace.may_ask_at = dispatcher.leadership.noted_at = float("-inf")
     with connection.cursor() as cursor:
         cursor.execute("SELECT setval('triggers_listens_until', 2)")
 
@@ -92,7 +92,7 @@ def test_an_incident_whose_time_has_come_is_told_at_the_next_safety_look(dispatc
     )
     dispatcher.look()
     assert Incident.objects.get().told == ""  # its time is that of the safety look
-    dispatcher.pace.ask_at = 0.0
+    dispatcher.pace.may_ask_at = 0.0
 
     dispatcher.look()
 
