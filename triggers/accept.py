@@ -1,11 +1,13 @@
 """Record an event once. Every source ends here, except watched tables: their database triggers insert events in the transaction that
 changes a row (`triggers.sources.databases.tables`)."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
+from itertools import chain, count
 from typing import Any, Literal
 from uuid import UUID
 
@@ -14,7 +16,7 @@ from uuid_utils.compat import uuid7
 
 from agents.kernel.reserved_types import GAP, RESERVED, is_reserved, refusal
 from runs.db.nudge import nudge_dispatcher
-from runs.db.sql import execute, execute_many, fetch, fetch_again, fetch_many
+from runs.db.sql import Query, execute, execute_many, fetch, fetch_again, fetch_many
 from runs.failpoints import failpoint
 from triggers.models import Source
 
@@ -92,6 +94,21 @@ INSERT_VERIFIED = INSERT.replace(
     "WHERE EXISTS (SELECT FROM triggers_source WHERE id = event.source_id)",
     f"WHERE EXISTS (SELECT FROM triggers_source source WHERE id = event.source_id AND enabled AND {STATE} = %s::bytea)",
 )
+COLUMNS = """id, source_id, ce_source, ce_id, type, subject, "time", data, data_error, body, headers,
+                            body_sha256, target_id, root_id, cause_event_id, cause_run_id, depth, chain, is_tainted"""
+VALUES = """(%s::uuid, %s::uuid, %s::text, %s::text, %s::text, %s::text, %s::timestamptz, %s::jsonb, %s::text, %s::bytea, %s::jsonb,
+          %s::text, %s::uuid, %s::uuid, %s::uuid, %s::uuid, %s::smallint, %s::text[], %s::boolean, %s::bytea)"""
+# The same check for many events: once for each source, and not for each event. Their order is that of their ids, and not that of a join.
+INSERT_MANY_VERIFIED = f"""
+INSERT INTO triggers_event ({COLUMNS})
+SELECT {COLUMNS} FROM (VALUES {{values}}) AS event ({COLUMNS}, state)
+WHERE (source_id, state) IN (SELECT source.id, {STATE} FROM triggers_source source WHERE id = ANY(%s::uuid[]) AND enabled)
+ORDER BY id
+ON CONFLICT (source_id, ce_source, ce_id) DO NOTHING
+RETURNING id
+"""  # noqa: S608  (constants)
+# Numbers of events of one statement, so that sessions keep few of them prepared.
+SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
 # The archived event's id may be taken as well.
 INSERT_ARCHIVED = """
 INSERT INTO triggers_event (id, source_id, ce_source, ce_id, type, subject, "time", data, data_error, body, headers,
@@ -144,11 +161,30 @@ def accept_verified(event: Incoming, state: bytes) -> Accepted:
     return accepted
 
 
-def verified_row(event: Incoming, state: bytes) -> tuple[UUID, list[Any]]:
-    """The id of an event that was verified with a source in this state, and the parameters of INSERT_VERIFIED, which returns no row
-    where `accept_verified` finds a duplicate or raises SourceChanged. The caller wakes the dispatcher."""
-    event_id = uuid7()
-    return event_id, [*_columns(event_id, event, _digest(event)), state]
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """An event, and the state of the source that it was verified with; `id` is to be its id."""
+
+    event: Incoming
+    state: bytes
+    id: UUID = field(default_factory=uuid7)
+
+
+def insert_of(events: Sequence[Verified]) -> Query:
+    """The statement that records events, at most SIZES[-1], and returns the ids of those that it has recorded: not of those of which
+    `accept_verified` finds a duplicate or raises SourceChanged. The caller wakes the dispatcher."""
+    size = next(size for size in SIZES if size >= len(events))
+    rows = [[*_columns(one.id, one.event, _digest(one.event)), one.state] for one in events]
+    rows += rows[-1:] * (size - len(rows))  # which are duplicates
+    sources = {one.event.source_id for one in events}
+    return _insert_many(size), [*chain.from_iterable(rows), list(sources)]
+
+
+@cache
+def _insert_many(size: int) -> str:
+    places = count(1)
+    number: Callable[[re.Match[str]], str] = lambda found: f"${next(places)}"  # noqa: E731
+    return re.sub("%s", number, INSERT_MANY_VERIFIED.format(values=",\n  ".join([VALUES] * size)))
 
 
 def _accept(incoming: Sequence[Incoming], record: Callable[[Incoming], Accepted]) -> list[Accepted]:

@@ -1,11 +1,12 @@
-"""Deliveries that come together share a transaction: the event loop verifies them, and a few asynchronous sessions insert their events.
+"""Deliveries that come together share a transaction: the event loop verifies them, and a few asynchronous sessions insert their events,
+all that have come meanwhile with one statement.
 
 It answers only what it has recorded. Whatever else comes of a delivery, the way of one alone finds out (`config.web.shortcut`): a
 refusal, a duplicate, a source that this process does not know yet or that has changed, an error of the database.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import psycopg
@@ -15,7 +16,7 @@ from config.web.shortcut import Answer, Shortcut, answer_to
 from runs.db import nudge
 from runs.db.together import Session, Together
 from runs.failpoints import failpoint
-from triggers.accept import INSERT_VERIFIED, Accepted, verified_row
+from triggers.accept import SIZES, Accepted, Verified, insert_of
 from triggers.sources import backlog
 from triggers.sources.webhooks.door import Ready, Taken, make_ready
 from triggers.sources.webhooks.endpoint import note_match, owes_note
@@ -31,7 +32,7 @@ class Ingest:
     def __init__(self, shortcut: Shortcut, in_thread: Callable[..., Awaitable[Any]], *, sessions: int) -> None:
         self._shortcut = shortcut
         self._in_thread = in_thread
-        self._together = Together(INSERT_VERIFIED, sessions=sessions, after=_nudge)
+        self._together = Together(_insert, most=SIZES[-1], sessions=sessions, after=_nudge)
         self._chores: dict[object, asyncio.Future[Any]] = {}
 
     async def take(self, scope: Scope, body: bytes) -> Answer | None:
@@ -44,13 +45,13 @@ class Ingest:
             self._do("look", backlog.look)
         if (ready := make_ready(plain.slug, plain.arrival)) is None:
             return None
-        event_id, row = verified_row(ready.event, ready.endpoint.state)
+        event = Verified(event=ready.event, state=ready.endpoint.state)
         failpoint("before_accept")
-        if not await self._together.execute(row):
+        if not await self._together.write(event):
             return None
         failpoint("after_accept")
         self._note(ready)
-        accepted = Accepted(event_id=event_id, duplicate=False)
+        accepted = Accepted(event_id=event.id, duplicate=False)
         return answer_to(Taken(event=accepted, reply=ready.endpoint.scheme.accepted), plain.headers)
 
     def _note(self, ready: Ready) -> None:
@@ -62,6 +63,14 @@ class Ingest:
         if name not in self._chores:
             chore = self._chores[name] = asyncio.ensure_future(self._in_thread(work, *arguments))
             chore.add_done_callback(lambda _: self._chores.pop(name))
+
+
+async def _insert(session: Session, events: Sequence[Verified]) -> list[bool]:
+    statement, parameters = insert_of(events)
+    cursor = psycopg.AsyncRawCursor(session)  # the driver would parse the statement at each execution
+    await cursor.execute(statement, parameters, prepare=True)
+    recorded = {id for (id,) in await cursor.fetchall()}
+    return [event.id in recorded for event in events]
 
 
 async def _nudge(session: Session) -> None:
