@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import psycopg
+import structlog
 from granian.rsgi import Scope
 
 from config.web.shortcut import Answer, Shortcut, answer_to
@@ -20,6 +21,8 @@ from triggers.accept import SIZES, Accepted, Verified, insert_of
 from triggers.sources import backlog
 from triggers.sources.webhooks.door import Ready, Taken, make_ready
 from triggers.sources.webhooks.endpoint import note_match, owes_note
+
+log = structlog.get_logger(__name__)
 
 # Bytes of a body that the event loop verifies; a larger one would hold up all others.
 LARGEST = 2**16
@@ -62,7 +65,12 @@ class Ingest:
         """Do it beside the deliveries, unless it is being done."""
         if name not in self._chores:
             chore = self._chores[name] = asyncio.ensure_future(self._in_thread(work, *arguments))
-            chore.add_done_callback(lambda _: self._chores.pop(name))
+            chore.add_done_callback(lambda chore: self._end(name, chore))
+
+    def _end(self, name: object, chore: asyncio.Future[Any]) -> None:
+        del self._chores[name]
+        if not chore.cancelled() and (error := chore.exception()):
+            log.warning("ingest.chore_failed", chore=str(name), error=str(error))  # the way of one alone meets the same
 
 
 async def _insert(session: Session, events: Sequence[Verified]) -> list[bool]:
