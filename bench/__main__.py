@@ -18,6 +18,7 @@ SECTIONS = (
     "llm",
     "thinking",
     "profile",
+    "legs",
     "waits",
     "schedules",
     "scale",
