@@ -272,7 +272,7 @@ def _run_durable(
         except BaseException as error:
             end = execution.end or error  # the body may have caught the interruption
             if isinstance(end, Interrupted):
-                store.write(end.entries, Effects())
+                store.write(end.entries, Effects(), at="")
             journal.run["is_tainted"] = run.is_tainted
             match end:
                 case TriedAgain():
@@ -287,7 +287,7 @@ def _run_durable(
             if end is error:
                 raise
             raise end from None
-    store.write(execution.pending, Effects())
+    store.write(execution.pending, Effects(), at="")
     if crash_after:
         done = ", ".join(store.done) or "none"
         raise ValueError(f"crash_after={crash_after!r}: the agent ended without that step; its steps were {done}")
@@ -318,8 +318,8 @@ class _TestStore(MemoryStore):
         self._answers = answers
         self._crash_after = crash_after
 
-    def write(self, entries: Sequence[StepEntry], effects: Effects) -> bool:
-        super().write(entries, effects)
+    def write(self, entries: Sequence[StepEntry], effects: Effects, *, at: str) -> bool:
+        super().write(entries, effects, at=at)
         done = [entry.key for entry in entries if entry.is_progress]
         self.done += done
         return self._crash_after in done

@@ -29,7 +29,7 @@ from runs.attempt.gate import keep_state
 from runs.attempt.hooks import Hook, hooks_after, run_hooks
 from runs.attempt.ownership import committed
 from runs.claim import Claim
-from runs.db.session import read_only
+from runs.db.session import ReadOnly, read_only
 from runs.durable import journal_rows
 from runs.durable.ends import outcome_of_end
 from runs.durable.store import DatabaseStore
@@ -40,18 +40,18 @@ from runs.ports import ports
 from runs.retention.payloads import remove_conversation
 from runs.states import RunStatus
 from runs.transitions.outcome import Outcome
+from runs.waits import LOOKED_BACK_FOR
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of an attempt: an outcome that is not recorded yet; or None if its success is already committed, with
-    `next`, the run claimed in the same commit.
-    """
+    """The end of an attempt: its outcome, or None if its success is committed; with `next`, the run claimed in the same commit."""
 
     outcome: Outcome | None = None
     next: Claim | None = None
+    is_recorded: bool = False
 
 
 def run_body(claim: Claim, agent: Agent, claim_another: ClaimAnother) -> Ended:
@@ -93,9 +93,10 @@ def commit_with_body(claim: Claim, agent: Agent, run: AgentRun, next: Next) -> l
 
 
 def run_durable(claim: Claim, agent: Agent, next: Next) -> Ended:
-    """Replay the body to the end of its journal, and go on. An outcome: the run waits, is parked, failed or will be retried."""
-    with read_only(claim.session_name, *journal_rows.queries_of(claim.run_id)) as rows:
-        store = DatabaseStore(claim, *journal_rows.of_rows(*rows))
+    """Replay the body to the end of its journal, and go on to the commit of its success, or of its outcome: the run waits, is
+    parked, failed or will be retried."""
+    with read_only(claim.session_name, *journal_rows.queries_of(claim.run_id)) as session:
+        store = DatabaseStore(claim, *journal_rows.of_rows(*session.rows))
         journal = Journal(store)
         run = run_of(claim, journal, holding(claim, journal))
         try:
@@ -104,18 +105,40 @@ def run_durable(claim: Claim, agent: Agent, next: Next) -> Ended:
             journal.require_end()
         except BaseException as error:
             # The body may have caught the interruption.
-            return Ended(replace(outcome_of_end(journal.end or error, store), is_tainted=store.is_tainted))
-    failpoint("after_body")
+            outcome = replace(outcome_of_end(journal.end or error, store), is_tainted=store.is_tainted)
+            return ended_at_once(claim, outcome, next, session)
+        failpoint("after_body")
+        reset_settings(claim.session_name)
+        try:
+            with session.last_transaction() as last:
+                keeps = claim.policy.keep_content
+                entries = journal.pending if keeps else remove_conversation(claim.run_id, journal.pending)
+                success = success_of(claim, result, run.effects, entries, is_tainted=run.is_tainted)
+                commit(claim, success, next, before=last)
+            failpoint("after_commit")
+        except BaseException as error:
+            return ended_by(error, claim, next, is_tainted=run.is_tainted)
+    return Ended(next=next.claimed)
+
+
+def ended_at_once(claim: Claim, outcome: Outcome, next: Next, session: ReadOnly) -> Ended:
+    """Record the outcome in the round trip that also claims the next run. If that fails, for whatever reason, the caller records it,
+    which retries, and cancels the run instead where that is wanted."""
     reset_settings(claim.session_name)
     try:
-        with transaction.atomic():
-            keeps = claim.policy.keep_content
-            entries = journal.pending if keeps else remove_conversation(claim.run_id, journal.pending)
-            commit(claim, success_of(claim, result, run.effects, entries, is_tainted=run.is_tainted), next)
-        failpoint("after_commit")
-    except BaseException as error:
-        return ended_by(error, claim, next, is_tainted=run.is_tainted)
-    return Ended(next=next.claimed)
+        with session.last_transaction() as last:
+            # A look back may end the wait, and its run is the next one.
+            along = Next() if looks_back(outcome) else next
+            commit(claim, outcome, along, before=last, point="before_record_commit")
+    except Exception:
+        log.info("run.not_recorded_at_once", run=str(claim.run_id), agent=claim.agent, exc_info=True)
+        return Ended(outcome)
+    failpoint("after_record_commit")
+    return Ended(outcome, along.claimed, is_recorded=True)
+
+
+def looks_back(outcome: Outcome) -> bool:
+    return outcome.wait is not None and outcome.wait.kind in LOOKED_BACK_FOR
 
 
 def ended_by(error: BaseException, claim: Claim, next: Next, *, is_tainted: bool = False) -> Ended:

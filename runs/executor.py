@@ -58,7 +58,8 @@ def _execute(claim: Claim, claim_another: ClaimAnother) -> Claim | None:
     try:
         ended = attempt(claim, claim_another)
         if ended.outcome is not None:
-            record(claim, ended.outcome)
+            if not ended.is_recorded:
+                record(claim, ended.outcome)
             follow_up(claim, ended.outcome)
     except GateWasQuiet:
         return None

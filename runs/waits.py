@@ -21,7 +21,7 @@ from agents.journal.canonical import hash_in, paths_in, source_in
 from agents.kernel.backoff import backoff
 from agents.kernel.reserved_types import RESERVED, SIGNAL
 from runs.db.nudge import nudge_dispatcher
-from runs.db.sql import execute, fetch, fetch_as, fetch_column
+from runs.db.sql import execute, fetch, fetch_as
 from runs.failpoints import failpoint
 from runs.models import Wait
 from runs.ports import Searched, Sought, ports
@@ -44,15 +44,17 @@ WITH locked AS MATERIALIZED (
   FROM locked WHERE runs_wait.id = locked.wait_id AND runs_wait.status = 'open'
   RETURNING runs_wait.id, runs_wait.run_id,
     runs_wait.kind = 'time' AND runs_wait.due_at - runs_wait.created_at >= %(spacing)s::interval AS is_new
+), queued AS (
+  UPDATE runs_run SET
+    status = 'queued', status_reason = '',
+    ready_at = CASE WHEN key IS NULL OR slot IS NOT NULL THEN clock_timestamp() END,
+    due_at = CASE WHEN key IS NOT NULL AND slot IS NULL THEN clock_timestamp() END,
+    depth = CASE WHEN ended.is_new THEN 0 ELSE depth END,
+    chain = CASE WHEN ended.is_new THEN '{}' ELSE chain END
+  FROM ended WHERE runs_run.id = ended.run_id AND runs_run.status = 'waiting'
+  RETURNING ended.id
 )
-UPDATE runs_run SET
-  status = 'queued', status_reason = '',
-  ready_at = CASE WHEN key IS NULL OR slot IS NOT NULL THEN clock_timestamp() END,
-  due_at = CASE WHEN key IS NOT NULL AND slot IS NULL THEN clock_timestamp() END,
-  depth = CASE WHEN ended.is_new THEN 0 ELSE depth END,
-  chain = CASE WHEN ended.is_new THEN '{}' ELSE chain END
-FROM ended WHERE runs_run.id = ended.run_id AND runs_run.status = 'waiting'
-RETURNING {told}
+SELECT (SELECT count(*) FROM queued), {told}
 """
 # The commit need not be on disk at once: if a crash of the server loses it, the next look finds the same again.
 LAZILY = "set_config('synchronous_commit', 'off', true)"
@@ -65,7 +67,7 @@ def _end(
     event: str = "NULL::uuid",
     status: str = "'done'",
     patience: str = "",
-    told: str = "ended.id",
+    told: str = "NULL",
 ) -> str:
     parts = {"waits": waits, "which": which, "event": event, "status": status, "patience": patience, "told": told}
     statement = END
@@ -75,8 +77,8 @@ def _end(
 
 
 # The clock is read once, in a sub-SELECT, so that the index leaves out later deadlines. A wait for an event or children does not
-# expire before its look back. The limit is in the text, and END_DUE another statement, because PostgreSQL's estimate of due
-# waits would make it read all runs.
+# expire before its look back. The ids are an array, and the limit is in the
+# text: PostgreSQL's estimate of due waits would make it read all runs.
 DUE = """
 SELECT id FROM runs_wait WHERE status = 'open' AND due_at <= (SELECT clock_timestamp())
   AND (looked_at IS NOT NULL OR kind NOT IN ('event', 'children'))
@@ -85,23 +87,25 @@ ORDER BY due_at LIMIT {limit}
 THESE = "AND wait.id = ANY((SELECT %(ids)s::bigint[])::bigint[])"
 END_DUE = _end(
     waits="runs_wait wait",
-    which=THESE,
+    which=f"AND wait.id = ANY(ARRAY({DUE}))",
     status="CASE WHEN runs_wait.kind IN ('time', 'budget') THEN 'done' ELSE 'expired' END",
     patience="SKIP LOCKED",
 )
 END_THESE = _end(waits="runs_wait wait", which=THESE)
 END_UNLESS_LOCKED = _end(waits="runs_wait wait", which=THESE, patience="SKIP LOCKED")
+STILL_OPEN = """
+ARRAY(
+  SELECT wait.id FROM runs_wait wait JOIN runs_run run ON run.id = wait.run_id
+  WHERE wait.id = ANY((SELECT %(ids)s::bigint[])::bigint[]) AND wait.status = 'open' AND run.status = 'waiting'
+    AND wait.id <> ALL (ARRAY(SELECT wait_id FROM locked)))
+"""
 END_BY_EVENT = _end(
     waits="""unnest((SELECT %(ids)s::bigint[]), (SELECT %(events)s::uuid[])) AS hit(wait_id, event_id)
     JOIN runs_wait wait ON wait.id = hit.wait_id""",
     event="hit.event_id",
     patience="SKIP LOCKED",
-    told=LAZILY,
+    told=f"{LAZILY}, {STILL_OPEN}",
 )
-STILL_OPEN = """
-SELECT wait.id FROM runs_wait wait JOIN runs_run run ON run.id = wait.run_id
-WHERE wait.id = ANY((SELECT %s::bigint[])::bigint[]) AND wait.status = 'open' AND run.status = 'waiting'
-"""
 # Waits for children none of which is live. Pruned children count as finished. Children are found by their ids, because a fork
 # waits for the children of its origin.
 END_WITHOUT_CHILDREN = _end(
@@ -182,8 +186,7 @@ OUT_OF_PATIENCE = (QueryCanceled, LockNotAvailable)
 
 def end_due(limit: int) -> int:
     """End the waits that are due, and queue their runs; return how many."""
-    due = fetch_column(DUE.replace("{limit}", str(limit)))
-    return _ended(END_DUE, {"ids": due}) if due else 0
+    return _ended(END_DUE.replace("{limit}", str(limit)), {})
 
 
 def end_these(wait_ids: Sequence[int]) -> int:
@@ -202,8 +205,10 @@ def end_by_events(hits: Mapping[int, UUID]) -> set[UUID]:
     if not hits:
         return set()
     ids = sorted(hits)
-    _ended(END_BY_EVENT, {"ids": ids, "events": [hits[wait] for wait in ids]})
-    return {hits[wait] for wait in fetch_column(STILL_OPEN, [ids])}
+    [(ended, _, still_open)] = _fetch(END_BY_EVENT, {"ids": ids, "events": [hits[wait] for wait in ids]})
+    if ended:
+        nudge_dispatcher()
+    return {hits[wait] for wait in still_open}
 
 
 def end_without_children(parent_ids: Iterable[UUID]) -> int:
@@ -363,7 +368,12 @@ def lookups(shapes: Sequence[str], source: str, data: Any) -> list[tuple[str, st
 
 
 def _ended(statement: str, parameters: dict[str, Any]) -> int:
-    ended = len(fetch(statement, {**parameters, "spacing": ports.loop_spacing()}))
+    """The number of waits that the statement has ended."""
+    ended = int(_fetch(statement, parameters)[0][0])
     if ended:
         nudge_dispatcher()
     return ended
+
+
+def _fetch(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+    return fetch(statement, {**parameters, "spacing": ports.loop_spacing()})

@@ -62,7 +62,7 @@ class MemoryStore(Store):
         with transaction.atomic():
             yield
 
-    def write(self, entries: Sequence[StepEntry], effects: Effects) -> bool:
+    def write(self, entries: Sequence[StepEntry], effects: Effects, *, at: str) -> bool:
         from agents.models import taint_written
 
         check_effects(effects)
@@ -74,7 +74,7 @@ class MemoryStore(Store):
         return False
 
     def commit(self, entries: Sequence[StepEntry], effects: Effects, *, at: str) -> bool:
-        return self.write(entries, effects)
+        return self.write(entries, effects, at=at)
 
     def keep(self, wait: NewWait, *, is_over: bool, came: Any = None) -> KeptWait:
         place: dict[str, Any] = {"key": wait.key, "position": wait.position, "is_keyed": wait.is_keyed}

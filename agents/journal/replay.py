@@ -120,8 +120,7 @@ class Replay(Commits):
             self._stop(Waiting(wait, self.pending))
         if isinstance(answer, Interrupted):
             self._stop(answer)
-        if self.pending:
-            self._commit_alone()
+        self._commit_alone()
         return answer
 
 

@@ -55,8 +55,9 @@ class Store(Protocol):
     def transaction(self, key: str) -> AbstractContextManager[None]:
         """Encloses the body of a transactional step and its entry. It raises only if nothing is committed."""
 
-    def write(self, entries: Sequence[StepEntry], effects: Effects) -> bool:
-        """The last call within `transaction`; returns whether the run must stop after it. Permanent: invalid effects."""
+    def write(self, entries: Sequence[StepEntry], effects: Effects, *, at: str) -> bool:
+        """The last call within `transaction`, which it may commit, past the failpoint `at`; returns whether the run must stop after it.
+        Permanent: invalid effects."""
 
     def commit(self, entries: Sequence[StepEntry], effects: Effects, *, at: str) -> bool:
         """Write and commit in a transaction of its own, which passes the failpoint `at`."""
@@ -114,7 +115,8 @@ class Store(Protocol):
         return None
 
     def answer(self, wait: NewWait) -> "RecordedWait | Interrupted | None":
-        """The result of a wait, if it is known at once; or the reason why the run cannot wait here."""
+        """The result of a wait, if it is known at once; or the reason why the run cannot wait here. The next `commit` writes the
+        wait, if it is to be written."""
         return None
 
     def draw(self, key: str, draw: Callable[[], Any]) -> Any:

@@ -1,20 +1,20 @@
-"""Commit a success: the end of the run, the claim of the next one, COMMIT and the session's next name in one round trip.
+"""Commit the end of a claim: the run's outcome, the claim of the next run, COMMIT and the session's next name in one round trip.
 
 The server executes them in turn and skips the rest where one fails: if the fence does not hold, nothing is claimed and nothing
 committed. The end locks the run's row until the commit, so both runs may share the transaction.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from django.db import DatabaseError, DataError, connection
 
 from runs.attempt.clean_session import is_changed
 from runs.claim import CLAIM_ALONG, NAME_KEPT, Along, Claim, Nothing, found_of
-from runs.db.trip import Answer, Trip, one_trip
+from runs.db.sql import Query
+from runs.db.trip import Answer, one_trip, reach
 from runs.exceptions import CannotClaim, RunLost
-from runs.failpoints import failpoint, is_armed
-from runs.transitions.leave import FENCED, ends_of_success, tell
+from runs.transitions.leave import FENCED, ends_of, tell
 from runs.transitions.outcome import Outcome
 
 ClaimAnother = Callable[[], Along | None]
@@ -33,9 +33,12 @@ class Next:
     claimed: Claim | None = None
 
 
-def commit(claim: Claim, success: Outcome, next: Next) -> None:
-    """End the run in the caller's transaction and commit it, unless that is part of another one. It must be the last call in there.
-    RunLost: another process owns the run. CannotClaim: the claim of the next run failed. Both: roll back."""
+def commit(
+    claim: Claim, outcome: Outcome, next: Next, *, before: Sequence[Query] = (), point: str = "before_commit"
+) -> None:
+    """End the claim in the caller's transaction and commit it, unless that is part of another one. It must be the last call in there;
+    the statements of `before` go along. RunLost: another process owns the run, or it is to be cancelled instead of going on.
+    CannotClaim: the claim of the next run failed. Both: roll back."""
     commits = not connection.savepoint_ids
     along = next.claim_another()
     asked: Answer | None = None
@@ -44,9 +47,9 @@ def commit(claim: Claim, success: Outcome, next: Next) -> None:
     ended: list[Answer] = []
     try:
         with one_trip() as trip:
-            ended += [trip.add(*query) for query in ends_of_success(claim.ticket, success)]
+            ended += [trip.add(*query) for query in (*before, *ends_of(claim.ticket, outcome))]
             asked = trip.add(CLAIM_ALONG, along.parameters, found_of) if along else None
-            _before_commit(trip)
+            reach(point, trip)
             if commits:
                 trip.add("COMMIT")
                 # A session that the body has changed is cleaned first, its name too.
@@ -64,12 +67,6 @@ def commit(claim: Claim, success: Outcome, next: Next) -> None:
             if isinstance(found, Claim):
                 next.claimed = along.made(found, is_named=bool(named and named.has_come and named.rows()))
     [(is_news,)] = ended[-1].rows()
-    tell(claim.ticket, success, is_news, claim.epoch)
+    tell(claim.ticket, outcome, is_news, claim.epoch)
     if along and found:
         along.committed(found)
-
-
-def _before_commit(trip: Trip) -> None:
-    if is_armed("before_commit"):
-        trip.wait()
-    failpoint("before_commit")

@@ -5,6 +5,7 @@ its beginning.
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -23,19 +24,40 @@ _name = ""
 _connected_at = 0.0
 
 
+@dataclass
+class ReadOnly:
+    """A block in which sessions are read-only. `rows`: of its queries. `ended`: the driver's connection that is read-write again."""
+
+    rows: list[list[Row]]
+    ended: Any = None
+
+    @contextmanager
+    def last_transaction(self) -> Iterator[list[Query]]:
+        """The last transaction of the block, which may write. Yields the statements by which its commit also ends the block for the
+        session."""
+        global _name
+        with writing():
+            driver = connection.connection
+            yield [(READ_WRITE, ())]
+        if not connection.in_atomic_block:
+            self.ended, _name = driver, ""
+
+
 @contextmanager
-def read_only(session_name: str, *queries: Query) -> Iterator[list[list[Row]]]:
-    """Inside the block, the sessions of this process, in all threads, are read-only by default. Yields the rows of the
-    queries, which need no round trip of their own.
+def read_only(session_name: str, *queries: Query) -> Iterator[ReadOnly]:
+    """Inside the block, the sessions of this process, in all threads, are read-only by default. The queries need no round trip of
+    their own.
     """
     global _name
     _name = session_name
+    block: ReadOnly | None = None
     try:
-        _, *found = fetch_together((READ_ONLY, ()), *queries)
-        yield found
+        _, *rows = fetch_together((READ_ONLY, ()), *queries)
+        block = ReadOnly(rows)
+        yield block
     finally:
         _name = ""
-        if connection.connection is not None:
+        if connection.connection is not None and not (block and block.ended is connection.connection):
             try:
                 execute(READ_WRITE)
             except DatabaseError:

@@ -22,7 +22,8 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 
 from runs.db.outage import raise_if_away
-from runs.db.sql import Parameters, fetch
+from runs.db.sql import Parameters
+from runs.failpoints import failpoint, is_armed
 
 PLACEHOLDER = re.compile(r"%\((\w+)\)s|%s|%%")
 DONE = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
@@ -180,6 +181,13 @@ class Trip:
         yield answer.take
 
 
+def reach(point: str, trip: Trip) -> None:
+    """The failpoint, with the statements so far executed."""
+    if is_armed(point):
+        trip.wait()
+    failpoint(point)
+
+
 @contextmanager
 def one_trip() -> Iterator[Trip]:
     """Statements in a transaction, which begins here unless one is open. They may end it. The errors are those of Django.
@@ -187,11 +195,9 @@ def one_trip() -> Iterator[Trip]:
     connection.ensure_connection()
     connection.validate_no_broken_transaction()
     driver: Any = connection.connection
-    if (driver.isolation_level, driver.read_only, driver.deferrable) != (None, None, None):
-        fetch("SELECT")  # the driver begins the transaction as it was configured
     trip = Trip(driver)
     if driver.info.transaction_status == TransactionStatus.IDLE:
-        trip.add("BEGIN")
+        trip.add(driver._get_tx_start_command().decode())  # as it was configured, such as READ WRITE
     try:
         with connection.wrap_database_errors:
             yield trip

@@ -3,31 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
-from uuid import UUID
-
-from uuid_utils.compat import uuid7
 
 from agents.exceptions import describe
 from agents.journal.ends import Lost, Parked, Released, TriedAgain, Waiting
-from agents.journal.entries import NewWait
-from agents.journal.protocol import (
-    ApprovalRequest,
-    BudgetRequest,
-    ChildrenRequest,
-    EventRequest,
-    ModelRequest,
-    SessionRequest,
-    TimeRequest,
-)
 from runs.attempt.failure import outcome_of
-from runs.budgets.wake import asked_of
 from runs.claim import Claim
+from runs.durable.entry import entry_of
 from runs.durable.store import DatabaseStore
 from runs.exceptions import RunLost
-from runs.models import Approval, Attempt, Wait
+from runs.models import Attempt
 from runs.states import RunStatus
-from runs.transitions.entries import ApprovalEntry, CallEntry, WaitEntry
+from runs.transitions.entries import WaitEntry
 from runs.transitions.outcome import NoticeRow, Outcome, released, unproved
 
 
@@ -50,7 +36,7 @@ def _outcome_of_end(end: BaseException, store: DatabaseStore) -> Outcome:
     claim = store.claim
     match end:
         case Waiting():
-            entry = _entry(end.wait)
+            entry = entry_of(end.wait)
             return Outcome(
                 status=RunStatus.WAITING,
                 attempt=Attempt.Outcome.WAITING,
@@ -91,41 +77,6 @@ def _outcome_of_end(end: BaseException, store: DatabaseStore) -> Outcome:
         case Lost():
             return outcome_of(end.error, store.progressed_claim)
     return outcome_of(end, store.progressed_claim)
-
-
-def _entry(wait: NewWait) -> WaitEntry:
-    place: dict[str, Any] = {"key": wait.key, "position": wait.position, "is_keyed": wait.is_keyed}
-    match wait.request:
-        case TimeRequest() as request:
-            return WaitEntry(kind=Wait.Kind.TIME, duration=request.duration, until=request.until, **place)
-        case EventRequest() as request:
-            return WaitEntry(
-                kind=Wait.Kind.EVENT,
-                duration=request.timeout,
-                event_type=request.type,
-                event_source=request.source,
-                match=request.match,
-                **place,
-            )
-        case ApprovalRequest() as request:
-            approval = ApprovalEntry(
-                id=UUID(int=uuid7().int),
-                question=request.question,
-                detail=request.detail,
-                arguments=request.arguments,
-                on_expiry=Approval.OnExpiry(request.on_expiry),
-            )
-            return WaitEntry(kind=Wait.Kind.APPROVAL, duration=request.expires, approval=approval, **place)
-        case ChildrenRequest() as request:
-            return WaitEntry(kind=Wait.Kind.CHILDREN, duration=request.timeout, children=request.children, **place)
-        case BudgetRequest() as request:
-            return WaitEntry(kind=Wait.Kind.BUDGET, until=request.until, asked=asked_of(request), **place)
-        case SessionRequest() as request:
-            asked = {"session": request.session, "reason": request.reason}
-            return WaitEntry(kind=Wait.Kind.SESSION, duration=request.timeout, asked=asked, **place)
-        case ModelRequest() as request:
-            call = CallEntry(step=request.step, content=request.content)
-            return WaitEntry(kind=Wait.Kind.MODEL, asked={"reason": request.reason}, call=call, **place)
 
 
 def _asked(wait: WaitEntry, claim: Claim, *, is_new: bool) -> Sequence[NoticeRow]:

@@ -6,12 +6,14 @@ from typing import Any
 from uuid import UUID
 
 from agents.exceptions import Permanent
+from agents.journal.canonical import match_of
 from agents.journal.entries import RecordedStep
 from agents.journal.protocol import EXPIRED, Answer, Ended
 from agents.run import Event
 from runs.db.sql import Query, Row, fetch, fetch_together
 from runs.models import Approval, Run, Wait
 from runs.ports import ports
+from runs.transitions.entries import WaitEntry
 
 STEPS = """
 SELECT key, position, is_keyed, effect, status, attempts, output, error, error_kind, is_permanent
@@ -107,6 +109,14 @@ class RecordedWait:
         }
         pruned = Ended(status="unknown", error="this run has been pruned")
         return [vars(found.get(child, pruned)) for child in self.children]
+
+
+def recorded(wait: WaitEntry) -> RecordedWait:
+    """A wait for an event that was there already, as a replay will read it."""
+    shape, hash = match_of(wait.match or {}, wait.event_source)
+    return RecordedWait(
+        wait.key, wait.position, wait.is_keyed, wait.kind, Wait.Status.DONE, wait.event_type, shape, hash, wait.event_id, (), None, None
+    )  # fmt: skip
 
 
 def read(run_id: UUID) -> tuple[list[RecordedStep], list[RecordedWait]]:

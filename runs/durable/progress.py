@@ -16,11 +16,21 @@ from runs.db.nudge import nudge_dispatcher
 from runs.db.ready_runs import IS_STOPPED
 from runs.db.session import writing
 from runs.db.sql import execute, fetch
+from runs.db.trip import one_trip, reach
 from runs.exceptions import RunLost
 from runs.models import Run, Step
 from runs.states import RunStatus
-from runs.transitions.entries import JOURNALED, step_parameters
-from runs.transitions.leave import NOTED, ON_ITS_TIMELINE, SENT, are_due_soon, effect_parameters, hanging, take_away
+from runs.transitions.entries import ANSWERED, JOURNALED, WaitEntry, step_parameters, wait_parameters
+from runs.transitions.leave import (
+    FENCED,
+    NOTED,
+    ON_ITS_TIMELINE,
+    SENT,
+    are_due_soon,
+    effect_parameters,
+    hanging,
+    take_away,
+)
 from runs.transitions.lock import lock_run
 from runs.transitions.outcome import back_in_line, ticket_of
 
@@ -49,6 +59,9 @@ SELECT cancel_requested_at IS NOT NULL OR EXISTS (
   SELECT FROM runs_worker worker WHERE worker.id = fenced.worker_id AND worker.draining_at IS NOT NULL) OR {is_stopped}
 FROM fenced
 """.replace("{is_stopped}", IS_STOPPED.format(agent="fenced.agent"))
+OR_LOST = f"\nSELECT coalesce(({WANTED_BACK.strip()}), runs_fenced())"
+# An intent is not written if the step will not be called.
+UNLESS_WANTED_BACK = f"\nSELECT coalesce((SELECT false WHERE NOT ({WANTED_BACK.strip()})), runs_fenced())"  # noqa: S608
 STILL_WANTED = f"""
 WITH fenced AS (
   SELECT id, agent, worker_id, cancel_requested_at FROM runs_run
@@ -77,13 +90,16 @@ def commit(
     entries: Sequence[StepEntry],
     rows: Rows,
     *,
+    at: str,
+    answered: WaitEntry | None = None,
     is_first_progress: bool,
     has_journal: bool,
     is_newly_tainted: bool,
 ) -> bool:
-    """Write entries and effects as the last statement of a transaction. Returns whether the run is to be released or cancelled.
-    RunLost: another process owns the run; roll back and stop."""
-    parts = {JOURNALED: entries, SENT: rows.outbound, NOTED: rows.notices}
+    """Write entries, a wait that is over already, and effects as the last statement of a transaction, and
+    commit it. Returns whether the run is to be released or cancelled.
+    RunLost: another process owns the run, or it is to be released or cancelled and a step was to begin; roll back and stop."""
+    parts = {JOURNALED: entries, ANSWERED: answered, SENT: rows.outbound, NOTED: rows.notices}
     parameters = {
         "id": claim.run_id,
         "epoch": claim.epoch,
@@ -92,15 +108,26 @@ def commit(
         "is_progress": is_first_progress,
         "is_tainted": is_newly_tainted,
         **(step_parameters(entries) if entries else {}),
+        **(wait_parameters(answered) if answered else {}),
         **effect_parameters(rows),
     }
     fence = FIRST if is_first_progress or not has_journal or is_newly_tainted else FURTHER
-    found = fetch(f"{fence}{hanging(parts, on='fenced')}{WANTED_BACK}", parameters)
-    if not found:
-        raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}")
+    is_intent = any(entry.status == "started" for entry in entries)
+    statement = f"{fence}{hanging(parts, on='fenced')}{UNLESS_WANTED_BACK if is_intent else OR_LOST}"
+    try:
+        with one_trip() as trip:
+            asked = trip.add(statement, parameters)
+            reach(at, trip)
+            if not connection.savepoint_ids:
+                trip.add("COMMIT")
+    except DatabaseError as error:
+        if getattr(error.__cause__, "sqlstate", None) == FENCED:
+            raise RunLost(f"run {claim.run_id} left epoch {claim.epoch}") from error
+        raise
     if rows.notices or are_due_soon(rows.outbound):
         nudge_dispatcher()  # the body may still run for long
-    return bool(found[0][0])
+    [(is_wanted_back,)] = asked.rows()
+    return bool(is_wanted_back)
 
 
 def is_wanted_back(claim: Claim) -> bool:

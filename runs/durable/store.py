@@ -1,5 +1,6 @@
 """The journal of a durable run in the database; each commit of entries ends with the fence."""
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -10,7 +11,8 @@ from django.db import DatabaseError, connection, transaction
 
 from agents.journal.budget import Cost, Limits, Refusal, Reserved, Used
 from agents.journal.ends import Interrupted, Lost, Released
-from agents.journal.entries import RecordedStep, StepEntry
+from agents.journal.entries import NewWait, RecordedStep, StepEntry
+from agents.journal.protocol import EventRequest
 from agents.journal.store import Busy, Store
 from agents.kernel.effects import Effects
 from runs.attempt.clean_session import reset_settings
@@ -23,13 +25,18 @@ from runs.calls.rows import is_better_left
 from runs.claim import Claim
 from runs.db.outage import CONNECTION_ERRORS
 from runs.db.session import writing
-from runs.durable import progress, sessions
+from runs.durable import journal_rows, progress, sessions
+from runs.durable.early import find_early
+from runs.durable.entry import entry_of
 from runs.durable.journal_rows import RecordedWait
 from runs.exceptions import RunLost
 from runs.failpoints import failpoint
 from runs.ports import ports
+from runs.transitions.entries import WaitEntry
 
 log = structlog.get_logger(__name__)
+
+AT_ONCE = 1.0  # seconds since the claim
 
 
 class DatabaseStore(Store):
@@ -41,6 +48,8 @@ class DatabaseStore(Store):
         self.steps = {step.key: step for step in steps}
         self.waits = {wait.key: wait for wait in waits}
         self.reservations = Reservations(claim)
+        self._answered: WaitEntry | None = None  # to be written with the next commit
+        self._taken = [wait.event_id for wait in waits if wait.event_id]
         self.has_progressed = False
         self.intents: set[str] = set()  # steps of this claim whose outcome is unknown
         self.has_journal = claim.has_journal  # as the run's row has it
@@ -68,21 +77,49 @@ class DatabaseStore(Store):
                 raise
             log.warning("step.error_after_commit", run=str(self.claim.run_id), step=key, exc_info=True)
 
-    def write(self, entries: Sequence[StepEntry], effects: Effects) -> bool:
+    def write(self, entries: Sequence[StepEntry], effects: Effects, *, at: str) -> bool:
         reset_settings(self.claim.session_name)
-        return self._write(entries, effects)
+        return self._write(entries, effects, at)
 
     def commit(self, entries: Sequence[StepEntry], effects: Effects, *, at: str) -> bool:
-        with writing():
-            is_wanted_back = self._write(entries, effects)
-            if is_wanted_back and any(entry.status == "started" for entry in entries):
-                transaction.set_rollback(True)  # the run stops here, so the step is not called
-            failpoint(at)
-        return is_wanted_back
+        for is_last in (False, True):
+            try:
+                with writing():
+                    return self._write(entries, effects, at)
+            except RunLost:
+                if is_last or not any(entry.status == "started" for entry in entries):
+                    raise
+                # The run stops here, so the step is not called, and nothing was written.
+                if progress.is_wanted_back(self.claim):
+                    return True
+        raise AssertionError("unreachable")
 
-    def _write(self, entries: Sequence[StepEntry], effects: Effects) -> bool:
+    def answer(self, wait: NewWait) -> RecordedWait | None:
+        """Of a wait for an event that is there already: the run keeps its process, and is neither claimed nor replayed again. Not
+        later than AT_ONCE: after a wait that releases its run, the body has all of its time again."""
+        request = wait.request
+        if not isinstance(request, EventRequest) or not wait.is_new or not self.claim.event_ids:
+            return None
+        if time.monotonic() - self.claim.asked > min(AT_ONCE, self.claim.policy.timeout / 10):
+            return None
+        found = find_early(
+            self.claim.run_id,
+            request,
+            after_event=self.claim.event_ids[0],
+            root=self.claim.root_id,
+            taken=self._taken,
+        )
+        if found is None:
+            return None
+        self._answered = entry = replace(entry_of(wait), event_id=found)
+        self._taken.append(found)
+        self.waits[wait.key] = recorded = journal_rows.recorded(entry)
+        return recorded
+
+    def _write(self, entries: Sequence[StepEntry], effects: Effects, at: str) -> bool:
         rows = rows_of(self.claim, effects)
-        is_progress = any(entry.is_progress for entry in entries)
+        answered = self._answered
+        is_progress = answered is not None or any(entry.is_progress for entry in entries)
         is_tainted = self.is_tainted
         if is_tainted and not self.is_known_tainted:
             ports.taint_changes(self.claim.run_id)
@@ -90,12 +127,16 @@ class DatabaseStore(Store):
             self.claim,
             entries,
             rows,
+            at=at,
+            answered=answered,
             is_first_progress=is_progress and not self.has_progressed,
             has_journal=self.has_journal,
             is_newly_tainted=is_tainted and not self.is_known_tainted,
         )
 
         def committed() -> None:
+            if self._answered is answered:
+                self._answered = None
             self.has_progressed |= is_progress
             self.has_journal = True
             self.is_known_tainted |= is_tainted

@@ -154,11 +154,11 @@ class ShadowStore(Store):
             raise
         self._body.begin()
 
-    def write(self, entries: Sequence[StepEntry], effects: Effects) -> bool:
+    def write(self, entries: Sequence[StepEntry], effects: Effects, *, at: str) -> bool:
         check(self.claim, effects)
         connection.check_constraints()
         self.left.extend(effects)
-        return self.commit(entries, effects, at="")
+        return self.commit(entries, effects, at=at)
 
     def commit(self, entries: Sequence[StepEntry], effects: Effects, *, at: str) -> bool:
         for entry in entries:

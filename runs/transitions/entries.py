@@ -53,6 +53,7 @@ class WaitEntry:
     children: Sequence[UUID] = ()
     asked: Mapping[str, Any] | None = None  # of a wait for budget or a session
     approval: ApprovalEntry | None = None
+    event_id: UUID | None = None  # the event that was there already
     call: CallEntry | None = None
 
 
@@ -87,6 +88,15 @@ WAITED = """waited AS (
     status = 'open', ended_at = NULL, looked_at = NULL, look_after = NULL, looked_to = NULL, look_failures = 0
   WHERE runs_wait.status = 'closed'
   RETURNING id
+)"""
+# A wait that ended before it began.
+ANSWERED = """answered AS (
+  INSERT INTO runs_wait (run_id, key, position, is_keyed, kind, status, due_at, event_type, match, match_shape, match_hash, children,
+                         event_id, looked_at, ended_at)
+  SELECT run.id, %(wait_key)s::text, %(wait_position)s::int, %(wait_keyed)s::boolean, %(wait_kind)s::text, 'done',
+         clock_timestamp() + %(wait_duration)s::interval, %(wait_event_type)s::text, %(wait_match)s::jsonb, %(wait_shape)s::text,
+         %(wait_hash)s::text, '{}', %(wait_event)s::uuid, clock_timestamp(), clock_timestamp()
+  FROM {run} AS run
 )"""
 ASKED = """asked AS (
   INSERT INTO runs_approval (id, wait_id, question, detail, arguments, digest, on_expiry, decision, decided_digest, decided_by, reason)
@@ -138,6 +148,7 @@ def wait_parameters(wait: WaitEntry) -> dict[str, Any]:
         "wait_shape": match_shape,
         "wait_hash": match_hash,
         "wait_children": list(wait.children),
+        "wait_event": wait.event_id,
         "wait_asked": None if wait.asked is None else Jsonb(wait.asked),
     }
     if approval := wait.approval:

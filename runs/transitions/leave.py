@@ -22,7 +22,7 @@ from runs.db.nudge import nudge_dispatcher, nudge_later
 from runs.db.sql import Query, execute, fetch
 from runs.exceptions import RunLost
 from runs.failpoints import failpoint
-from runs.models import Run
+from runs.models import Run, Wait
 from runs.states import FINISHED, RunStatus
 from runs.transitions.entries import ASKED, CALLED, JOURNALED, WAITED, step_parameters, wait_parameters
 from runs.transitions.outcome import GOES_ON, Leaves, Outbound, Outcome, Ticket
@@ -164,17 +164,17 @@ def take_blocked_away(key: str, *, reason: str, but: UUID | None = None, most: i
     return taken
 
 
-def ends_of_success(ticket: Ticket, outcome: Outcome) -> list[Query]:
-    """The statements that end the owner's claim of a run that succeeded, for a trip that commits it. The last one fails with
-    FENCED if the claim no longer owns the run, and otherwise says whether there is news, for `tell`."""
+def ends_of(ticket: Ticket, outcome: Outcome) -> list[Query]:
+    """The statements that end the owner's claim, for a trip that commits them. The last one fails with FENCED if the claim no longer
+    owns the run, or if the run is to be cancelled and would go on; otherwise it says whether there is news, for `tell`."""
     end, is_news, parameters = _end(BY_OWNER, ticket, outcome, fenced=0)
-    locks: list[Query] = [(keys.LOCK, [ticket.key])] if ticket.key else []
+    locks: list[Query] = [(keys.LOCK, [ticket.key])] if _frees_key(ticket, outcome) else []
     return [*locks, (f"{end}\nSELECT coalesce((SELECT {is_news} FROM gone), runs_fenced())", parameters)]  # noqa: S608
 
 
 def _leave(gone: str, ticket: Ticket, outcome: Outcome, **how: Any) -> bool:
     if outcome.status in GOES_ON:
-        if ticket.key and not _keeps_place(ticket, outcome):
+        if ticket.key and _frees_key(ticket, outcome):
             keys.lock(ticket.key)
         if _execute(gone, ticket, outcome, **how):
             return True
@@ -185,6 +185,10 @@ def _leave(gone: str, ticket: Ticket, outcome: Outcome, **how: Any) -> bool:
     if ticket.key:
         keys.lock(ticket.key)
     return _execute(gone, ticket, outcome, **how)
+
+
+def _frees_key(ticket: Ticket, outcome: Outcome) -> bool:
+    return ticket.key is not None and not _keeps_place(ticket, outcome)
 
 
 def _keeps_place(ticket: Ticket, outcome: Outcome) -> bool:
@@ -216,7 +220,7 @@ def _parts(ticket: Ticket, outcome: Outcome, expected: RunStatus | None) -> dict
         CLOSED: expected == RunStatus.WAITING,
         NOTED: bool(outcome.notices),
         # Also for a run without a place: with a limit of 1, other runs may have waited behind it.
-        PROMOTED: ticket.key is not None and not _keeps_place(ticket, outcome),
+        PROMOTED: _frees_key(ticket, outcome),
     }
 
 
@@ -275,12 +279,22 @@ def _end(
 
 def tell(ticket: Ticket, outcome: Outcome, is_news: bool, claim_epoch: int) -> None:
     """Tell the dispatcher and OpenTelemetry of the end, once it is committed."""
-    if is_news or outcome.status != RunStatus.SUCCEEDED or are_due_soon(outcome.outbound):
+    if is_news or _is_awaited(outcome) or are_due_soon(outcome.outbound):
         nudge_dispatcher()
     else:
         nudge_later()
     if telemetry.is_on():
         transaction.on_commit(partial(tell_of_end, ticket.run_id, claim_epoch), robust=True)
+
+
+def _is_awaited(outcome: Outcome) -> bool:
+    """Should the dispatcher hear of it at once? A run that waits for long, or for an event, needs it no sooner than others do."""
+    if outcome.status != RunStatus.WAITING or outcome.wait is None:
+        return outcome.status != RunStatus.SUCCEEDED
+    wait = outcome.wait
+    if wait.kind not in (Wait.Kind.TIME, Wait.Kind.EVENT) or wait.until is not None or outcome.notices:
+        return True
+    return wait.duration is not None and wait.duration < settings.WAKEFUL_SAFETY_LOOK
 
 
 def are_due_soon(messages: Sequence[Outbound]) -> bool:

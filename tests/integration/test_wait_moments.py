@@ -84,7 +84,10 @@ def assert_woken_once_each(courier: Courier, listening: str, result: list[Any], 
     ends = ["expired" if one is None else "done" for one in result]
     assert courier.waits(run) == list(zip((FIRST, SECOND), ends, strict=False))
     claims = [outcome for outcome in courier.outcomes(run) if outcome != "lost"]
-    assert claims == ["waiting"] * len(result) + ["succeeded"]
+    # A wait for an event that was there already needs no claim of its own.
+    assert set(claims[:-1]) == {"waiting"}
+    assert len(claims[:-1]) <= len(result)
+    assert claims[-1] == "succeeded"
     assert len(courier.outcomes(run)) == len(claims) + lost
 
 

@@ -13,7 +13,7 @@ from runs.claim import Claim
 from runs.exceptions import IllegalState
 from runs.executor import execute
 from runs.models import Approval, Attempt, AuditEntry, Notification, OutboxMessage, ProcessedEvent, Run
-from tests.support.durable import Lab, lab
+from tests.support.durable import Lab, lab, record_with
 from tests.support.journals import make_asking_run
 from tests.support.triggers import make_event, make_trigger
 from triggers.dispatch.batch import dispatch
@@ -117,7 +117,7 @@ def test_a_step_begun_by_a_dead_process_is_parked_not_repeated(lab: Lab, monkeyp
         raise Crash
 
     lab.declare(lambda run: run.step("charge", charge, effect="at_most_once"))
-    monkeypatch.setattr("runs.executor.record", lambda claim, outcome: None)
+    record_with(monkeypatch, lambda claim, outcome: None)
     run = lab.run(lambda run: run.step("charge", charge, effect="at_most_once"))
     monkeypatch.undo()
     lab.declare(lambda run: run.step("charge", charge, effect="at_most_once"))

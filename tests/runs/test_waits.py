@@ -89,6 +89,7 @@ def test_the_dispatcher_looks_back_if_the_worker_died_first(lab: Lab, monkeypatc
         return found and found.data["n"]
 
     monkeypatch.setattr("runs.executor.look_back", lambda *_: None)
+    monkeypatch.setattr("runs.durable.store.find_early", lambda *_, **__: None)
     run = lab.run(body)
     assert run.status == "waiting"
     assert waits.look_back() == 1

@@ -11,7 +11,8 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from agents import Agent, registry
-from runs import outbox, waits
+from runs import body as bodies
+from runs import executor, outbox, waits
 from runs.chores import timers
 from runs.claim import Claim, claim_next
 from runs.db.sql import execute as execute_sql
@@ -22,6 +23,12 @@ from tests.support.runs import make_run
 from tests.support.triggers import make_event
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.rules import Rules
+
+
+def record_with(monkeypatch: pytest.MonkeyPatch, record: Callable[..., Any]) -> None:
+    """Outcomes are recorded by this, and never in the trip that ends a durable stretch."""
+    monkeypatch.setattr(executor, "record", record)
+    monkeypatch.setattr(bodies, "ended_at_once", lambda claim, outcome, next, session: bodies.Ended(outcome))
 
 
 class Lab:

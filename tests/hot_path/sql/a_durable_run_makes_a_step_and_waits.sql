@@ -55,9 +55,9 @@ WITH fenced AS (
     error = excluded.error,
     error_kind = excluded.error_kind, is_permanent = excluded.is_permanent, usage = excluded.usage, ended_at = excluded.ended_at
 )
-SELECT cancel_requested_at IS NOT NULL OR EXISTS (
+SELECT coalesce((SELECT false WHERE NOT (SELECT cancel_requested_at IS NOT NULL OR EXISTS (
   SELECT FROM runs_worker worker WHERE worker.id = fenced.worker_id AND worker.draining_at IS NOT NULL) OR EXISTS (SELECT FROM runs_agentstop stop WHERE stop.agent IN ('*', fenced.agent))
-FROM fenced;
+FROM fenced)), runs_fenced());
 
 \set is_progress 'true'
 \set is_tainted 'false'
@@ -103,9 +103,9 @@ WITH fenced AS (
     error = excluded.error,
     error_kind = excluded.error_kind, is_permanent = excluded.is_permanent, usage = excluded.usage, ended_at = excluded.ended_at
 )
-SELECT cancel_requested_at IS NOT NULL OR EXISTS (
+SELECT coalesce((SELECT cancel_requested_at IS NOT NULL OR EXISTS (
   SELECT FROM runs_worker worker WHERE worker.id = fenced.worker_id AND worker.draining_at IS NOT NULL) OR EXISTS (SELECT FROM runs_agentstop stop WHERE stop.agent IN ('*', fenced.agent))
-FROM fenced;
+FROM fenced), runs_fenced());
 
 SET default_transaction_read_only = off;
 
@@ -178,4 +178,4 @@ WITH gone AS (
   WHERE runs_wait.status = 'closed'
   RETURNING id
 )
-SELECT parent_id IS NOT NULL OR false FROM gone;
+SELECT coalesce((SELECT parent_id IS NOT NULL OR false FROM gone), runs_fenced());

@@ -78,19 +78,21 @@ WITH locked AS MATERIALIZED (
   FROM locked WHERE runs_wait.id = locked.wait_id AND runs_wait.status = 'open'
   RETURNING runs_wait.id, runs_wait.run_id,
     runs_wait.kind = 'time' AND runs_wait.due_at - runs_wait.created_at >= :spacing::interval AS is_new
+), queued AS (
+  UPDATE runs_run SET
+    status = 'queued', status_reason = '',
+    ready_at = CASE WHEN key IS NULL OR slot IS NOT NULL THEN clock_timestamp() END,
+    due_at = CASE WHEN key IS NOT NULL AND slot IS NULL THEN clock_timestamp() END,
+    depth = CASE WHEN ended.is_new THEN 0 ELSE depth END,
+    chain = CASE WHEN ended.is_new THEN '{}' ELSE chain END
+  FROM ended WHERE runs_run.id = ended.run_id AND runs_run.status = 'waiting'
+  RETURNING ended.id
 )
-UPDATE runs_run SET
-  status = 'queued', status_reason = '',
-  ready_at = CASE WHEN key IS NULL OR slot IS NOT NULL THEN clock_timestamp() END,
-  due_at = CASE WHEN key IS NOT NULL AND slot IS NULL THEN clock_timestamp() END,
-  depth = CASE WHEN ended.is_new THEN 0 ELSE depth END,
-  chain = CASE WHEN ended.is_new THEN '{}' ELSE chain END
-FROM ended WHERE runs_run.id = ended.run_id AND runs_run.status = 'waiting'
-RETURNING set_config('synchronous_commit', 'off', true);
-
-\set p1 '''{1}'''
-SELECT wait.id FROM runs_wait wait JOIN runs_run run ON run.id = wait.run_id
-WHERE wait.id = ANY((SELECT :p1::bigint[])::bigint[]) AND wait.status = 'open' AND run.status = 'waiting';
+SELECT (SELECT count(*) FROM queued), set_config('synchronous_commit', 'off', true), 
+ARRAY(
+  SELECT wait.id FROM runs_wait wait JOIN runs_run run ON run.id = wait.run_id
+  WHERE wait.id = ANY((SELECT :ids::bigint[])::bigint[]) AND wait.status = 'open' AND run.status = 'waiting'
+    AND wait.id <> ALL (ARRAY(SELECT wait_id FROM locked)));
 
 \set p1 '''{01990000-0000-7000-8000-000000000000}'''
 UPDATE triggers_event SET dispatched_at = clock_timestamp() WHERE id = ANY((SELECT :p1::uuid[])::uuid[]);

@@ -35,7 +35,7 @@ from runs.db.sql import database_now, execute, fetch
 from runs.models import AgentStop, Attempt, Budget, BudgetWindow, Reservation, Run, Step, Wait
 from runs.transitions.outcome import Outcome
 from tests.support.conversing import Listener, make_session
-from tests.support.durable import Lab, lab
+from tests.support.durable import Lab, lab, record_with
 from tests.support.paid import PaidModel, price
 from tests.support.runs import make_run
 from tests.support.stack import eventually
@@ -459,7 +459,7 @@ def test_a_cap_that_is_raised_while_a_run_begins_to_wait_is_not_missed(lab: Lab)
         set_cap(budget.pk, Decimal(1), by="test")  # which finds no wait yet
         record(claim, outcome)
 
-    lab.monkeypatch.setattr(executor, "record", raise_cap_and_record)
+    record_with(lab.monkeypatch, raise_cap_and_record)
 
     assert lab.run(asks(PaidModel("four"))).status == "succeeded"
 

@@ -60,7 +60,7 @@ def test_delivery_passes_over_no_message_that_is_to_be_sent_later(statement: str
 
 WAITS: dict[str, tuple[str, Parameters]] = {
     "DUE": (waits.DUE.replace("{limit}", "500"), []),
-    "END_DUE": (waits.END_DUE, {"ids": [1, 2]}),
+    "END_DUE": (waits.END_DUE.replace("{limit}", "500"), {}),
     "END_THESE": (waits.END_THESE, {"ids": [1, 2]}),
     "END_BY_EVENT": (waits.END_BY_EVENT, {"ids": [1, 2], "events": [uuid4(), uuid4()]}),
     "END_WITHOUT_CHILDREN": (waits.END_WITHOUT_CHILDREN, {"parents": [uuid4()]}),

@@ -36,7 +36,7 @@ from runs.exceptions import RunLost
 from runs.models import Approval, Run, Step, Wait
 from runs.states import FINISHED
 from tests.support.conversing import Listener, make_session, turns
-from tests.support.durable import Lab, lab
+from tests.support.durable import Lab, lab, record_with
 from tests.support.journals import make_wait
 from tests.support.runs import make_run
 from tests.support.triggers import make_event, make_trigger
@@ -255,10 +255,10 @@ def test_a_turn_whose_commit_fails_frees_the_session_although_the_run_goes_on(
 ) -> None:
     write = DatabaseStore.write
 
-    def refuse_turn(store: DatabaseStore, entries: Any, effects: Any) -> bool:
+    def refuse_turn(store: DatabaseStore, entries: Any, effects: Any, *, at: str) -> bool:
         if entries[-1].key.endswith(":turn"):
             raise Permanent("no")
-        return write(store, entries, effects)
+        return write(store, entries, effects, at=at)
 
     monkeypatch.setattr(DatabaseStore, "write", refuse_turn)
     held: list[Any] = []
@@ -332,7 +332,7 @@ def test_a_session_that_is_let_go_while_a_run_begins_to_wait_is_not_missed(
             cancel(first.id, by="test")
         record(claim, outcome)
 
-    monkeypatch.setattr(executor, "record", meanwhile)
+    record_with(monkeypatch, meanwhile)
     second = start(lab, "second", says(listener, "two"))
     lab.claim_and_execute()
 
@@ -365,10 +365,10 @@ def test_a_run_that_dies_over_its_turn_keeps_the_session_and_takes_it_once(
 ) -> None:
     commit = DatabaseStore._write
 
-    def write(store: DatabaseStore, entries: Any, effects: Any) -> bool:
+    def write(store: DatabaseStore, entries: Any, effects: Any, at: str) -> bool:
         if any(one.key.endswith(entry) for one in entries):
             raise Died
-        return commit(store, entries, effects)
+        return commit(store, entries, effects, at)
 
     def die(*given: Any) -> None:
         raise Died
@@ -376,7 +376,7 @@ def test_a_run_that_dies_over_its_turn_keeps_the_session_and_takes_it_once(
     run = start(lab, "first", says(listener, "one"))
     with monkeypatch.context() as patch:
         patch.setattr(DatabaseStore, "_write", write)
-        patch.setattr(executor, "record", die)
+        record_with(patch, die)
         with pytest.raises(Died):
             lab.claim_and_execute()
     Run.objects.filter(pk=run.pk).update(pid=-1)
