@@ -22,6 +22,7 @@ SECTIONS = (
     "waits",
     "schedules",
     "scale",
+    "growth",
     "recovery",
     "notifications",
     "archive",

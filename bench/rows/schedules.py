@@ -63,12 +63,12 @@ class Rows:
         self.connection = psycopg.connect(database_url, autocommit=True)
         self.queue = queue
 
-    def spread(self, count: int, *, wakes: bool = False) -> None:
+    def spread(self, count: int, *, wakes: bool = False, prefix: str = "spread-") -> None:
         """Half by crontab and half by interval, each once a day."""
         first = datetime.now(UTC).replace(second=0, microsecond=0) + QUIET
         crontabs = self.connection.execute(CRONTABS, {"first": first, "minutes": MINUTES}).fetchall()
         given = {"crontabs": [id for (id,) in crontabs], "daily": self.interval(1, "days"), "first": first}
-        self.add("spread-", SPREAD, given | {"count": count, "minutes": MINUTES}, wakes=wakes)
+        self.add(prefix, SPREAD, given | {"count": count, "minutes": MINUTES}, wakes=wakes)
 
     def together(self, prefix: str, count: int, at: datetime, *, wakes: bool = False) -> None:
         """All at this minute."""

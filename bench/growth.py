@@ -1,0 +1,112 @@
+"""Is every leg of a wake as cheap with millions of rows as it was with thousands? An hour or more, mostly of loading."""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import psycopg
+
+from bench.ground.own_stack import own_stack
+from bench.ground.processes import Load
+from bench.rows.scale import add_past, bulk
+from bench.rows.schedules import Rows
+from bench.rows.waits import MIXED, add_waiting
+from tests.support.stack import Stack
+
+SETTINGS = {
+    "WAKEFUL_APPS": "bench",
+    "WAKEFUL_LOG_LEVEL": "WARNING",
+    "ALLOWED_HOSTS": "localhost",
+    "WAKEFUL_LEASE": "1h",
+    "WAKEFUL_MAX_BACKLOG": "1000000",
+}
+BOUND = 1.2  # times the cost when there are few
+
+Say = Callable[[str], None]
+Legs = Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Size:
+    runs: int  # finished
+    waiting: int
+    triggers: int
+    schedules: int
+
+    def __str__(self) -> str:
+        return f"{self.runs:,} runs, {self.waiting:,} waiting, {self.triggers:,} triggers, {self.schedules:,} schedules"
+
+
+FEW = Size(10_000, 3_000, 10, 10_000)
+SIZES = (FEW, Size(10_000_000, 1_000_000, 10_000, 1_000_000))
+
+
+def section(say: Say, sizes: Sequence[Size] = SIZES) -> Iterator[str]:
+    """Lines of Markdown."""
+    measured: list[Legs] = []
+    with own_stack(SETTINGS, durable=False) as stack:
+        # It comes when it comes; what is compared is taken just after a VACUUM.
+        settle(stack)
+        before = Size(0, 0, 0, 0)
+        for number, size in enumerate(sizes):
+            say(f"growth: {size}")
+            add(stack, before, size, say)
+            say("growth: the legs")
+            # Every look at a wait takes a number of its own, and each size the next ones.
+            measured.append(Load("bench.probes.growth", [1 + 3 * before.waiting, size.triggers], stack.env).go())
+            if number:
+                yield from table([sizes[0], size], measured)
+                yield ""
+            before = size
+
+
+def settle(stack: Stack) -> None:
+    for setting in (
+        "autovacuum = off",
+        "max_wal_size = '4GB'",
+        "checkpoint_timeout = '30min'",
+        "full_page_writes = off",
+    ):
+        stack.query(f"ALTER SYSTEM SET {setting}")
+    stack.query("SELECT pg_reload_conf()")
+
+
+def add(stack: Stack, before: Size, size: Size, say: Say) -> None:
+    """The rows that are missing from `before` to `size`."""
+    with psycopg.connect(stack.database_url, autocommit=True) as connection, bulk(connection, say):
+        add_past(stack.database_url, size.runs - before.runs, say)
+        add_waiting(stack.database_url, size.waiting - before.waiting, MIXED, after=3 * before.waiting)
+        say("growth: schedules")
+        Rows(stack.database_url, "bench").spread(size.schedules - before.schedules, prefix=f"after-{before.schedules}-")
+    with psycopg.connect(stack.database_url, autocommit=True) as connection:
+        connection.execute("VACUUM (ANALYZE)")
+
+
+def table(sizes: Sequence[Size], measured: Sequence[Legs]) -> Iterator[str]:
+    few, many = measured[0], measured[-1]
+    yield f"{sizes[0]}; then {sizes[-1]}."
+    yield ""
+    yield "| leg | buffers, few | many | ratio | CPU of PostgreSQL, µs, few | many | ratio |"
+    yield "|---|---|---|---|---|---|---|"
+    for what in few:
+        cells = []
+        for unit in ("buffers", "cpu_us"):
+            before, after = few[what][unit], many[what][unit]
+            ratio = after / max(1.0, before)
+            cells += [f"{before:,.0f}", f"{after:,.0f}", f"**{ratio:.2f}**" if ratio > BOUND else f"{ratio:.2f}"]
+        yield f"| {what} | {' | '.join(cells)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.growth", description=__doc__)
+    parser.add_argument("--runs", type=int, nargs="+", default=[size.runs for size in SIZES[1:]], help="finished runs")
+    options = parser.parse_args()
+    largest = SIZES[-1]
+    sizes = [FEW, *(Size(runs, largest.waiting, largest.triggers, largest.schedules) for runs in options.runs)]
+    for line in section(lambda what: print(f"… {what}", file=sys.stderr, flush=True), sizes):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
