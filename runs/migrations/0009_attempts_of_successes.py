@@ -60,6 +60,7 @@ class Migration(migrations.Migration):
                     name='attempt',
                     options={'managed': False, 'ordering': ['epoch']},
                 ),
+                migrations.AlterModelTable(name='attempt', table='runs_attempt'),
                 migrations.CreateModel(
                     name='AttemptRow',
                     fields=[
