@@ -12,7 +12,6 @@ from functools import lru_cache
 from itertools import count
 from typing import Any
 from uuid import UUID
-from weakref import WeakKeyDictionary
 
 import psycopg
 from django.db import InternalError, NotSupportedError, connection
@@ -27,8 +26,8 @@ from runs.failpoints import failpoint, is_armed
 
 PLACEHOLDER = re.compile(r"%\((\w+)\)s|%s|%%")
 DONE = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
-# Of each connection: it keeps how to dump and load the types it has met.
-_transformers: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+# What the driver's ways to dump and load a type depend on; the server reports changes.
+SETTINGS = (b"client_encoding", b"DateStyle", b"TimeZone", b"IntervalStyle")
 _numbers = count()  # of prepared statements
 
 
@@ -56,14 +55,24 @@ def numbered(statement: str) -> Statement:
     return Statement(PLACEHOLDER.sub(number, statement).encode(), tuple(numbers))
 
 
-def as_text(value: Any, transformer: Any) -> Any:
+def transformer_of(driver: Any) -> tuple[Any, str]:
+    """How to dump and load the types that this connection has met, and the encoding of its texts. A body may change what that depends
+    on. The connection has it: a list of all connections would keep those that are closed."""
+    settings = [driver.pgconn.parameter_status(name) for name in SETTINGS]
+    kept = getattr(driver, "_of_trips", None)
+    if kept is None or kept[0] != settings:
+        kept = driver._of_trips = settings, Transformer(driver), driver.info.encoding
+    return kept[1], kept[2]
+
+
+def as_text(value: Any, transformer: Any, encoding: str = "utf-8") -> Any:
     """A parameter as the server reads it; as the driver dumps it, but the most frequent types faster."""
     if value is None:
         return None
     if isinstance(value, str):
         if "\0" in value:
             raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
-        return value.encode()
+        return value.encode(encoding)
     match value:
         case bool():
             return b"t" if value else b"f"
@@ -108,15 +117,13 @@ Asked = tuple[Statement, Sequence[Any], Answer]
 class Trip:
     def __init__(self, driver: Any) -> None:
         self._driver = driver
-        if (transformer := _transformers.get(driver)) is None:
-            transformer = _transformers[driver] = Transformer(driver)
-        self._transformer = transformer
+        self._transformer, self._encoding = transformer_of(driver)
         self._asked: list[Asked] = []
 
     def add(self, statement: str, parameters: Parameters = (), make: Callable[..., Any] | None = None) -> Answer:
         """`make` is called with the columns of each row as keyword arguments."""
         asked = numbered(statement)
-        values = [as_text(value, self._transformer) for value in asked.in_order(parameters)]
+        values = [as_text(value, self._transformer, self._encoding) for value in asked.in_order(parameters)]
         answer = Answer(self._transformer, make)
         self._asked.append((asked, values, answer))
         return answer

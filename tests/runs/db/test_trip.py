@@ -1,9 +1,12 @@
 """Several statements in one round trip."""
 
+import gc
 import signal
+import weakref
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from math import inf
+from threading import Thread
 from typing import Any
 from uuid import UUID
 
@@ -189,3 +192,35 @@ def test_the_driver_has_what_a_trip_uses() -> None:
     prepared = connection.connection._prepared
     assert isinstance(prepared._names, dict)
     assert prepared.prepare_threshold is not None
+
+
+def test_texts_go_and_come_in_the_encoding_that_the_session_has_now() -> None:
+    ask = "SELECT length(%s::text), %s::text, %s::text[]"
+    try:
+        for encoding in ("UTF8", "LATIN1", "UTF8"):
+            execute(f"SET client_encoding TO '{encoding}'")
+            with one_trip() as trip:
+                answer = trip.add(ask, ["Grüße", "Grüße", ["Grüße"]])
+                trip.add("COMMIT")
+            assert answer.rows() == [(5, "Grüße", ["Grüße"])]
+    finally:
+        connection.close()
+
+
+def test_a_closed_connection_is_let_go() -> None:
+    """A durable run has one for each thread of its steps, and each outage ends one."""
+    ended: list[Any] = []
+
+    def step() -> None:
+        with one_trip() as trip:
+            trip.add("SELECT %s::text, now()", ["one"])
+            trip.add("COMMIT")
+        ended.append(weakref.ref(connection.connection))
+        connection.close()
+
+    for _ in range(3):
+        thread = Thread(target=step)
+        thread.start()
+        thread.join()
+    gc.collect()
+    assert [one() for one in ended] == [None, None, None]
