@@ -171,7 +171,7 @@ MIDDLEWARE = [
     "config.web.logins.AnswerRefusals",
     "config.console.access.password_again.AskAgain",
     "config.console.parts.bad_values.AnswerMalformed",
-    "config.web.plans.PlanAnew",
+    "config.web.plans.PlanWithValues",
 ]
 ROOT_URLCONF = "config.urls"
 TEMPLATES = [

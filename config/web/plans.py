@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponseBase
 PAGES = ("/admin/", "/api/")
 
 
-class PlanAnew:
+class PlanWithValues:
     """While a page is read, its statements are not prepared. A prepared one is planned without its values after some uses, and then uses
     no index of a part of a table: the list of failed runs would read the table of all runs."""
 

@@ -55,6 +55,7 @@ KNOWN = frozenset(
         "django.contrib.auth.middleware.AuthenticationMiddleware",
         "config.web.sessions.EndIdleSessions",
         "config.web.prompt_agents.KnowPromptAgents",
+        "config.web.plans.PlanWithValues",
         "django.contrib.messages.middleware.MessageMiddleware",
         "django.middleware.clickjacking.XFrameOptionsMiddleware",
         "config.web.logins.AnswerRefusals",

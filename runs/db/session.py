@@ -36,6 +36,8 @@ class ReadOnly:
         """The last transaction of the block, which may write. Yields the statements by which its commit also ends the block for the
         session."""
         global _name
+        if not (connection.get_autocommit() or connection.in_atomic_block):
+            connection.close()  # a body has switched autocommit off: nothing would ever be committed
         with writing():
             driver = connection.connection
             yield [(READ_WRITE, ())]

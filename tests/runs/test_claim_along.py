@@ -15,8 +15,8 @@ from django.db import connection, transaction
 from agents import Agent, AgentRun, registry
 from runs import body as running
 from runs import tasks
-from runs.attempt import commit as committing
 from runs.claim import CLAIM_ALONG, Claim, Nothing, claim_along, claim_next, found_of, look
+from runs.db import trip
 from runs.db.sql import execute as run_sql
 from runs.db.sql import fetch, fetch_as
 from runs.executor import execute
@@ -48,8 +48,8 @@ def test_a_success_claims_the_next_run_in_its_own_commit(
             assert session() == claim.session_name
 
     with monkeypatch.context() as during:
-        during.setattr(committing, "is_armed", lambda name: True)
-        during.setattr(committing, "failpoint", neither_is_seen_alone)
+        during.setattr(trip, "is_armed", lambda name: True)
+        during.setattr(trip, "failpoint", neither_is_seen_alone)
         along = execute(claim, lambda: claim_along(worker.id, "default", AGENTS))
 
     assert along is not None
@@ -76,8 +76,8 @@ def test_a_commit_that_fails_takes_the_claim_along_back(
         if name == "before_commit":
             raise ValueError("no commit")
 
-    monkeypatch.setattr(committing, "is_armed", lambda name: True)
-    monkeypatch.setattr(committing, "failpoint", fail)
+    monkeypatch.setattr(trip, "is_armed", lambda name: True)
+    monkeypatch.setattr(trip, "failpoint", fail)
     claim = first_of_two(lambda run: None)
     assert execute(claim, lambda: claim_along(worker.id, "default", AGENTS)) is None
 

@@ -16,7 +16,7 @@ SMALL = 16_384  # characters of JSON
 DATA = """
 SELECT id, length, CASE WHEN length <= %s::int THEN text END
 FROM (SELECT id, data::text AS text, octet_length(data::text) AS length
-      FROM triggers_event WHERE id = ANY(%s::uuid[]) AND data IS NOT NULL OFFSET 0) event
+      FROM triggers_event WHERE id = ANY((SELECT %s::uuid[])::uuid[]) AND data IS NOT NULL OFFSET 0) event
 """
 
 

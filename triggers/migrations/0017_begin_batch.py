@@ -33,6 +33,8 @@ BEGIN
       JOIN triggers_decision decision USING (event_id, replay_id));
   END IF;
 END $$;
+-- A role that may only read must not hold the dispatch lock.
+REVOKE ALL ON FUNCTION triggers_begin_batch(int, int, uuid[], uuid[], uuid[], uuid[], uuid[]) FROM PUBLIC;
 """
 
 

@@ -67,7 +67,8 @@ class ToolSteps:
 
     async def charge(self, key: str, told: Any) -> None:
         """Count a call that is not a step itself, where calls are limited, by an empty step with this key."""
-        if "tool_calls" not in self._steps.journal.store.limits().measures:
+        limits = await in_main_thread(self._steps.journal.store.limits)  # a replay may not have read them yet
+        if "tool_calls" not in limits.measures:
             return
         request = StepRequest(place=Place(name=self._place, key=key), effect="read", kind="tool", arguments=[told])
 

@@ -57,11 +57,14 @@ def transactions(web: Stack, requests: Sequence[Request]) -> int:
 
 def test_deliveries_that_come_together_share_transactions(web: Stack) -> None:
     at_once(web, [new() for _ in range(AT_ONCE)])  # it knows the source, and has its sessions
-    requests = [new() for _ in range(AT_ONCE * 10)]
 
-    assert Counter(at_once(web, requests)) == {202: len(requests)}
-    assert recorded(web, requests) == len(requests)
-    assert transactions(web, requests) < len(requests)
+    def share() -> bool:
+        requests = [new() for _ in range(AT_ONCE * 10)]
+        assert Counter(at_once(web, requests)) == {202: len(requests)}
+        assert recorded(web, requests) == len(requests)
+        return transactions(web, requests) < len(requests)
+
+    eventually(share)  # on a busy machine they may come one by one, or its sessions may be late
 
 
 def test_of_equal_deliveries_that_come_together_one_is_the_first(web: Stack) -> None:

@@ -26,7 +26,7 @@ SELECT version, changed_by::text, pg_backend_pid() FROM (SELECT) AS always LEFT 
 \set p2 '''{01990000-0000-7000-8000-000000000000}'''
 SELECT id, length, CASE WHEN length <= :p1::int THEN text END
 FROM (SELECT id, data::text AS text, octet_length(data::text) AS length
-      FROM triggers_event WHERE id = ANY(:p2::uuid[]) AND data IS NOT NULL OFFSET 0) event;
+      FROM triggers_event WHERE id = ANY((SELECT :p2::uuid[])::uuid[]) AND data IS NOT NULL OFFSET 0) event;
 
 \set space '1'
 \set lock '1'
