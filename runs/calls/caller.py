@@ -115,6 +115,7 @@ class Caller:
         has_some, due = await in_database_thread(rows.first_due)
         if has_some and now >= self.tidy_at and now - self._connected_at > settings.WAKEFUL_LEASE.total_seconds():
             self.tidy_at = now + settings.WAKEFUL_SAFETY_LOOK.total_seconds()
+            await in_database_thread(rows.untake, me, list(self.tasks))
             await in_database_thread(rows.tidy)
             return SOON
         room = settings.WAKEFUL_MODEL_CALLS - len(self.tasks)
@@ -179,11 +180,16 @@ class Caller:
         self.look_at_wanted = now + WHILE_BUSY
         wanted = await in_database_thread(rows.wanted, me)
         has_ended = {one.call.wait_id for one in self.ended}
-        dropped = sorted(self.tasks.keys() - wanted - has_ended)
+        cut = {
+            wait_id for wait_id, task in self.tasks.items() if task.done()
+        }  # and not let go, for want of the database
+        dropped = sorted((self.tasks.keys() - wanted | cut) - has_ended)
         for wait_id in dropped:
-            self.tasks.pop(wait_id).cancel()
+            self.tasks[wait_id].cancel()
         if dropped:
             await in_database_thread(rows.let_go, me, dropped)
+            for wait_id in dropped:
+                del self.tasks[wait_id]
             log.info("call.dropped", requests=len(dropped))
 
     # The process
@@ -193,6 +199,7 @@ class Caller:
         set_timeouts()
         self.bell.open()
         self._connected_at = time.monotonic()
+        self.tidy_at = 0.0
 
     async def _renew(self) -> None:
         self.presence.owns = bool(self.tasks)

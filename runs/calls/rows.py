@@ -38,6 +38,7 @@ OF_OPEN_WAIT = """CROSS JOIN LATERAL (
 OF_LIVE_WAIT = f"""{OF_OPEN_WAIT} CROSS JOIN LATERAL (
     SELECT id, agent, trigger FROM runs_run WHERE id = wait.run_id AND coalesce(status, '') = 'waiting' OFFSET 0) run"""  # noqa: S608
 IS_ONCE = "step->>'effect' = 'at_most_once'"
+# A caller of a version without intents frees a request that has begun: it is left to the dispatcher, which ends its wait.
 TAKE = (
     """
 WITH free AS (
@@ -45,6 +46,7 @@ WITH free AS (
   FROM runs_modelcall call {of_live_wait}
   WHERE call.owner_id IS NULL AND call.due_at <= (SELECT clock_timestamp()) AND NOT {is_stopped}
     AND EXISTS (SELECT FROM runs_worker WHERE id = %(me)s::uuid AND stopped_at IS NULL)
+    AND NOT ({is_once} AND EXISTS (SELECT FROM runs_step WHERE run_id = run.id AND key = step->>'key' AND status = 'started'))
   ORDER BY call.due_at LIMIT %(most)s::int FOR UPDATE OF call SKIP LOCKED
 ), taken AS (
   UPDATE runs_modelcall call SET owner_id = %(me)s::uuid, tries = call.tries + 1 FROM free
@@ -57,7 +59,9 @@ WITH free AS (
   SELECT run_id, key, (step->>'position')::int, (step->>'is_keyed')::boolean, 'at_most_once', 'started', epoch, id, tries,
          step->'arguments', '', '', false, 'model'
   FROM taken WHERE {is_once}
-  ON CONFLICT (run_id, key) DO NOTHING
+  ON CONFLICT (run_id, key) DO UPDATE SET effect = excluded.effect, status = excluded.status, epoch = excluded.epoch,
+    claim = excluded.claim, attempts = excluded.attempts, error = '', error_kind = '', ended_at = NULL
+  WHERE runs_step.status = 'failed'
 )
 SELECT wait_id, run_id, agent, trigger, epoch, id, tries, key, content, {is_once} AS is_once FROM taken
 """.replace("{is_once}", IS_ONCE)
@@ -107,6 +111,9 @@ POSTPONE = """
 UPDATE runs_modelcall SET owner_id = NULL, due_at = clock_timestamp() + %(pause)s::interval, error = %(error)s::text
 WHERE wait_id = %(id)s::bigint AND owner_id = %(me)s::uuid
 """
+# Those of a caller that it does not make.
+NOT_MADE = "SELECT wait_id FROM runs_modelcall WHERE owner_id = %(me)s::uuid AND NOT wait_id = ANY(%(made)s::bigint[])"
+UNTAKE = "UPDATE runs_modelcall SET owner_id = NULL, due_at = clock_timestamp() WHERE wait_id = ANY(%s::bigint[])"
 # Another process may make them: nothing of theirs was sent, or it counts as one request more.
 LET_GO = f"""
 UPDATE runs_modelcall SET owner_id = NULL, due_at = clock_timestamp()
@@ -219,9 +226,11 @@ def hand_back(me: UUID, wait_ids: Sequence[int], unmade: Sequence[int] = ()) -> 
 
 
 def postpone(me: UUID, wait_id: int, seconds: float, error: str) -> bool:
-    """Free a request that was certainly not worked on, or may be made again."""
+    """Free a request that was certainly not worked on, or may be made again; False: it is late, or its run is locked now."""
     pause = timedelta(seconds=seconds)
     with transaction.atomic():
+        if not _lock(me, [wait_id]):
+            return False
         execute(FORGET, {"me": me, "ids": [wait_id]})
         return execute(POSTPONE, {"me": me, "id": wait_id, "pause": pause, "error": error[:1000]}) == 1
 
@@ -230,6 +239,16 @@ def let_go(me: UUID, wait_ids: Sequence[int]) -> None:
     """Leave requests to another process; those that may be made only once, to a person."""
     execute(LET_GO, {"me": me, "ids": list(wait_ids)})
     hand_back(me, wait_ids)
+
+
+def untake(me: UUID, made: Sequence[int]) -> None:
+    """Free requests of this caller that it does not make: its session ended after it had taken them and before it knew. Nothing was
+    sent."""
+    with transaction.atomic():
+        held = sorted(_lock(me, fetch_column(NOT_MADE, {"me": me, "made": list(made)})))
+        if held:
+            execute(FORGET, {"me": me, "ids": held})
+            execute(UNTAKE, [held])
 
 
 def tidy() -> None:

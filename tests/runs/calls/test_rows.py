@@ -459,3 +459,58 @@ def test_a_caller_without_the_request_reserves_nothing(lab: Lab, caller: UUID) -
 
     window = BudgetWindow.objects.get()
     assert window.spent == 0 and window.reserved == 0
+
+
+def test_a_postponement_that_comes_late_leaves_the_intent_of_a_run_that_is_parked_over_it(
+    lab: Lab, left_once: Run, caller: UUID, wire: Wire
+) -> None:
+    """The run was cancelled and requeued before its caller heard that the provider is busy."""
+    call = taken(caller)
+    cancel(left_once.id, by="a test")
+    requeue(left_once.id, by="a test")
+    assert lab.go_on(left_once).status == "uncertain"
+
+    assert not rows.postpone(caller, call.wait_id, 0.0, "busy")
+
+    assert Step.objects.get(kind="model").status == "started"
+
+
+@pytest.mark.usefixtures("server_has_run_for_a_lease")
+def test_a_request_that_has_begun_is_not_made_again_although_an_earlier_version_has_freed_it(
+    lab: Lab, left_once: Run, caller: UUID, wire: Wire, settings: Settings
+) -> None:
+    """A caller of a version without intents frees all requests of one that is gone."""
+    taken(caller)
+    ModelCall.objects.update(owner_id=None, due_at=Now())
+    second = Worker.objects.create(id=uuid4(), kind="caller", host="h", pid=3, version="1").id
+
+    assert rows.take(second, 10) == []
+
+    ModelCall.objects.update(
+        created_at=F("created_at") - 2 * settings.WAKEFUL_LEASE, due_at=F("due_at") - 2 * settings.WAKEFUL_LEASE
+    )
+    assert rows.hand_back_abandoned() == 1
+    assert lab.go_on(left_once).status == "uncertain"
+    assert not wire.requests
+
+
+def test_a_request_that_has_failed_and_may_now_be_made_once_begins_anew(
+    lab: Lab, left_once: Run, caller: UUID, wire: Wire
+) -> None:
+    """It failed before the code asked for `llm_in_flight="park"`."""
+    key = ModelCall.objects.get().step["key"]
+    Step.objects.create(
+        run=left_once,
+        key=key,
+        position=1,
+        is_keyed=False,
+        effect="idempotent",
+        status="failed",
+        epoch=1,
+        ended_at=Now(),
+    )
+
+    taken(caller)
+
+    step = Step.objects.get(key=key)
+    assert (step.status, step.effect) == ("started", "at_most_once")

@@ -1,0 +1,136 @@
+"""The loop of a caller, and what it does about requests that are its own in the database alone."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from django.db import OperationalError, connection
+from pydantic_ai import Agent as LlmAgent
+from pytest_django import Settings
+
+from agents import AgentRun
+from runs.actions.stop_agents import start_agents, stop_agents
+from runs.calls import rows
+from runs.calls.caller import Caller, in_database_thread
+from runs.durable.progress import record_late_answer
+from runs.models import ModelCall, Run, Step, Worker
+from tests.support.durable import Lab, lab
+from tests.support.runs import make_run
+from tests.support.wire import Held, Turn, Wire
+
+__all__ = ["lab"]
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+llm = LlmAgent(name="thinker")
+
+
+@pytest.fixture(autouse=True)
+def model(settings: Settings, wire: Wire) -> None:
+    settings.WAKEFUL_MODEL = "openai-chat:gpt-4o"
+    wire.script("talk", "done")
+
+
+def think(run: AgentRun) -> str:
+    return str(run.llm(llm, f"[script talk {run.id}]").output)
+
+
+def think_once(run: AgentRun) -> str:
+    return str(run.llm(llm, f"[script talk {run.id}]", llm_in_flight="park").output)
+
+
+def left(lab: Lab, body: Callable[[AgentRun], str]) -> Run:
+    other = Worker.objects.create(id=uuid4(), kind="caller", host="h", pid=2, version="1")
+    make_run(trigger="of-another-worker")
+    run = lab.run(body)
+    assert run.status == "waiting"
+    other.delete()
+    return run
+
+
+def with_a_caller(act: Callable[[Caller], Awaitable[None]]) -> None:
+    async def run() -> None:
+        caller = Caller(record_late_answer)
+        try:
+            await in_database_thread(caller._connect)
+            await act(caller)
+        finally:
+            caller.bell.close()
+            await in_database_thread(caller.presence.close)
+            await in_database_thread(lambda: connection.close())
+            if caller.requests:
+                await caller.requests.close()
+
+    asyncio.run(run())
+
+
+async def until(caller: Caller, is_so: Callable[[], bool]) -> None:
+    for _ in range(200):
+        if await in_database_thread(is_so):
+            return
+        await caller.look()
+        await asyncio.sleep(0.05)
+    raise AssertionError("it never came to that")
+
+
+@pytest.mark.parametrize("body", [think, think_once])
+def test_requests_whose_taking_was_not_confirmed_are_made_all_the_same(
+    lab: Lab, wire: Wire, settings: Settings, monkeypatch: pytest.MonkeyPatch, body: Callable[[AgentRun], str]
+) -> None:
+    """The commit came through, and the session ended before the caller knew."""
+    settings.WAKEFUL_LEASE = timedelta(seconds=0.5)  # that of this caller alone is at stake
+    run = left(lab, body)
+    real = rows.take
+    lost: list[UUID] = []
+
+    def take(me: UUID, most: int) -> Any:
+        found = real(me, most)
+        if found and not lost:
+            lost.append(me)
+            raise OperationalError from psycopg.OperationalError("server closed the connection unexpectedly")
+        return found
+
+    monkeypatch.setattr(rows, "take", take)
+
+    async def act(caller: Caller) -> None:
+        with pytest.raises(OperationalError):
+            await until(caller, lambda: bool(wire.requests))
+        await until(caller, lambda: not ModelCall.objects.exists())
+
+    with_a_caller(act)
+
+    assert lab.go_on(run).result == "done"
+    assert wire.asked(run.id) == {0: 1}
+    assert Step.objects.get(kind="model").status == "done"
+
+
+def test_a_request_that_was_cut_and_not_let_go_is_not_kept(
+    lab: Lab, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its agent was stopped, the database went away at that moment, and the agent was started again."""
+    run = left(lab, think)
+    wire.script("talk", Turn("done", faults=[Held()]))
+    real = rows.let_go
+
+    def let_go(me: UUID, wait_ids: Any) -> None:
+        monkeypatch.setattr(rows, "let_go", real)
+        start_agents(run.agent, by="a test")
+        raise OperationalError from psycopg.OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr(rows, "let_go", let_go)
+
+    async def act(caller: Caller) -> None:
+        await until(caller, lambda: bool(wire.requests))
+        await in_database_thread(lambda: stop_agents(run.agent, by="a test", reason="a test"))
+        with pytest.raises(OperationalError):
+            await until(caller, lambda: False)
+        await until(caller, lambda: not ModelCall.objects.exists())
+
+    with_a_caller(act)
+
+    assert lab.go_on(run).result == "done"
+    assert wire.asked(run.id) == {0: 2}
