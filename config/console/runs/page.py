@@ -15,6 +15,7 @@ from config.console.parts.moments import moment
 from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.runs.causal_tree import causal_tree
 from config.console.runs.children import name_of, spawned_by
+from config.console.runs.left_request import request_of
 from config.console.runs.taint import taint_of
 from config.console.runs.transcript import conversation
 from config.console.runs.uncertain import notice_of_uncertain
@@ -71,7 +72,7 @@ def _notices(run: Run) -> list[Section]:
         case RunStatus.UNCERTAIN:
             return notice_of_uncertain(run)
         case RunStatus.WAITING if wait := open_wait_of(run):
-            return [_waiting(wait)]
+            return [_waiting(run, wait)]
     level = LEVELS.get(RunStatus(run.status), "info")
     details: list[Any] = []
     if is_blocked(run):
@@ -90,7 +91,7 @@ def _notices(run: Run) -> list[Section]:
     return [Notice(text=in_words(run), level=level, details=details)]
 
 
-def _waiting(wait: Wait) -> Notice:
+def _waiting(run: Run, wait: Wait) -> Notice:
     match wait.kind:
         case Wait.Kind.APPROVAL:
             details = [link(page("runs_approval", wait.approval.pk), "Open the approval")]
@@ -112,8 +113,7 @@ def _waiting(wait: Wait) -> Notice:
                 text=waiting_for(wait), details=[reason, link(listing("agents_session"), "Open the sessions")]
             )
         case Wait.Kind.MODEL:
-            said = "A caller makes its request, and it goes on with the answer. Meanwhile it occupies no worker."
-            return Notice(text=waiting_for(wait), details=[said])
+            return Notice(text=waiting_for(wait), details=request_of(run, wait))
     return Notice(text=waiting_for(wait), details=["Meanwhile it occupies no process and no place in a queue."])
 
 

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from django.test import Client
@@ -12,7 +12,7 @@ from django.utils import timezone
 from agents.kernel.reserved_types import SIGNAL
 from config.console.runs.causal_tree import BREADTH, causal_tree
 from config.console.runs.waterfall import Waterfall
-from runs.models import Run, Step
+from runs.models import AgentStop, ModelCall, Run, Step, Worker
 from runs.states import RunStatus
 from tests.config.console.test_pages import queries_of
 from tests.support.console import page_of
@@ -63,6 +63,32 @@ def test_wait_for_an_event_is_reported_in_words(admin: Client) -> None:
 
     assert "Waits for <code>invoice.paid</code> with customer = 7, until <time" in page
     assert f"{until:%A %H:%M} UTC</time> (in 2 d 3 h)." in page
+
+
+def test_wait_for_a_model_says_who_makes_the_request_and_what_the_last_try_came_to(admin: Client) -> None:
+    run = make_run(status=WAITING)
+    wait = make_wait(run, "model", asked={"reason": "an answer of openai:gpt"})
+    call = ModelCall.objects.create(wait=wait, step={}, content={}, epoch=1, claim=uuid4(), tries=1)
+    caller = Worker.objects.create(id=uuid4(), kind="caller", host="h", pid=7, version="1")
+
+    said = page_text(admin, run)
+    assert "Waits for an answer of openai:gpt." in said and "Left to a caller <time" in said
+    assert "No caller has taken the request yet. If none does, within" in said
+
+    ModelCall.objects.update(error="429: busy", due_at=timezone.now() + timedelta(minutes=1))
+    said = page_text(admin, run)
+    assert "Try 1 failed: 429: busy" in said and "A caller makes the request again <time" in said
+
+    ModelCall.objects.update(owner_id=caller.id, tries=2)
+    said = page_text(admin, run)
+    assert "Try 1 failed: 429: busy" in said
+    assert page_of("runs_worker", caller) in said and ">h:7</a> makes the request." in said
+
+    AgentStop.objects.create(agent=run.agent, reason="", stopped_by="ada")
+    assert "Its agent is stopped: the request is made after the start." in page_text(admin, run)
+
+    call.delete()
+    assert "No caller has the request any more: within" in page_text(admin, run)
 
 
 def test_wait_for_a_signal_names_the_signal(admin: Client) -> None:
