@@ -64,7 +64,8 @@ class Ended:
 
 
 # Of run, claim, key of the step, output, usage: `record_late_answer` of `runs.durable`, which stands above.
-RecordLate = Callable[[UUID, UUID, str, str, Mapping[str, Any]], None]
+# False: not now.
+RecordLate = Callable[[UUID, UUID, str, str, Mapping[str, Any]], bool]
 
 
 class Caller:
@@ -161,16 +162,23 @@ class Caller:
         """Record what requests came to, all of them together; if that fails, at the next look again."""
         while (ended := self.ended[:AT_ONCE]) and self.me is not None:
             recorded, kept = await in_database_thread(record, self.me, ended)
+            late = [one for one in ended if one.call.wait_id not in recorded | kept]
+            kept |= {one.call.wait_id for one in await self._record_late(late)}
             for one in ended:
-                if one.call.wait_id not in recorded | kept:
-                    log.warning("call.late", run=str(one.call.run_id), request=one.call.key, end=type(one.end).__name__)
-                    await in_database_thread(record_late, one, self.record_late)
                 if one.call.wait_id not in kept:
                     self.tasks.pop(one.call.wait_id, None)
             locked = [one for one in ended if one.call.wait_id in kept]
             self.ended[: len(ended)] = locked
             if locked:
                 return
+
+    async def _record_late(self, late: Sequence[Ended]) -> Sequence[Ended]:
+        """Returns those that wait for a lock: once one does, none of the others is tried, for the lease must be renewed."""
+        for number, one in enumerate(late):
+            if not await in_database_thread(record_late, one, self.record_late):
+                return late[number:]
+            log.warning("call.late", run=str(one.call.run_id), request=one.call.key, end=type(one.end).__name__)
+        return []
 
     async def _drop_unwanted(self, me: UUID) -> None:
         """Cancel requests whose runs were cancelled, or whose agents were stopped."""
@@ -205,9 +213,9 @@ class Caller:
         self.presence.owns = bool(self.tasks)
         await in_database_thread(self.presence.renew)
         if self.presence.row != self.me:
-            for one in self.ended:
-                await in_database_thread(record_late, one, self.record_late)
+            locked = await self._record_late(self.ended)
             self._abandon()  # another process has them
+            self.ended = [*locked]
             self.me = self.presence.row
 
     def _abandon(self) -> None:
@@ -266,15 +274,17 @@ def record(me: UUID, ended: Sequence[Ended]) -> tuple[set[int], set[int]]:
     return done, rows.owned(me, [one.call.wait_id for one in ended if one.call.wait_id not in done])
 
 
-def record_late(ended: Ended, record: RecordLate) -> None:
-    """Record the answer to a request that may be made only once, although its run is parked over it by now: it goes on."""
+def record_late(ended: Ended, record: RecordLate) -> bool:
+    """Record the answer to a request that may be made only once, although its run is parked over it by now: it goes on. False: its
+    run is locked now."""
     from agents.llm.requests.left import Answered
 
     if ended.call.is_once and isinstance(ended.end, Answered):
         call, outcome = ended.call, _outcome(ended, ended.end)
         if outcome.output is not None:
             with suppress(Run.DoesNotExist):
-                record(call.run_id, call.id, call.key, outcome.output, outcome.usage)
+                return record(call.run_id, call.id, call.key, outcome.output, outcome.usage)
+    return True
 
 
 def _answer(me: UUID, answers: Sequence[Outcome]) -> set[int]:

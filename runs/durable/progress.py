@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, OperationalError, connection, transaction
+from psycopg.errors import LockNotAvailable
 
 from agents.journal.entries import StepEntry
 from agents.kernel.effects import Effects
@@ -82,6 +83,7 @@ WITH late AS (
   RETURNING run_id AS id
 )"""
 RECORDED = "SELECT id FROM late"
+LOCKED_AT_MOST = "100ms"
 LATE_PATIENCE = 10.0  # seconds to retry while the database is away
 
 
@@ -153,9 +155,21 @@ def record_late(claim: Claim, key: str, output: str, effects: Effects, *, is_tai
     _insist(claim.run_id, claim.id, key, output, lambda: rows_of(claim, effects), is_tainted=is_tainted)
 
 
-def record_late_answer(run_id: UUID, claim_id: UUID, key: str, output: str, usage: Mapping[str, Any]) -> None:
-    """The same for a request to a model that a caller made, for the claim that left it."""
-    _insist(run_id, claim_id, key, output, Rows, usage=usage)
+def record_late_answer(run_id: UUID, claim_id: UUID, key: str, output: str, usage: Mapping[str, Any]) -> bool:
+    """The same for a request to a model that a caller made, for the claim that left it. False: the run is locked now; its caller, whose
+    other requests must not wait, tries again."""
+    late = {"output": output, "id": run_id, "key": key, "claim": claim_id, "usage": json.dumps(usage)}
+    try:
+        with writing():
+            execute("SELECT set_config('lock_timeout', %s, true)", [LOCKED_AT_MOST])
+            run = lock_run(run_id)
+            if _record_late(late, Rows):
+                _unpark(run)
+    except OperationalError as error:
+        if isinstance(error.__cause__, LockNotAvailable):
+            return False
+        raise
+    return True
 
 
 def _insist(
@@ -165,16 +179,9 @@ def _insist(
     output: str,
     make_rows: Callable[[], Rows],
     *,
-    usage: Mapping[str, Any] | None = None,
     is_tainted: bool = False,
 ) -> None:
-    late = {
-        "output": output,
-        "id": run_id,
-        "key": key,
-        "claim": claim_id,
-        "usage": None if usage is None else json.dumps(usage),
-    }
+    late = {"output": output, "id": run_id, "key": key, "claim": claim_id, "usage": None}
     give_up_at = time.monotonic() + LATE_PATIENCE
     while True:
         try:

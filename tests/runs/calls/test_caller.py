@@ -1,6 +1,7 @@
 """The loop of a caller, and what it does about requests that are its own in the database alone."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -134,3 +135,36 @@ def test_a_request_that_was_cut_and_not_let_go_is_not_kept(
 
     assert lab.go_on(run).result == "done"
     assert wire.asked(run.id) == {0: 2}
+
+
+def test_a_late_answer_whose_run_is_locked_costs_the_caller_no_lease(lab: Lab, wire: Wire, settings: Settings) -> None:
+    """Another caller has lost it, and somebody looks at the run in a transaction."""
+    run = left(lab, think_once)
+    held = Held()
+    wire.script("talk", Turn("done", faults=[held]))
+    names = ("dbname", "user", "host", "port", "password")
+    parameters = {name: value for name, value in connection.get_connection_params().items() if name in names}
+
+    async def act(caller: Caller) -> None:
+        await until(caller, lambda: bool(wire.requests))
+        await in_database_thread(lambda: ModelCall.objects.all().delete())
+        assert await in_database_thread(rows.hand_back_abandoned) == 1
+        me = caller.me
+        with psycopg.connect(**parameters) as other:
+            other.execute("SELECT 1 FROM runs_run WHERE id = %s FOR UPDATE", [run.id])
+            held.release()
+            until_then = time.monotonic() + settings.WAKEFUL_LEASE.total_seconds()
+            while time.monotonic() < until_then:
+                began = time.monotonic()
+                async with asyncio.timeout(20):
+                    await caller.look()
+                assert time.monotonic() - began < settings.WAKEFUL_LEASE.total_seconds() / 2
+                await asyncio.sleep(0.1)
+            other.rollback()
+        await until(caller, lambda: Step.objects.get(kind="model").status == "done")
+        assert caller.me == me and not caller.ended and not caller.tasks
+
+    with_a_caller(act)
+
+    assert lab.go_on(run).result == "done"
+    assert wire.asked(run.id) == {0: 1}
