@@ -233,8 +233,11 @@ def test_a_claim_along_whose_answer_is_lost_with_that_of_the_commit_is_released_
 
     def deafen() -> None:
         until(lambda: holder.execute(WAITS_FOR_A_LOCK, [driver.info.backend_pid]).fetchone() == (True,))
-        with socket.socket(fileno=os.dup(driver.fileno())) as copy:
-            copy.shutdown(socket.SHUT_RD)
+        # Closed for reading, it would still give what came meanwhile.
+        here, there = socket.socketpair()
+        there.close()
+        os.dup2(here.fileno(), driver.fileno())
+        here.close()
         holder.rollback()
 
     with psycopg.connect(driver.info.dsn, password=driver.info.password) as holder:
