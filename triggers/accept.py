@@ -171,8 +171,8 @@ class Verified:
 
 
 def insert_of(events: Sequence[Verified]) -> Query:
-    """The statement that records events, at most SIZES[-1], and returns the ids of those that it has recorded: not of those of which
-    `accept_verified` finds a duplicate or raises SourceChanged. The caller wakes the dispatcher."""
+    """The statement that records events, at most SIZES[-1], and returns the ids of those that it has recorded: a duplicate, or one whose
+    source has changed, is not among them. The caller wakes the dispatcher."""
     size = next(size for size in SIZES if size >= len(events))
     rows = [[*_columns(one.id, one.event, _digest(one.event)), one.state] for one in events]
     rows += rows[-1:] * (size - len(rows))  # which are duplicates

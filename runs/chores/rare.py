@@ -16,7 +16,7 @@ SELECT EXISTS (SELECT FROM runs_wait WHERE status = 'open' AND kind = 'budget') 
 
 @dataclass(frozen=True, kw_only=True)
 class Rare:
-    """What there may be: runs that wait for budget; reservations; requests that callers make or that nobody does; incidents whose
+    """What there may be: runs that wait for budget; reservations; requests that are left to callers; incidents whose
     time has come; runs that are blocked behind their key. All of it, where that could not be read."""
 
     budget_waits: bool = True

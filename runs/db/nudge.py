@@ -35,7 +35,7 @@ def nudge_dispatcher() -> None:
 
 
 def take_turn(payload: str = AT_ONCE) -> bool:
-    """Whether a nudge is to be sent now; then the throttle begins anew."""
+    """Whether a nudge is to be sent now; then the throttle begins again."""
     global _last_sent, _last_at_once
     now = time.monotonic()
     last = _last_at_once if payload == AT_ONCE else _last_sent

@@ -1,5 +1,5 @@
-"""One CHECK that calls a function instead of eleven, and one trigger instead of three with conditions. PostgreSQL reads and plans
-expressions of both anew for each statement (a third of the CPU of an UPDATE of a run), but a function once for each session."""
+"""One CHECK that calls a function instead of eleven, and one trigger instead of three with conditions. Each statement of PostgreSQL
+reads and plans the expressions of both again (a third of the CPU of an UPDATE of a run), but a function once for each session."""
 
 from importlib import import_module
 

@@ -116,8 +116,8 @@ class Run(models.Model):
             models.UniqueConstraint(
                 fields=["worker", "pid"], name="run_one_per_child", condition=Q(status=RunStatus.RUNNING)
             ),
-            # One function with a name for each rule (`0010_one_check_of_a_run`): PostgreSQL reads and plans an expression anew for
-            # each statement.
+            # One function with a name for each rule (`0010_one_check_of_a_run`): each statement of PostgreSQL
+            # reads and plans an expression again.
             models.CheckConstraint(
                 name="run_is_consistent",
                 condition=Func(*map(F, CHECKED), function="runs_is_consistent", output_field=models.BooleanField()),

@@ -134,7 +134,7 @@ def test_a_secret_that_is_used_is_noted(new_web: Stack) -> None:
     new_web.query("UPDATE triggers_secret SET last_matched_at = NULL RETURNING 1")
     new_web.query(
         """UPDATE triggers_source SET limits = '{"max_body": 1000}' WHERE slug = 'shop' RETURNING 1"""
-    )  # it is read anew
+    )  # it is read again
     assert status(new_web, Request("/hooks/shop/")) == 401
 
     assert {status(new_web, new()) for _ in range(3)} == {202}

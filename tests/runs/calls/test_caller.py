@@ -138,7 +138,7 @@ def test_a_request_that_was_cut_and_not_let_go_is_not_kept(
 
 
 def test_a_late_answer_whose_run_is_locked_costs_the_caller_no_lease(lab: Lab, wire: Wire, settings: Settings) -> None:
-    """Another caller has lost it, and somebody looks at the run in a transaction."""
+    """Another caller has lost it, and another transaction has locked the run."""
     run = left(lab, think_once)
     held = Held()
     wire.script("talk", Turn("done", faults=[held]))

@@ -68,7 +68,7 @@ def take(slug: str, arrival: Arrival, *, kind: str = "") -> Taken:
     It is verified with what this process knows of the source. The insert checks that nothing of it has changed; whatever else comes
     of it, a refusal or the answer to a greeting, stands only if the source is read again and has not changed."""
     turns: set[UUID] = set()
-    endpoint, taken = _take_by_known(slug, arrival, kind, turns) or _take_anew(slug, arrival, kind, turns)
+    endpoint, taken = _take_by_known(slug, arrival, kind, turns) or _take_from_rows(slug, arrival, kind, turns)
     note_match(endpoint, taken.secret)
     return taken
 
@@ -126,7 +126,7 @@ def _has_changed(known: Endpoint) -> bool:
     return on_live_connection(lambda: read_endpoint(known.slug)).state != known.state
 
 
-def _take_anew(slug: str, arrival: Arrival, kind: str, turns: set[UUID]) -> tuple[Endpoint, Taken]:
+def _take_from_rows(slug: str, arrival: Arrival, kind: str, turns: set[UUID]) -> tuple[Endpoint, Taken]:
     for _ in range(READINGS):
         endpoint = on_live_connection(lambda: read_endpoint(slug))
         with suppress(SourceChanged):

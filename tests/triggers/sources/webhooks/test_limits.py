@@ -109,7 +109,7 @@ def test_more_deliveries_than_the_limit_wait_for_the_next_minute() -> None:
 
 
 def test_a_delivery_during_which_its_source_changes_takes_one_turn() -> None:
-    """It is verified anew then."""
+    """It is verified again then."""
     source = make_source(limits={"per_minute": 5})
     assert post(b"{}", signed_headers(b"{}", id_="d-1")).status_code == 202
     add_secret(source, "another")
