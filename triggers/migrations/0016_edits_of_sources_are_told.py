@@ -1,4 +1,4 @@
-"""A NOTIFY wakes a sources process that owns nothing when a source is new, enabled or edited."""
+"""A sources process that owns nothing hears of a source that is new, enabled or edited."""
 
 from django.db import migrations
 
