@@ -80,7 +80,7 @@ FLOORS = {
         "management apps",
     ],
     "triggers": [
-        "exceptions models dispatch_lock",
+        "exceptions models dispatch_lock emit",
         "accept events",
         "matching",
         "outbound switches",

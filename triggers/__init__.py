@@ -1,6 +1,7 @@
 """Events, triggers and schedules: what wakes agents. The life of an event, in reading order:
 
 - `sources`: where events come from; each ends in `accept`, which records an event once
+- `emit`: a project records an event in its own transaction, with none of Wakeful's settings
 - `matching`: which triggers an event matches; `dispatch`: admits matches, which become runs, or decisions with a reason
 - `outbound`: events leave to subscriptions; `switches`: an event is recorded when another one is absent
 - `replays`: recorded events are dispatched again

@@ -1,6 +1,6 @@
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from agents.exceptions import Permanent
@@ -15,17 +15,26 @@ def storable(value: Any, what: str) -> Any:
     """Return the value if PostgreSQL can store it as JSON, without the secrets that this process knows; otherwise raise Permanent
     with the reason."""
     try:
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        text = json_text(value, what)
+    except ValueError as error:
+        raise Permanent(str(error)) from error
+    return value if stored(text) == text else stored_json(value)
+
+
+def json_text(value: Any, what: str, default: Callable[[Any], Any] | None = None) -> str:
+    """The value as JSON that PostgreSQL can store; ValueError says why it cannot. `default`: as of `json.dumps`."""
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False, default=default)
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise Permanent(
+        raise ValueError(
             f"{what} is not JSON: {error}. Use plain dicts, lists, strings, numbers, booleans or None"
         ) from error
     if _is_too_deep(value, text):
-        raise Permanent(f"{what} is nested deeper than {MAX_LEVELS} levels; store it flatter, or as text")
+        raise ValueError(f"{what} is nested deeper than {MAX_LEVELS} levels; store it flatter, or as text")
     if NUL.search(text):
-        raise Permanent(f"{what} contains a NUL character, which PostgreSQL cannot store; remove it")
-    return value if stored(text) == text else stored_json(value)
+        raise ValueError(f"{what} contains a NUL character, which PostgreSQL cannot store; remove it")
+    return text
 
 
 def _is_too_deep(value: Any, text: str) -> bool:

@@ -28,6 +28,7 @@ from triggers.accept import Incoming, accept, builtin_source
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.looks import look
 from triggers.dispatch.rules import Rules
+from triggers.emit import emit
 from triggers.models import Event
 from triggers.sources import backlog
 from triggers.sources.http.headers import Headers
@@ -46,6 +47,14 @@ def an_event_is_accepted(lab: Lab) -> Recorder:
     event = incoming(1)
     with recording() as recorder:
         accept([event])
+    return recorder
+
+
+def a_project_emits_an_event(lab: Lab) -> Recorder:
+    """Not the first one of its process, which looks for the schema."""
+    emit("order.paid", {"id": 1})
+    with recording() as recorder:
+        emit("order.paid", {"id": 2})
     return recorder
 
 
@@ -240,6 +249,7 @@ LEGS: dict[str, Leg] = {
     leg.__name__: leg
     for leg in (
         an_event_is_accepted,
+        a_project_emits_an_event,
         a_delivery_passes_the_door,
         an_event_becomes_a_run,
         an_event_becomes_a_run_of_a_key,

@@ -1,6 +1,7 @@
 """What the dispatcher sends again and again is planned once: for a lone event, planning would cost more than execution."""
 
 import pytest
+from django.db import connection
 
 from runs.db.sql import fetch
 from runs.models import Run
@@ -21,6 +22,7 @@ SELECT statement, custom_plans FROM pg_prepared_statements WHERE custom_plans > 
 @pytest.mark.parametrize("key", ["", "string(event.data.id)"])
 @pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "beside ready runs"])
 def test_the_statements_for_a_lone_event_are_planned_once(key: str, is_alone: bool) -> None:
+    connection.close()  # the statements of the tests before this one
     make_trigger(types=["order.paid"], key=key, overlap="queue" if key else "allow")
     rules = Rules()
     for number in range(3 * FIRST):
