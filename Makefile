@@ -13,7 +13,7 @@ export PYTHONUNBUFFERED := 1
 # A stack is several processes that start from the same sources: the first one compiles them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test check docs chaos bench lock fmt clean
+.PHONY: help run test check docs chaos bench wheel lock fmt clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -65,6 +65,12 @@ else
 	@$(CHAOS)
 	@exec $(PY) -m pytest -s -m "$(SAMPLE)"
 endif
+
+wheel: .venv/dev ## the package wakeful in dist/: everything under wakeful.*, for an environment of yours
+	@rm -rf build dist
+	@$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	@rm -rf build wakeful.egg-info
+	@ls dist/*.whl
 
 bench: .venv/bench/ready ## measurements of this machine, beside Celery, Procrastinate and DBOS; see bench/README.md
 	@exec .venv/bench/bin/python -m bench $(ARGS)

@@ -1,23 +1,23 @@
 """Every setting, each read from the environment once. The knobs an operator may turn stand in one list, below."""
 
 from contextlib import suppress
-from pathlib import Path
 
 from celery.schedules import crontab
 from django.conf import global_settings
 from kombu import Queue
 
-from config import logs
+from config import logs, place
 from config.console.theme import UNFOLD as UNFOLD
 from config.env import Env
 from runs.network.mail_server import MailServer
 
-BASE_DIR = Path(__file__).resolve().parent.parent
+BASE_DIR = place.BASE
+MANAGE = place.MANAGE
 env = Env()
 
 # What `manage.py up` keeps for the embedded stack: URLs of its servers, generated secrets. The environment wins.
 WAKEFUL_HOME = env.path(
-    "WAKEFUL_HOME", BASE_DIR / ".wakeful", "folder of the embedded servers and generated secrets", shown=".wakeful"
+    "WAKEFUL_HOME", place.FOLDER / ".wakeful", "folder of the embedded servers and generated secrets", shown=".wakeful"
 )
 env.read_file(WAKEFUL_HOME / "env")
 env.take_keys()

@@ -21,9 +21,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from config.place import FOLDER
 from config.stack import children
 
-ROOT = Path(__file__).resolve().parents[2]
 CAN_FORK = sys.platform == "linux"  # elsewhere, what libraries of the system keep does not survive a fork
 PATIENCE = 30.0  # seconds for one answer of the prepared process: while it loads modules, or if it hangs
 _ROOM = " " * 2000  # for the command lines of programs, which are longer than that of the process that forks them
@@ -82,7 +82,7 @@ class Nursery:
         self,
         env: Mapping[str, str],
         *,
-        folder: Path = ROOT,
+        folder: Path = FOLDER,
         can_fork: bool = CAN_FORK,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:

@@ -9,12 +9,12 @@ from importlib import import_module
 from pathlib import Path
 
 MEMORY = 2**30  # bytes of address space
-BASE = Path(__file__).resolve().parents[2]
+BASE = Path(__file__).resolve().parents[__name__.count(".")]  # the folder that this module is imported from
 ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "SYSTEMROOT")
-START = """
+START = f"""
 import sys
 sys.path.insert(0, sys.argv[1])
-from runs.processes.isolation import begin
+from {__name__} import begin
 begin(*sys.argv[2:])
 """
 

@@ -22,7 +22,7 @@ class NotTried(RunError):
 
 def report_of(command: Sequence[str], *, given: str = "") -> dict[str, Any]:
     """The report of a command of `manage.py` that executes one shadow run, with `given` on its standard input. Raises NotTried."""
-    words = [sys.executable, str(settings.BASE_DIR / "manage.py"), *command, "--json"]
+    words = [sys.executable, *settings.MANAGE, *command, "--json"]
     if not AT_ONCE.acquire(blocking=False):
         raise NotTried("Two shadow runs are in progress. Try again when one has ended, within a minute.")
     try:

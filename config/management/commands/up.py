@@ -16,6 +16,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from config.place import MANAGE
 from config.stack import embedded, home
 from config.stack.nursery import CAN_FORK, Nursery
 from config.stack.supervisor import Program, Supervisor, environment_of_programs
@@ -93,7 +94,7 @@ class Command(BaseCommand):
     def _prepare(self, nursery: Nursery, env: Mapping[str, str], *, demo: bool, paused: bool) -> str:
         """Run `prepare` in a process that has the servers' URLs; returns its output, how to log in."""
         self.stdout.write("Preparing the database …")
-        command = [sys.executable, sys.argv[0], "prepare"]
+        command = [sys.executable, *MANAGE, "prepare"]
         command += [*(["--demo"] if demo else []), *(["--paused"] if paused else [])]
         with TemporaryFile() as output:
             process = nursery.start(command, env=env, output=output, errors=STDERR)
@@ -122,6 +123,7 @@ class Command(BaseCommand):
 def _programs() -> list[Program]:
     """Named like their kinds, in the order of their start: web is last, so that accepted events are processed at once."""
     python = sys.executable
+    manage = [python, *MANAGE]
     grace = settings.WAKEFUL_SHUTDOWN_GRACE.total_seconds()
     celery = [python, "-m", "celery", "--quiet", "-A", "config"]
     worker = [
@@ -138,10 +140,10 @@ def _programs() -> list[Program]:
     web = [*web, "--workers", "2", "--respawn-failed-workers"]
     return [
         Program(name="worker", command=worker, patience=grace + 10),
-        Program(name="dispatcher", command=[python, sys.argv[0], "dispatcher"]),
+        Program(name="dispatcher", command=[*manage, "dispatcher"]),
         Program(name="beat", command=[*celery, "beat"]),
-        Program(name="sources", command=[python, sys.argv[0], "sources"]),
-        Program(name="caller", command=[python, sys.argv[0], "caller"], patience=grace + 10),
+        Program(name="sources", command=[*manage, "sources"]),
+        Program(name="caller", command=[*manage, "caller"], patience=grace + 10),
         Program(name="web", command=[*web, "--backpressure", "4096", "config.rsgi:application"]),
     ]
 

@@ -1,0 +1,69 @@
+"""What a project writes its agents with: `from wakeful import AgentRun, agent, emit, on`. The import touches no database and needs no
+settings. The wheel has the rooms of this tree in this package: `agents` here is `wakeful.agents` there."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agents import (
+        Agent,
+        AgentRun,
+        Answer,
+        ApprovalExpired,
+        AsyncAgentRun,
+        Budget,
+        Checked,
+        ChildFailed,
+        DueItem,
+        Ended,
+        Event,
+        Fire,
+        GateRun,
+        Heartbeat,
+        Note,
+        Permanent,
+        Quiet,
+        Retry,
+        SessionBusy,
+        StepFailed,
+        agent,
+        on,
+        tool,
+    )
+    from triggers.emit import emit
+
+__all__ = [
+    "Agent",
+    "AgentRun",
+    "Answer",
+    "ApprovalExpired",
+    "AsyncAgentRun",
+    "Budget",
+    "Checked",
+    "ChildFailed",
+    "DueItem",
+    "Ended",
+    "Event",
+    "Fire",
+    "GateRun",
+    "Heartbeat",
+    "Note",
+    "Permanent",
+    "Quiet",
+    "Retry",
+    "SessionBusy",
+    "StepFailed",
+    "agent",
+    "emit",
+    "on",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Read on first use: the processes that evaluate the texts of strangers import a module of this package, and no agent."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import agents
+    import triggers.emit
+
+    return getattr(triggers.emit if name == "emit" else agents, name)

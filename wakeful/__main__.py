@@ -1,0 +1,18 @@
+"""The command `wakeful`, or `python -m wakeful`: what `manage.py` is in a tree."""
+
+import os
+import sys
+
+from django.core.management import execute_from_command_line
+
+
+def main() -> None:
+    """With the apps of the folder it is called in, as `manage.py` has those beside it."""
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    execute_from_command_line(sys.argv)
+
+
+if __name__ == "__main__":
+    main()
