@@ -14,8 +14,10 @@ from agents import registry
 from agents.exceptions import Permanent
 from agents.guards.atomic import not_in_atomic_body
 from agents.guards.storable import storable
+from agents.prompt_agents import catalog
+from runs.calls import nudge
 from runs.db.nudge import nudge_dispatcher
-from runs.db.sql import fetch_as
+from runs.db.sql import fetch, fetch_as
 from runs.exceptions import IllegalState, UnknownAgent
 from runs.models import AgentStop, Run, audit
 
@@ -35,6 +37,8 @@ SELECT names.name, stop.stopped_at, coalesce(stop.stopped_by, '') AS stopped_by,
 FROM names LEFT JOIN runs_agentstop stop ON stop.agent = names.name LEFT JOIN running ON running.agent = names.name
 ORDER BY names.name <> '*', names.name
 """
+# To the parents of workers and to callers, with the commit of the stop, which is rare. Without it they find the stop at their next look.
+NOTIFY = "SELECT pg_notify(%s, ''), pg_notify(%s, %s)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +98,7 @@ def stop_agents(name: str, *, reason: str, by: str) -> list[StoppedRun]:
         if not is_new:
             raise IllegalState(f"{in_words(name)} already.", "stopped")
         audit.record(by, "stop", row, reason=reason)
+        fetch(NOTIFY, [catalog.CHANNEL, nudge.CHANNEL, nudge.UNWANTED])
     # Runs that were claimed before the commit are running by now.
     running = Run.objects.running().filter(**({} if name == EVERY else {"agent": name})).order_by("agent", "id")
     return [StoppedRun(id=id, agent=agent) for id, agent in running.values_list("id", "agent")]

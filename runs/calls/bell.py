@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import psycopg
 
-from runs.calls.nudge import CHANNEL
+from runs.calls.nudge import CHANNEL, UNWANTED
 from runs.db.listen import Listener
 
 
@@ -13,6 +13,7 @@ class Bell:
     def __init__(self) -> None:
         self._listener = Listener([CHANNEL])
         self._rung = asyncio.Event()
+        self.has_unwanted = False  # by a NOTIFY, until a look sets it back
 
     def open(self) -> None:
         """Connect. It may take a while: call it in another thread than that of the loop, and `listen` there."""
@@ -46,6 +47,7 @@ class Bell:
         self._rung.set()
         try:
             if self._listener.connection is not None:
-                list(self._listener.connection.notifies(timeout=0))
+                notifies = self._listener.connection.notifies(timeout=0)
+                self.has_unwanted |= UNWANTED in [notify.payload for notify in notifies]
         except psycopg.Error:
             self.close()

@@ -183,9 +183,9 @@ class Caller:
     async def _drop_unwanted(self, me: UUID) -> None:
         """Cancel requests whose runs were cancelled, or whose agents were stopped."""
         now = time.monotonic()
-        if not self.tasks or now < self.look_at_wanted:
+        if not self.tasks or (now < self.look_at_wanted and not self.bell.has_unwanted):
             return
-        self.look_at_wanted = now + WHILE_BUSY
+        self.look_at_wanted, self.bell.has_unwanted = now + WHILE_BUSY, False
         wanted = await in_database_thread(rows.wanted, me)
         has_ended = {one.call.wait_id for one in self.ended}
         cut = {

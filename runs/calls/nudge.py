@@ -11,6 +11,7 @@ from runs.db.nudge import AT_ONCE, NOTIFY
 from runs.db.sql import fetch
 
 CHANNEL = "wakeful_caller"
+UNWANTED = "unwanted"  # payload: requests may have become unwanted, as by a stop of their agent; an earlier version looks as ever
 log = structlog.get_logger(__name__)
 _last_sent = float("-inf")
 

@@ -168,3 +168,25 @@ def test_a_late_answer_whose_run_is_locked_costs_the_caller_no_lease(lab: Lab, w
 
     assert lab.go_on(run).result == "done"
     assert wire.asked(run.id) == {0: 1}
+
+
+def test_a_stop_cuts_a_request_at_once_and_not_at_the_next_look(
+    lab: Lab, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runs.calls.caller.WHILE_BUSY", 600.0)
+    run = left(lab, think)
+    wire.script("talk", Turn("done", faults=[Held()]))
+
+    async def act(caller: Caller) -> None:
+        caller.bell.listen()
+        await until(caller, lambda: bool(wire.requests))
+        await caller.look()
+        await in_database_thread(lambda: stop_agents(run.agent, by="a test", reason="a test"))
+        async with asyncio.timeout(20):
+            while caller.tasks:
+                await caller.bell.wait(600)
+                await caller.look()
+
+    with_a_caller(act)
+
+    assert ModelCall.objects.get().owner_id is None
