@@ -261,7 +261,7 @@ def lab(
     """A running lab on servers of its own; `apps` and `invariants` of a user instead of ours."""
     is_lab = apps == LAB
     # Deliveries are recorded together in the one sort of stack, each by itself in the other.
-    settings = {**settings, "WAKEFUL_INGEST_SESSIONS": "2" if crew == IN_PAIRS else "0"}
+    settings = {"WAKEFUL_INGEST_SESSIONS": "2" if crew == IN_PAIRS else "0", **settings}
     env = {**settings, "WAKEFUL_APPS": apps, "WAKEFUL_MAX_BACKLOG": "100000", "WAKEFUL_QUEUES": "default,narrow"}
     env["PYTHONPATH"] = os.pathsep.join(
         filter(None, [str(USERAPPS) if is_lab else "", os.environ.get("PYTHONPATH", "")])

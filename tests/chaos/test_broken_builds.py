@@ -19,6 +19,7 @@ FROZEN_BEFORE_ITS_BODY = Scenario(point=Point(name="after_claim", kind="worker",
 FROZEN_IN_ITS_BODY = Scenario(point=Point(name="holding_rows", kind="worker", child=True), fault=Fault.STOP_ALL)
 KILLED_AFTER_ITS_DELETE = Scenario(point=Point(name="after_early_delete", kind="dispatcher"), fault=Fault.KILL)
 KILLED_AFTER_ITS_MARK = Scenario(point=Point(name="after_early_mark", kind="dispatcher"), fault=Fault.KILL)
+KILLED_AFTER_ITS_ANSWER = Scenario(point=Point(name="after_early_answer", kind="web"), fault=Fault.KILL)
 KILLED_CHILD = Scenario(point=Point(name="after_body", kind="worker", child=True), fault=Fault.KILL)
 CHILDREN_KILLED = Scenario(special="children_killed_again_and_again")
 KILLED_AFTER_AN_UNWRITTEN_CALL = Scenario(
@@ -52,8 +53,11 @@ BROKEN = {
     "rings_where_it_dispatches": (HANGING_BROKER, (), "while the broker hangs: dispatch goes on"),
     "gives_up_at_once": (FORGOTTEN_GRANT, (), "while the database refuses runs: no event is given up"),
     "no_safety_look": (LOST_NOTIFY, (), "where a NOTIFY is lost: the safety look finds its event"),
+    "answers_before_it_commits": (KILLED_AFTER_ITS_ANSWER, (), "no accepted event is lost"),
     "marks_before_it_decides": (KILLED_AFTER_ITS_MARK, (), "every event is explained"),
 }
+
+OF_BUILD = {"answers_before_it_commits": {"WAKEFUL_INGEST_SESSIONS": "2"}}
 
 
 def in_turn(key: int, number: int) -> Delivery:
@@ -64,7 +68,7 @@ def in_turn(key: int, number: int) -> Delivery:
 @pytest.mark.parametrize("build", BROKEN)
 def test_the_checker_notices_a_broken_build(build: str, tmp_path: Path, django_db_blocker: Any) -> None:
     scenario, alterations, promise = BROKEN[build]
-    settings = {**FAST, "LAB_PATCHES": f"hasty_outbox,{build}"}
+    settings = {**FAST, "LAB_PATCHES": f"hasty_outbox,{build}", **OF_BUILD.get(build, {})}
 
     with lab(tmp_path / build, settings=settings, crew=FEW, blocker=django_db_blocker) as here:
         for statement in alterations:

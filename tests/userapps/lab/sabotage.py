@@ -27,11 +27,9 @@ def no_fence() -> None:
     from runs.attempt import ownership
     from runs.transitions import leave
 
-    ownership.NAME_SESSION = _without(
-        ownership.NAME_SESSION,
-        "AND epoch = %s::int AND claim = %s::uuid",
-        "AND epoch >= %s::int AND %s::uuid IS NOT NULL",
-    )
+    for name in ("NAME_SESSION", "BEGIN_LATE"):
+        fence, weaker = "AND epoch = %s::int AND claim = %s::uuid", "AND epoch >= %s::int AND %s::uuid IS NOT NULL"
+        setattr(ownership, name, _without(getattr(ownership, name), fence, weaker))
     fence = "AND epoch = %(epoch)s::int AND claim IS NOT DISTINCT FROM %(claim)s::uuid\n"
     leave.BY_OWNER = _without(leave.BY_OWNER, fence, "AND epoch >= %(epoch)s::int\n")
 
@@ -42,7 +40,8 @@ def no_claim_identity() -> None:
     from runs.durable import progress
     from runs.transitions import leave
 
-    ownership.NAME_SESSION = _without(ownership.NAME_SESSION, "AND claim = %s::uuid", "AND %s::uuid IS NOT NULL")
+    for name in ("NAME_SESSION", "BEGIN_LATE"):
+        setattr(ownership, name, _without(getattr(ownership, name), "AND claim = %s::uuid", "AND %s::uuid IS NOT NULL"))
     ownership.is_still = lambda run, claim: run.epoch == claim.epoch
     leave.BY_OWNER = _without(leave.BY_OWNER, "AND claim IS NOT DISTINCT FROM %(claim)s::uuid", "")
     leave.BY_OWNER = _without(leave.BY_OWNER, leave.ON_ITS_TIMELINE, "")
@@ -101,7 +100,28 @@ def no_dedup() -> None:
     """An event that is known is recorded again."""
     from triggers import accept
 
-    accept.INSERT = _without(accept.INSERT, "ON CONFLICT (source_id, ce_source, ce_id) DO NOTHING", "")
+    for name in ("INSERT", "INSERT_VERIFIED", "INSERT_MANY_VERIFIED"):
+        guard = "ON CONFLICT (source_id, ce_source, ce_id) DO NOTHING"
+        setattr(accept, name, _without(getattr(accept, name), guard, ""))
+
+
+def answers_before_it_commits() -> None:
+    """Deliveries that come together are answered before the statement that inserts them has committed."""
+    import asyncio
+
+    from runs.db.together import Together, _resolve
+    from runs.failpoints import failpoint
+
+    async def write_next(together: Any, session: Any) -> None:
+        await together._turn()
+        batch = [together._waiting.popleft() for _ in range(min(len(together._waiting), together._most))]
+        _resolve(batch, [True] * len(batch))
+        await asyncio.sleep(0.05)  # the answers are sent
+        failpoint("after_early_answer")
+        await together._write(session, [one for one, _ in batch])
+        await together._after(session)
+
+    Together._write_next = write_next  # type: ignore[method-assign]
 
 
 def outbox_deletes_first() -> None:
@@ -209,25 +229,53 @@ def intent_after_call() -> None:
 def answers_without_a_fence() -> None:
     """A caller that lost its requests records what they came to, although another one makes them by now."""
     from runs.calls import rows
-    from runs.calls.caller import Caller
+    from runs.calls.caller import Caller, in_database_thread
 
-    def keep(caller: Any) -> None:
+    async def go_on(caller: Any) -> None:
+        caller.presence.owns = bool(caller.tasks)
+        await in_database_thread(caller.presence.renew)
+        caller.me = caller.presence.row
+
+    async def keep(caller: Any, me: Any) -> None:
         pass
 
     rows.LOCK = _without(rows.LOCK, "AND call.owner_id = %(me)s::uuid", "AND %(me)s::uuid IS NOT NULL")
     rows.OWNED = _without(rows.OWNED, "AND call.owner_id = %(me)s::uuid", "AND %(me)s::uuid IS NOT NULL")
-    Caller._abandon = keep  # type: ignore[method-assign]
+    Caller._renew, Caller._drop_unwanted = go_on, keep  # type: ignore[method-assign]
+
+
+def frees_what_may_be_made_once() -> None:
+    """A request whose caller died is made by another one, also where it may be made only once."""
+    from runs.calls import rows
+
+    has_begun = (
+        f"AND NOT ({rows.IS_ONCE} AND EXISTS (SELECT FROM runs_step "
+        "WHERE run_id = run.id AND key = step->>'key' AND status = 'started'))"
+    )
+    rows.TAKE = _without(rows.TAKE, has_begun, "")
+    rows.FREE_LOST = _without(rows.FREE_LOST, f"AND NOT {rows.IS_ONCE}", "")
+    rows.REMOVE_LOST = _without(rows.REMOVE_LOST, f"AND {rows.IS_ONCE}", "AND false")
 
 
 def no_look_back() -> None:
-    """No process looks for what came before a wait was there, and each assumes that another has."""
-    from runs import waits
+    """No process looks for what came before a wait was there, and each assumes that another has. It is there a moment late."""
+    from runs import body, waits
+    from runs.durable import store
 
     def look_away(run_id: Any = None, limit: int = 100) -> int:
         waits.execute("UPDATE runs_wait SET looked_at = clock_timestamp() WHERE status = 'open' AND looked_at IS NULL")
         return 0
 
-    waits.look_back = look_away
+    def end_later(claim: Any, outcome: Any, *given: Any) -> Any:
+        if body.looks_back(outcome):
+            time.sleep(1.0)
+        return end(claim, outcome, *given)
+
+    def find_none(run_id: Any, request: Any, **known: Any) -> None:
+        return None
+
+    end, store.find_early = body.ended_at_once, find_none  # type: ignore[assignment]
+    waits.look_back, body.ended_at_once = look_away, end_later
 
 
 def decisions_without_a_lock() -> None:
