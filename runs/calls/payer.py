@@ -1,7 +1,7 @@
 """What a caller spends of a run's budgets: it reserves the most that a request may cost before it is sent, and settles it after.
 
 The reservation has a lease of its own, longer than a request takes. A caller that dies leaves it, and it is booked as spent, because the
-request may have been paid.
+request may have been paid; one that cuts the request ends the lease.
 """
 
 from collections.abc import Callable, Sequence

@@ -119,6 +119,13 @@ LET_GO = f"""
 UPDATE runs_modelcall SET owner_id = NULL, due_at = clock_timestamp()
 WHERE owner_id = %(me)s::uuid AND wait_id = ANY(%(ids)s::bigint[]) AND NOT {IS_ONCE}
 """  # noqa: S608
+# They may have been paid: the dispatcher books what was reserved for them as spent at its next look.
+NO_LONGER_RESERVED = """
+UPDATE runs_reservation reservation SET expires_at = clock_timestamp()
+FROM runs_modelcall call JOIN runs_wait wait ON wait.id = call.wait_id
+WHERE call.owner_id = %(me)s::uuid AND call.wait_id = ANY(%(ids)s::bigint[])
+  AND reservation.run_id = wait.run_id AND reservation.claim = call.claim AND reservation.expires_at > clock_timestamp()
+"""
 # Not within one lease of the start of the server: no caller could renew before.
 LOST = f"""call.owner_id IS NOT NULL AND clock_timestamp() > pg_postmaster_start_time() + %(lease)s::interval
   AND NOT EXISTS (SELECT FROM runs_worker worker WHERE worker.id = call.owner_id AND {IS_ALIVE})"""  # noqa: S608
@@ -237,6 +244,8 @@ def postpone(me: UUID, wait_id: int, seconds: float, error: str) -> bool:
 
 def let_go(me: UUID, wait_ids: Sequence[int]) -> None:
     """Leave requests to another process; those that may be made only once, to a person."""
+    # While they are this caller's: the next one reserves for the same claim.
+    execute(NO_LONGER_RESERVED, {"me": me, "ids": list(wait_ids)})
     execute(LET_GO, {"me": me, "ids": list(wait_ids)})
     hand_back(me, wait_ids)
 

@@ -22,6 +22,7 @@ from agents.kernel.redaction import know
 from agents.llm.requests.left import Answered
 from runs.actions.cancel import cancel
 from runs.actions.requeue import requeue
+from runs.budgets import wake
 from runs.budgets.caps import create_budget, set_cap
 from runs.calls import rows
 from runs.calls.caller import Ended, record_late
@@ -470,6 +471,18 @@ def test_a_caller_without_the_request_reserves_nothing(lab: Lab, caller: UUID) -
 
     window = BudgetWindow.objects.get()
     assert window.spent == 0 and window.reserved == 0
+
+
+def test_what_was_reserved_for_a_request_that_is_cut_is_spent_at_once(lab: Lab, caller: UUID) -> None:
+    create_budget(scope="installation", period="day", measure="requests", cap=Decimal(2), by="a test")
+    left(lab)
+    CallPayer(taken(caller), caller).reserve(lambda limits: Cost(requests=1))
+    rows.let_go(caller, [call.wait_id for call in ModelCall.objects.all()])
+    CallPayer(taken(caller), caller).reserve(lambda limits: Cost(requests=1))
+
+    assert wake.settle_lost() == 1
+    window = BudgetWindow.objects.get()
+    assert (window.spent, window.reserved) == (1, 1)
 
 
 def test_a_postponement_that_comes_late_leaves_the_intent_of_a_run_that_is_parked_over_it(
