@@ -20,7 +20,8 @@ from runs.waits import FOR_FREE_SESSION
 
 log = structlog.get_logger(__name__)
 
-# `since` is the beginning of time, or a hint: see `Since`. With a hint, it does not look for ready and lost runs.
+# `since` is the beginning of time, or a hint: see `Since`. With a hint, it does not look for ready and lost runs. An empty outbox is
+# one lookup; otherwise there is one for each topic.
 LOOK = f"""
 SELECT clock_timestamp() AS at,
   %(is_hinted)s::boolean OR EXISTS (SELECT FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL) AS ready,
@@ -31,11 +32,12 @@ SELECT clock_timestamp() AS at,
    AND (looked_at IS NOT NULL OR kind NOT IN ('event', 'children'))) - clock_timestamp() AS wait,
   (SELECT min(coalesce(look_after, created_at + %(owed)s::interval)) FROM runs_wait
    WHERE status = 'open' AND looked_at IS NULL AND kind IN ('event', 'children')) - clock_timestamp() AS look_back,
-  (SELECT coalesce(json_object_agg(topic, due_in), '{{}}') FROM (
+  CASE WHEN (SELECT min(available_at) FROM runs_outboxmessage WHERE available_at >= %(since)s::timestamptz) IS NULL THEN '{{}}'
+  ELSE (SELECT coalesce(json_object_agg(topic, due_in), '{{}}') FROM (
      SELECT topic, extract(epoch FROM (
        SELECT min(available_at) FROM runs_outboxmessage message
        WHERE message.topic = known.topic AND available_at >= %(since)s::timestamptz) - clock_timestamp())::float8 AS due_in
-     FROM unnest(%(topics)s::text[]) AS known(topic)) first WHERE due_in IS NOT NULL) AS outbox,
+     FROM unnest(%(topics)s::text[]) AS known(topic)) first WHERE due_in IS NOT NULL) END AS outbox,
   {EVERYTHING_IS_PAUSED} AS is_paused,
   NOT %(is_hinted)s::boolean AND EXISTS (SELECT {FOR_FREE_SESSION}) AS free_session,
   least((SELECT min(created_at) FROM runs_notification WHERE planned_at IS NULL AND created_at >= %(since)s::timestamptz),

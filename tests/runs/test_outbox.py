@@ -8,15 +8,15 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from runs import outbox
 from runs.chores import timers
-from runs.db.sql import database_now, execute
+from runs.db.sql import database_now, execute, fetch
 from runs.models import OutboxMessage, Queue
 from runs.network import broker
-from runs.ports import ports
+from runs.ports import known_topics, ports
 from runs.queues import pause
 from tests.support.triggers import make_trigger
 
@@ -150,6 +150,17 @@ def test_a_message_of_a_newer_version_costs_nothing_and_is_left_alone(handled: l
     assert (look.inside, look.outside, look.slow, look.next) == ({}, None, None, None)
     assert outbox.deliver_inside(10) + outbox.deliver_outside(10) + outbox.deliver_slow() == 0
     assert OutboxMessage.objects.count() == 1
+
+
+def test_a_look_at_an_empty_outbox_asks_for_no_topic() -> None:
+    looked_up = "SELECT pg_stat_get_xact_numscans('outbox_due'::regclass)"
+    with transaction.atomic():
+        timers.read_run_timers()
+        assert fetch(looked_up) == [(0,)]
+
+        leave("run.finished", {})
+        timers.read_run_timers()
+        assert fetch(looked_up) == [(len(known_topics()),)]
 
 
 def test_while_everything_is_paused_periodic_tasks_wait_and_alarms_do_not(handled: list[Any]) -> None:

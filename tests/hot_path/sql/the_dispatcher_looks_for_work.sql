@@ -18,11 +18,12 @@ SELECT clock_timestamp() AS at,
    AND (looked_at IS NOT NULL OR kind NOT IN ('event', 'children'))) - clock_timestamp() AS wait,
   (SELECT min(coalesce(look_after, created_at + :owed::interval)) FROM runs_wait
    WHERE status = 'open' AND looked_at IS NULL AND kind IN ('event', 'children')) - clock_timestamp() AS look_back,
-  (SELECT coalesce(json_object_agg(topic, due_in), '{}') FROM (
+  CASE WHEN (SELECT min(available_at) FROM runs_outboxmessage WHERE available_at >= :since::timestamptz) IS NULL THEN '{}'
+  ELSE (SELECT coalesce(json_object_agg(topic, due_in), '{}') FROM (
      SELECT topic, extract(epoch FROM (
        SELECT min(available_at) FROM runs_outboxmessage message
        WHERE message.topic = known.topic AND available_at >= :since::timestamptz) - clock_timestamp())::float8 AS due_in
-     FROM unnest(:topics::text[]) AS known(topic)) first WHERE due_in IS NOT NULL) AS outbox,
+     FROM unnest(:topics::text[]) AS known(topic)) first WHERE due_in IS NOT NULL) END AS outbox,
   EXISTS (SELECT FROM runs_queue WHERE name IN ('*', '*') AND paused_at IS NOT NULL) AS is_paused,
   NOT :is_hinted::boolean AND EXISTS (SELECT 
 FROM runs_wait wait LEFT JOIN agents_session session ON session.name = wait.asked->>'session'
