@@ -47,6 +47,8 @@ WAKEFUL_APPS = env.words("WAKEFUL_APPS", "", "your own Django apps, found throug
 WAKEFUL_DEMO = env.flag("WAKEFUL_DEMO", False, "the agents and models of agents.library; `up --demo` sets it")
 WAKEFUL_LIBRARY = env.words("WAKEFUL_LIBRARY", LIBRARY if WAKEFUL_DEMO else "", "agents of agents.library to install, separated by commas", shown="these with WAKEFUL_DEMO: " + LIBRARY)
 WAKEFUL_QUEUES = env.words("WAKEFUL_QUEUES", "default", "queues that a worker serves by default")
+CELERY_TASK_DEFAULT_QUEUE = env.text("CELERY_TASK_DEFAULT_QUEUE", "wakeful", "the broker's queue of ordinary periodic tasks and of maintenance; not one that another program reads: Celery's own default is `celery`")
+WAKEFUL_BROKER_PREFIX = env.text("WAKEFUL_BROKER_PREFIX", "", "prefix of every key in Redis, such as `staging:`, for two installations on one Redis database; change it only while no process runs")
 CELERY_BEAT_SCHEDULER = env.text("CELERY_BEAT_SCHEDULER", "triggers.beat:Scheduler", "what fires schedules; `django_celery_beat.schedulers:DatabaseScheduler` goes back to django-celery-beat's own")
 WAKEFUL_CONCURRENCY = env.count("WAKEFUL_CONCURRENCY", 2, "children of the worker that `manage.py up` starts")
 WAKEFUL_ENCRYPTION_KEYS = env.words("WAKEFUL_ENCRYPTION_KEYS", "", "Fernet keys for secrets at rest: the first encrypts, all decrypt", secret=True)
@@ -301,8 +303,12 @@ SPECTACULAR_SETTINGS = {
 
 # Celery carries doorbells ("queue Q has work") and the user's own PeriodicTasks; PostgreSQL is the queue.
 CELERY_TIMEZONE = "UTC"
-CELERY_TASK_DEFAULT_QUEUE = "celery"
-CELERY_TASK_QUEUES = [Queue("celery"), *(Queue(f"runs.{name}", routing_key=f"runs.{name}") for name in WAKEFUL_QUEUES)]
+# By these names no other Celery program on the same Redis database, or the same virtual host, takes or controls anything here.
+CELERY_CONTROL_EXCHANGE = "wakeful"
+CELERY_EVENT_EXCHANGE = "wakeful.events"
+CELERY_TASK_QUEUES = [
+    Queue(name, routing_key=name) for name in (CELERY_TASK_DEFAULT_QUEUE, *(f"runs.{name}" for name in WAKEFUL_QUEUES))
+]
 CELERY_TASK_ACKS_LATE = False  # the broker's ack means nothing: the run's row is the guarantee
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_RESULT_BACKEND = "django-db"
@@ -325,6 +331,7 @@ CELERY_WORKER_CONSUMER = (
 CELERY_BROKER_TRANSPORT_OPTIONS = (
     {
         "ack_emulation": False,
+        "global_keyprefix": WAKEFUL_BROKER_PREFIX,
         "socket_timeout": 10,
         "socket_connect_timeout": 4,
         "socket_keepalive": True,

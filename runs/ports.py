@@ -167,6 +167,9 @@ class Ports:
 ports = Ports()
 
 
+UNKNOWN_TASK = "unknown-task"  # messages of the broker that `runs.queues.unknown_tasks` keeps; no dispatcher takes them
+
+
 def known_topics() -> list[str]:
     """The topics of the outbox. A message of another topic is from a newer version."""
-    return [*ports.inside, *ports.outside, *ports.slow]
+    return [*ports.inside, *ports.outside, *ports.slow, UNKNOWN_TASK]

@@ -45,6 +45,7 @@ from runs.worker.rest import Rest
 log = structlog.get_logger(__name__)
 
 KILL_WAIT = 2.0  # seconds to wait for the end of a SIGKILLed child
+EARLIER_DEFAULT = "celery"
 PAUSE = 1.0  # seconds between two looks while they fail
 JUDGE_AFTER = 5.0  # seconds after the database is back in which a child may record the outcome of an overdue run
 # This incarnation. Children inherit it by fork; a new parent process is a new incarnation, also one that was itself forked with
@@ -100,6 +101,7 @@ class Parent(bootsteps.StartStopStep):
             )
 
     def start(self, worker: Any) -> None:
+        serve_default_queue(worker.app)
         queues = [
             name.removeprefix(QUEUE_PREFIX)
             for name in worker.app.amqp.queues.consume_from
@@ -327,6 +329,14 @@ class Watch(threading.Thread):
             with contextlib.suppress(ChildProcessError):  # the pool has reaped it
                 os.waitpid(pid, os.WNOHANG)
         leave_process(lambda: os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]]))  # noqa: S606 (its own command line)
+
+
+def serve_default_queue(app: Any) -> None:
+    """A unit that was written when the queue of ordinary tasks had Celery's own name lists that one: `-Q celery,runs.slow`."""
+    queues, name = app.amqp.queues, app.conf.task_default_queue
+    if EARLIER_DEFAULT in queues.consume_from and name not in queues.consume_from:
+        log.warning("worker.serves_also", queue=name, because=f"-Q names {EARLIER_DEFAULT}, its name until 0.1")
+        queues.select_add(queues[name])
 
 
 def names_of(agents: Sequence[Agent]) -> dict[str, list[str]]:

@@ -232,7 +232,7 @@ class Lab:
                 PeriodicTask.objects.filter(pk=made.task_id).update(expires=ends_at)
                 every, _ = IntervalSchedule.objects.get_or_create(every=1, period="seconds")
                 PeriodicTask.objects.create(
-                    name=f"note-{name}", task="lab.tasks.note", interval=every, queue="celery", expires=ends_at
+                    name=f"note-{name}", task="lab.tasks.note", interval=every, queue="wakeful", expires=ends_at
                 )
 
     def emit(self, senders: Senders, type: str, **data: Any) -> str:

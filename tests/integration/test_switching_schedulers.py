@@ -138,7 +138,7 @@ class Sent:
 
     def look(self) -> Counter[str]:
         with redis.Redis.from_url(self.stack.redis_url) as client:
-            messages: Any = client.lrange("celery", 0, -1)
+            messages: Any = client.lrange("wakeful", 0, -1)
         return Counter(json.loads(message)["headers"]["periodic_task_name"] for message in messages)
 
     def mark(self) -> None:
