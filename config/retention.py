@@ -31,11 +31,14 @@ class Pruned:
 def steps() -> list[Step]:
     done, expired = PAST.format(at="date_done"), PAST.format(at="expire_date")
     results = settings.WAKEFUL_KEEP_RESULTS
+    # Other programs on this database keep their results as long as they want.
+    ours = "" if settings.WAKEFUL_ADOPT_PERIODIC_TASKS else " AND task_name LIKE 'wakeful.%%'"
+    of_groups = "" if settings.WAKEFUL_ADOPT_PERIODIC_TASKS else " AND false"
     return [
         *runs.steps(),
         *triggers.steps(),
-        few("results", "django_celery_results_taskresult", key="id", which=done, keep=results),
-        few("results.groups", "django_celery_results_groupresult", key="id", which=done, keep=results),
+        few("results", "django_celery_results_taskresult", key="id", which=done + ours, keep=results),
+        few("results.groups", "django_celery_results_groupresult", key="id", which=done + of_groups, keep=results),
         few("sessions", "django_session", key="session_key", which=expired, keep=timedelta()),
         few("logins", "config_loginfailure", key="id", which=PAST.format(at="since"), keep=WINDOW),
     ]

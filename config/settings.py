@@ -49,6 +49,7 @@ WAKEFUL_LIBRARY = env.words("WAKEFUL_LIBRARY", LIBRARY if WAKEFUL_DEMO else "", 
 WAKEFUL_QUEUES = env.words("WAKEFUL_QUEUES", "default", "queues that a worker serves by default")
 CELERY_TASK_DEFAULT_QUEUE = env.text("CELERY_TASK_DEFAULT_QUEUE", "wakeful", "the broker's queue of ordinary periodic tasks and of maintenance; not one that another program reads: Celery's own default is `celery`")
 WAKEFUL_BROKER_PREFIX = env.text("WAKEFUL_BROKER_PREFIX", "", "prefix of every key in Redis, such as `staging:`, for two installations on one Redis database; change it only while no process runs")
+WAKEFUL_ADOPT_PERIODIC_TASKS = env.flag("WAKEFUL_ADOPT_PERIODIC_TASKS", False, "Beat fires ordinary periodic tasks too, all that are on this database: only without another Beat on it")
 CELERY_BEAT_SCHEDULER = env.text("CELERY_BEAT_SCHEDULER", "triggers.beat:Scheduler", "what fires schedules; `django_celery_beat.schedulers:DatabaseScheduler` goes back to django-celery-beat's own")
 WAKEFUL_CONCURRENCY = env.count("WAKEFUL_CONCURRENCY", 2, "children of the worker that `manage.py up` starts")
 WAKEFUL_ENCRYPTION_KEYS = env.words("WAKEFUL_ENCRYPTION_KEYS", "", "Fernet keys for secrets at rest: the first encrypts, all decrypt", secret=True)
@@ -313,6 +314,8 @@ CELERY_TASK_ACKS_LATE = False  # the broker's ack means nothing: the run's row i
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_RESULT_BACKEND = "django-db"
 CELERY_RESULT_EXPIRES = WAKEFUL_KEEP_RESULTS
+if CELERY_BEAT_SCHEDULER == "django_celery_beat.schedulers:DatabaseScheduler":
+    CELERY_BEAT_SCHEDULER = "triggers.schedules.database_scheduler:DatabaseScheduler"  # theirs passes over what is ours
 # Beat keeps these as rows that an operator may switch off. One that comes late finds less to do, so none piles up.
 CELERY_BEAT_SCHEDULE = {
     "wakeful.prune": {"task": "wakeful.prune", "schedule": crontab(minute="17"), "options": {"expire_seconds": 3600}},

@@ -8,6 +8,7 @@ is done.
 import contextlib
 import time
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -19,10 +20,12 @@ from django.db import connection
 
 from runs.db.listen import Listener, set_timeouts
 from runs.db.schema_check import require_migrations
+from runs.db.sql import database_now
 from runs.models import Worker
 from runs.processes.lease import Presence, rest
+from triggers.schedules import own_tasks
 from triggers.schedules.backfill import advance
-from triggers.schedules.firing import due_schedules, owed_fires, reconcile
+from triggers.schedules.firing import due_schedules, owed_fires, reconcile, second_beat
 from triggers.schedules.static_entries import install_static
 
 log = structlog.get_logger(__name__)
@@ -95,7 +98,7 @@ class Scheduler(beat.Scheduler):
     def work(self) -> timedelta:
         """Do one batch of stale schedules, one of due schedules and one of each backfill; returns how long to wait, zero if
         anything was done."""
-        look = due_schedules.find_due(self.presence.ask)
+        look = due_schedules.find_due(partial(self.presence.ask, troubles=second_beat.troubles()))
         done = 0
         if look.has_unarmed:
             done += reconcile.rearm()
@@ -139,6 +142,8 @@ class Scheduler(beat.Scheduler):
         if time.monotonic() >= self.walks_at:
             self.has_static = self.has_static or install_static(self.app)
             self.walk.step()
+            if self.walk.is_at_end:
+                own_tasks.settle_again()  # a Beat of an earlier version may run
             looks = IDLE_LOOKS if self.walk.is_at_end else 1
             self.walks_at = time.monotonic() + looks * settings.WAKEFUL_SAFETY_LOOK.total_seconds()
 
@@ -147,6 +152,9 @@ class Scheduler(beat.Scheduler):
         # Listen before the first look, so that no edit is missed in between.
         self.listener.open()
         set_timeouts()
+        second_beat.begin(database_now())
+        if changed := own_tasks.settle_again():
+            log.info("beat.settled_again", schedules=changed, adopts=settings.WAKEFUL_ADOPT_PERIODIC_TASKS)
         self.is_connected = True
         self.is_lost = False
         log.info("beat.listening")

@@ -77,6 +77,7 @@ def problems(now: Situation) -> list[Problem]:
         *_of_signs(now),
         *_stuck(now),
         *_troubles(now),
+        *_second_beat(now),
         *_queues(now),
     ]
     return sorted(found, key=lambda problem: problem.severity != BAD)
@@ -236,6 +237,22 @@ def _troubles(now: Situation) -> Iterator[Problem]:
         else:
             continue  # reported by a newer version
         yield fault(name=name, text=text, remedy=remedy, seconds=lasted)
+
+
+def _second_beat(now: Situation) -> Iterator[Problem]:
+    """Another Beat fires what ours fires; one of ours noticed it."""
+    for process in now.alive(Worker.Kind.BEAT):
+        if trouble := (process.troubles or {}).get("second-beat"):
+            yield Problem(
+                name="second-beat",
+                severity=BAD,
+                text=f"Another Beat fires periodic tasks that Wakeful's Beat fires, too: {trouble['error']}. Each of its fires is one "
+                "that Wakeful leaves out, or a second one.",
+                remedy="Stop the other Beat, or leave ordinary periodic tasks to it: unset WAKEFUL_ADOPT_PERIODIC_TASKS and restart "
+                "Wakeful's. This ends an hour after the other Beat's last fire.",
+                lasted=timedelta(seconds=trouble["lasted"]),
+            )
+            return
 
 
 def _queues(now: Situation) -> Iterator[Problem]:

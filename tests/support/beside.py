@@ -29,6 +29,7 @@ DATABASES = {"default": {
 CELERY_BROKER_URL = os.environ["SHOP_REDIS"]
 CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
 CELERY_BEAT_MAX_LOOP_INTERVAL = 1
+CELERY_BEAT_SYNC_EVERY = 1  # it writes down its fires at once, not after three minutes
 """,
     "shop/celery.py": """
 import os

@@ -23,6 +23,7 @@ SETTINGS = {
     "WAKEFUL_ADMIN_PASSWORD": "correct horse battery staple",
     "WAKEFUL_API_TOKEN": "a-token-for-tests-only",
     "WAKEFUL_NOTIFY_NETWORKS": "127.0.0.0/8",  # where the receivers of tests are
+    "WAKEFUL_ADOPT_PERIODIC_TASKS": "true",  # a test's database has no other Beat, unless the test says so
     "WAKEFUL_DIGEST_HOUR": "",  # no test depends on the time of day
 }
 MEMORY = Path("/dev/shm")  # noqa: S108  (folders in it have random names)

@@ -38,6 +38,7 @@ class Schedule(models.Model):
         USED_UP = "used_up", "it has fired as often as it may"
         OVER = "over", "its rule names no further time, or its end has come"
         PROBLEM = "problem", "its rule cannot be carried out"
+        FOREIGN = "foreign", "another Beat is to fire it"
 
     task = models.OneToOneField(PeriodicTask, models.CASCADE, related_name="wakeful")
     trigger = models.ForeignKey(Trigger, models.CASCADE, null=True, blank=True, related_name="schedules")
@@ -109,7 +110,8 @@ class Schedule(models.Model):
                 name="schedule_kind_known", condition=Q(kind__in=["schedule", "heartbeat", "reminder"])
             ),
             models.CheckConstraint(
-                name="schedule_rest_known", condition=Q(rest__in=["", "off", "done", "used_up", "over", "problem"])
+                name="schedule_rest_known",
+                condition=Q(rest__in=["", "off", "done", "used_up", "over", "problem", "foreign"]),
             ),
             models.CheckConstraint(
                 name="schedule_durations_not_negative",
@@ -138,6 +140,9 @@ class Schedule(models.Model):
             models.Index(fields=["id"], name="schedule_unarmed", condition=Q(due_at=None, stale=False, rest="")),
             models.Index(fields=["id"], name="schedule_problem", condition=Q(rest="problem")),
             models.Index(fields=["id"], name="schedule_paused", condition=PAUSED),
+            models.Index(
+                fields=["id"], name="schedule_left_alone", condition=Q(rest="foreign", fired_at__isnull=False)
+            ),
         ]
 
     def __str__(self) -> str:

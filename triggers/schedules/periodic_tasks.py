@@ -11,6 +11,7 @@ from django_celery_beat.models import PeriodicTask
 from runs.models import OutboxMessage
 from runs.network import broker
 from triggers.exceptions import RuleError
+from triggers.schedules.own_tasks import MARK
 
 TOPIC = "task"
 
@@ -33,6 +34,8 @@ def message_of(task: PeriodicTask, nominal: datetime) -> OutboxMessage:
 
 
 def _read(task: PeriodicTask, column: str, kind: type[Any]) -> Any:
+    if getattr(task, column) == MARK:
+        return kind()
     try:
         value = json.loads(getattr(task, column) or "null") or kind()
     except (ValueError, RecursionError) as error:

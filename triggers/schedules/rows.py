@@ -6,12 +6,12 @@ from django.db import transaction
 from django_celery_beat.models import PeriodicTask
 
 from triggers.models import Backfill, Schedule, Trigger
+from triggers.schedules.own_tasks import FIRE_TASK
 from triggers.schedules.preview import DEFAULT, is_past
 from triggers.schedules.rules.rows import point
 from triggers.schedules.rules.rule import Rule
 from triggers.schedules.terms.policy import SchedulePolicy
 
-FIRE_TASK = "triggers.fire_schedule"  # what these rows do under another scheduler than ours
 RELATED = ("task__crontab", "task__interval", "task__clocked", "task__solar", "trigger")  # what a rule is read from
 VANISHED = "vanished"  # in `Trigger.declared`: what was on when the declaration went
 

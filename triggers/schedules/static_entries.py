@@ -11,11 +11,13 @@ from typing import Any
 import structlog
 from celery import Celery
 from celery.schedules import crontab, maybe_schedule
+from django.conf import settings
 from django.db import DatabaseError
 from django_celery_beat.models import PeriodicTask
 from django_celery_beat.schedulers import ModelEntry
 
 from runs.db.patience import Locked, no_longer_than
+from triggers.schedules.own_tasks import MARK
 
 log = structlog.get_logger(__name__)
 
@@ -41,7 +43,8 @@ class _Unwritten(ModelEntry):  # type: ignore[misc]  # it has no types
 def install_static(app: Celery) -> bool:
     """Write the entries that differ from their rows. False: another session holds a lock one of them needs; call again."""
     entries = dict(app.conf.beat_schedule)
-    if app.conf.result_expires:
+    # It deletes the results of everything on this database.
+    if app.conf.result_expires and settings.WAKEFUL_ADOPT_PERIODIC_TASKS:
         entries.setdefault("celery.backend_cleanup", BACKEND_CLEANUP)
     left = [name for name, entry in entries.items() if not _install(app, name, entry)]
     return not left
@@ -66,4 +69,6 @@ def _install(app: Celery, name: str, entry: Mapping[str, Any]) -> bool:
 def _is_installed(name: str, entry: Mapping[str, Any]) -> bool:
     task = PeriodicTask.objects.filter(name=name).first()
     wanted = _Unwritten._unpack_fields(**entry)
-    return task is not None and all(getattr(task, field) == value for field, value in wanted.items())
+    return task is not None and all(
+        getattr(task, field) == value for field, value in wanted.items() if getattr(task, field) != MARK
+    )

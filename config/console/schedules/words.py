@@ -25,8 +25,9 @@ COLOURS = {
     "used up": "default",
     "over": "default",
     "cannot fire": "danger",
+    "left to another Beat": "default",
 }
-STATES = {"used_up": "used up", "problem": "cannot fire"}
+STATES = {"used_up": "used up", "problem": "cannot fire", "foreign": "left to another Beat"}
 
 
 def state_of(schedule: Schedule) -> str:
@@ -73,6 +74,11 @@ def notice_of(schedule: Schedule) -> Notice:
             return Notice(text="Finished: its rule has no further time, or its end has passed.")
         case "cannot fire":
             return Notice(text=f"It cannot fire: {schedule.problem}", level="bad", details=["Edit its rule."])
+        case "left to another Beat":
+            return Notice(
+                text="An ordinary periodic task, which the Beat of its own program is to fire.",
+                details=["WAKEFUL_ADOPT_PERIODIC_TASKS=true lets Wakeful's Beat fire such tasks."],
+            )
         case "trigger off" if schedule.trigger:
             return _trigger_off(schedule)
     if not alive().filter(kind="beat").exists():

@@ -8,6 +8,7 @@ from kombu import Message
 
 from runs.models import OutboxMessage
 from runs.network import broker
+from runs.ports import UNKNOWN_TASK
 from runs.queues import unknown_tasks
 from runs.queues.signs.unknown_tasks import UNKNOWN_TASKS, UnknownTask
 
@@ -45,7 +46,7 @@ def test_no_more_are_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch
         unknown_tasks.keep(message(id))
     with pytest.raises(unknown_tasks.Full):
         unknown_tasks.keep(message("three"))
-    assert OutboxMessage.objects.filter(topic=unknown_tasks.TOPIC).count() == 2
+    assert OutboxMessage.objects.filter(topic=UNKNOWN_TASK).count() == 2
 
 
 def test_a_message_is_put_back_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,8 @@ STALE = "schedule.stale"
 DUE = "schedule.due_at <= %s::timestamptz AND NOT schedule.stale"
 THIS = " AND schedule.id = %s::bigint"
 LOAD = f"""
-SELECT schedule.id, schedule.task_id, periodic.name, schedule.trigger_id, schedule.data, {STATE} AS definition, schedule.next_fire_at,
+SELECT schedule.id, schedule.task_id, periodic.name, periodic.task,
+       schedule.trigger_id, schedule.data, {STATE} AS definition, schedule.next_fire_at,
        schedule.accounted_until, schedule.last_fire_at, schedule.fired_at, schedule.fires, schedule.spec, schedule.anchor_at,
        schedule.created_at, schedule.edited_at, schedule.rest, periodic.last_run_at
 FROM {ROWS} WHERE schedule.id = ANY(%s::bigint[]) ORDER BY schedule.id
@@ -33,6 +34,7 @@ class Claimed:
     id: int
     task_id: int
     name: str
+    task: str
     trigger_id: UUID | None
     data: Any
     definition: Definition

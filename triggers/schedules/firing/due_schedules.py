@@ -11,11 +11,13 @@ from django.db import DataError, IntegrityError, transaction
 
 from runs.db.sql import database_now, execute, fetch_as
 from runs.failpoints import failpoint
+from triggers.schedules.firing import second_beat
 from triggers.schedules.firing.catch_up import TICKS, decide, log_missed, newest_due
 from triggers.schedules.firing.claim import DUE, STALE, THIS, Claimed, claim_ids, load_claimed
 from triggers.schedules.firing.owed_fires import Budget, Owed, Rest, as_many, leave_to_the_other, used_up
 from triggers.schedules.firing.record import record_ticks
 from triggers.schedules.firing.settle import settle_claimed
+from triggers.schedules.own_tasks import is_foreign
 from triggers.schedules.plans import is_done_elsewhere
 
 log = structlog.get_logger(__name__)
@@ -123,7 +125,12 @@ def _fire(now: datetime, schedules: Sequence[Claimed]) -> None:
 def _owed(schedule: Claimed, now: datetime, share: int, budget: Budget) -> Owed:
     begun = schedule.accounted_until or schedule.edited_at
     owed = Owed(claimed=schedule, accounted=begun, spec=schedule.spec, anchor=schedule.anchor_at)
+    if is_foreign(schedule.task, schedule.trigger_id):
+        owed.leave(now)  # a Beat of an earlier version armed it
+        return owed
     definition, first = schedule.definition, schedule.next_fire_at
+    if schedule.ran_elsewhere:
+        second_beat.note(schedule.name, schedule.ran_elsewhere)
     try:
         plan = definition.plan(owed.anchor)
         if schedule.ran_elsewhere and first and first <= schedule.ran_elsewhere:

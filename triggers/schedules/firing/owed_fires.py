@@ -63,6 +63,10 @@ class Owed:
     def retire(self, rest: str) -> None:
         self.next, self.due, self.rest, self.retires = None, None, rest, True
 
+    def leave(self, now: datetime) -> None:
+        """Leave it to another Beat: nothing of it is owed."""
+        self.next, self.due, self.rest, self.accounted = None, None, Rest.FOREIGN, now
+
     def refuse(self, error: Exception) -> None:
         """Stop it until it is edited. A fault of one schedule must not keep the others from firing."""
         reason = _reason(error)

@@ -8,7 +8,7 @@ a replica's role).
 import structlog
 
 from runs.db.sql import execute, fetch
-from triggers.schedules.rows import FIRE_TASK
+from triggers.schedules.own_tasks import FIRE_TASK
 
 log = structlog.get_logger(__name__)
 

@@ -26,6 +26,7 @@ from triggers.schedules.firing.owed_fires import (
     used_up,
 )
 from triggers.schedules.firing.record import record_ticks
+from triggers.schedules.own_tasks import is_foreign
 from triggers.schedules.plans import Grid, is_done_elsewhere
 from triggers.schedules.rules.once import Clocked
 
@@ -51,6 +52,12 @@ def settle_claimed(now: datetime, schedules: Sequence[Claimed]) -> None:
 def _settled(schedule: Claimed, now: datetime, budget: Budget) -> Owed:
     begun = schedule.accounted_until or (schedule.created_at if schedule.past else schedule.edited_at)
     owed = Owed(claimed=schedule, accounted=begun, spec=schedule.spec, anchor=schedule.anchor_at)
+    if is_foreign(schedule.task, schedule.trigger_id):
+        owed.leave(now)
+        return owed
+    if schedule.rest == Rest.FOREIGN:
+        schedule = owed.claimed = replace(schedule, past=())
+        owed.accounted = now  # until now it was another Beat's
     was_off = False
     for definition, until in schedule.past:
         if until > owed.accounted:
