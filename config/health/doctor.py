@@ -18,6 +18,7 @@ from django.utils import timezone
 from config.health.probes import broker_answers
 from config.health.problems import problems
 from config.health.situation import read_situation
+from config.installation.schema_objects import differences
 from config.stack.embedded.binaries import OLDEST_POSTGRES
 from runs.db.encryption import decrypt
 from runs.db.poll import readable
@@ -144,7 +145,13 @@ def migrations() -> Finding:
         return Finding(
             f"{len(pending)} migrations are not applied: {', '.join(pending[:3])} …", "Run `manage.py migrate`."
         )
-    return Finding("migrations are applied")
+    if found := differences():
+        named = ", ".join(str(one) for one in found[:NAMED]) + (" and others" if len(found) > NAMED else "")
+        return Finding(
+            f"migrations are applied, but the database is not as they make it: {named}",
+            "Run `manage.py migrate`, which makes these as this version does. Where a restore was incomplete, repeat it.",
+        )
+    return Finding("migrations are applied, and functions, triggers and indexes are those of this version")
 
 
 # Physical standbys; roles that may not see a sender's state get NULL.

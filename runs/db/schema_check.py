@@ -23,11 +23,11 @@ def pending_migrations() -> list[str]:
     applied = set()
     if "django_migrations" in connection.introspection.table_names():
         applied = set(fetch("SELECT app, name FROM django_migrations"))
-    return [f"{app}.{name}" for app, name in _needed_migrations() if (app, name) not in applied]
+    return [f"{app}.{name}" for app, name in needed_migrations() if (app, name) not in applied]
 
 
 @cache
-def _needed_migrations() -> list[tuple[str, str]]:
+def needed_migrations() -> list[tuple[str, str]]:
     return sorted(MigrationLoader(None).disk_migrations)
 
 

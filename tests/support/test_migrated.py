@@ -6,7 +6,7 @@ from pathlib import Path
 import psycopg
 
 from config.stack import embedded
-from runs.db.schema_check import _needed_migrations
+from runs.db.schema_check import needed_migrations
 from tests.support.migrated import DATABASE, SHARED, take
 from tests.support.servers import reachable_folder
 
@@ -26,5 +26,5 @@ def test_each_process_has_a_migrated_database_of_its_own(tmp_path: Path) -> None
                 ports.add(postgres.port)
                 with psycopg.connect(postgres.url_of(DATABASE)) as connection:
                     applied = connection.execute("SELECT app, name FROM django_migrations").fetchall()
-                assert set(_needed_migrations()) <= set(applied)
+                assert set(needed_migrations()) <= set(applied)
     assert len(ports) == 2

@@ -8,6 +8,7 @@ from django.core.management.commands import migrate
 from django.db import OperationalError, connection
 from psycopg.errors import LockNotAvailable
 
+from config.installation.schema_objects import differences, repair
 from runs.db.schema_check import pending_migrations
 from triggers.sources.databases.tables.keep import keep_tables
 
@@ -22,6 +23,7 @@ class Command(migrate.Command):
                 with connection.execute_wrapper(give_way):
                     super().handle(*args, **options)
                 if not pending_migrations():
+                    self.repair()
                     keep_tables()  # the columns of watched tables may have changed
                 return
             except OperationalError as error:
@@ -32,6 +34,13 @@ class Command(migrate.Command):
                 f"is tried again in {PAUSE} s."
             )
             time.sleep(PAUSE)
+
+    def repair(self) -> None:
+        """Migrations that are applied may have left another schema than they make now."""
+        if found := differences():
+            for one in found:
+                self.stdout.write(f"{one}: made as this version makes it")
+            repair(found)
 
 
 def give_way(execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: dict[str, Any]) -> Any:

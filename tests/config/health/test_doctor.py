@@ -55,7 +55,7 @@ def test_a_type_whose_events_meet_many_filters_one_by_one_is_named(monkeypatch: 
 
 
 def test_a_missing_migration_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runs.db.schema_check._needed_migrations", lambda: [("runs", "9999_from_the_future")])
+    monkeypatch.setattr("runs.db.schema_check.needed_migrations", lambda: [("runs", "9999_from_the_future")])
 
     [(fault, fix)] = [item for item in examined().items() if "migrations" in item[0]]
 

@@ -84,7 +84,7 @@ def test_a_lost_broker_is_degraded_but_ready(client: Client, monkeypatch: pytest
 
 
 def test_pending_migrations_are_not_ready(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runs.db.schema_check._needed_migrations", lambda: [("runs", "9999_from_the_future")])
+    monkeypatch.setattr("runs.db.schema_check.needed_migrations", lambda: [("runs", "9999_from_the_future")])
 
     answer = client.get("/health/ready")
 
