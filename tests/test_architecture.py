@@ -60,7 +60,7 @@ FLOORS = {
         "door",
     ],
     "runs": [
-        "states exceptions failpoints ports",
+        "states exceptions failpoints ports users",
         "sign",
         "db network",
         "models keys",

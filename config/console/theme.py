@@ -4,9 +4,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from django.contrib.auth import get_user_model
+from django.db.models import Model
 from django.http import HttpRequest
 from django.templatetags.static import static
 from django.urls import get_script_prefix, reverse
+from django.utils.text import capfirst
 
 
 def _item(title: str, icon: str, model: str, query: str = "", **more: Any) -> dict[str, Any]:
@@ -134,6 +137,21 @@ def _tabs(prefix: str) -> list[dict[str, Any]]:
     ]
 
 
+def _people() -> list[dict[str, Any]]:
+    """The users and groups. A user model of the team's own is here if it has pages in this admin."""
+    # Not at the top: the settings import this module.
+    from django.contrib import admin
+    from django.contrib.auth.models import Group
+
+    user = get_user_model()
+    shown: list[tuple[str, type[Model]]] = [("person", user), ("group", Group)]
+    return [
+        _item(capfirst(str(model._meta.verbose_name_plural)), icon, model._meta.label_lower)
+        for icon, model in shown
+        if admin.site.is_registered(model)
+    ]
+
+
 @cache
 def _navigation(prefix: str) -> list[dict[str, Any]]:
     """Groups of the sidebar; `prefix` as in `_tabs`."""
@@ -206,7 +224,7 @@ def _navigation(prefix: str) -> list[dict[str, Any]]:
         {
             "title": "People",
             "separator": True,
-            "items": [_item("Users", "person", "auth.user"), _item("Groups", "group", "auth.group")],
+            "items": _people(),
         },
         {
             "separator": True,

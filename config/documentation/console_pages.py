@@ -2,7 +2,10 @@
 
 from typing import NamedTuple
 
-from django.urls import reverse
+from django.contrib.auth import get_user_model
+from django.urls import NoReverseMatch, reverse
+
+from runs.users import pages_of
 
 # Names of the console's addresses, or what they begin with: the page of the documentation.
 PAGES = {
@@ -55,7 +58,7 @@ class ConsolePage(NamedTuple):
 # The page of the console that a page of the documentation leads back to; others lead to its first page.
 TITLES = {
     "absence": ("Switches", "admin:triggers_switch_changelist"),
-    "access": ("Users", "admin:auth_user_changelist"),
+    "access": ("Users", "admin:{users}_changelist"),
     "agents": ("Agents", "admin:runs_agentstop_agents"),
     "api": ("API tokens", "admin:triggers_apitoken_changelist"),
     "brokers": ("Sources", "admin:triggers_source_changelist"),
@@ -98,4 +101,7 @@ def console_page_of(slug: str) -> ConsolePage | None:
     if slug not in TITLES:
         return None
     title, name = TITLES[slug]
-    return ConsolePage(title, reverse(name))
+    try:
+        return ConsolePage(title, reverse(name.format(users=pages_of(get_user_model()))))
+    except NoReverseMatch:  # a user model of the team's own need not be in the admin
+        return None

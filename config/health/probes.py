@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
+import structlog
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
@@ -14,10 +15,13 @@ from rest_framework.request import Request
 from config.celery import app
 from config.health.problems import problems
 from config.health.situation import read_situation
+from runs.db.outage import CONNECTION_ERRORS
 from runs.db.schema_check import pending_migrations
 from runs.processes.alive import alive
 from runs.sign import BAD, Problem
 from triggers.api.authentication import TokenAuthentication
+
+log = structlog.get_logger(__name__)
 
 
 @never_cache
@@ -40,9 +44,12 @@ def ready(request: HttpRequest) -> JsonResponse:
         processes = {} if pending else alive_processes()
         wrong = [] if pending else problems(read_situation())
         may_read = not pending and _may_read(request)
-    except DatabaseError:
+    except DatabaseError as error:
         connection.close()
-        return JsonResponse({"status": "unavailable", "database": "unreachable"}, status=503)
+        is_away = isinstance(error, CONNECTION_ERRORS)
+        if not is_away:
+            log.error("health.not_read", error=str(error))
+        return JsonResponse({"status": "unavailable", "database": "unreachable" if is_away else "failing"}, status=503)
     broker = "ok" if broker_answers() else "unreachable"
     whole = broker == "ok" and not any(problem.severity == BAD for problem in wrong)
     status = "unavailable" if pending else "ok" if whole else "degraded"

@@ -12,8 +12,7 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 import structlog
-from django.contrib.auth import get_user_model
-from django.contrib.auth.models import User
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
 from django.core import signing
 from django.dispatch import receiver
@@ -25,6 +24,7 @@ from config.web.passwords import KNOWN, LANE, STRANGERS, Busy
 from config.web.sessions import note_password
 from runs.db.sql import execute, fetch
 from runs.models.audit import record, record_about
+from runs.users import name_in, user_named
 
 log = structlog.get_logger(__name__)
 
@@ -67,8 +67,8 @@ class Attempt:
     origin: str
 
     @classmethod
-    def of(cls, request: HttpRequest, username: str) -> "Attempt":
-        name = salted_hmac(SALT, username.strip().lower(), algorithm="sha256").hexdigest()
+    def of(cls, request: HttpRequest, username: object) -> "Attempt":
+        name = salted_hmac(SALT, str(username).strip().lower(), algorithm="sha256").hexdigest()
         known = _known_browser(request, name)
         return cls(name, f"browser {known}" if known else network_of(address_of(request)))
 
@@ -96,9 +96,10 @@ class Brake:
     """The first authentication backend: prevents the password check while the attempt is refused."""
 
     def authenticate(self, request: HttpRequest | None, username: str | None = None, **credentials: Any) -> None:
-        if request is None or not username:
+        name = username or name_in(credentials)
+        if request is None or not name:
             return
-        attempt = Attempt.of(request, username)
+        attempt = Attempt.of(request, name)
         if seconds := attempt.refused_for():
             raise Refused(seconds)
         LANE.set(KNOWN if attempt.is_of_known_browser else STRANGERS)
@@ -136,21 +137,21 @@ class AnswerRefusals:
 
 
 @receiver(user_logged_in)
-def note_login(sender: Any, request: HttpRequest, user: User, **_: Any) -> None:
+def note_login(sender: Any, request: HttpRequest, user: AbstractBaseUser, **_: Any) -> None:
     note_password(request)
     attempt = Attempt.of(request, user.get_username())
     attempt.succeed()
     if not attempt.is_of_known_browser:
         known = {"name": attempt.name, "id": get_random_string(16)}
         request.browser_to_know = signing.dumps(known, salt=SALT)  # type: ignore[attr-defined]
-    record(f"admin:{user.get_username()}", "login", user, name=user.get_username())
+    _record(user, "login")
     log.info("login.succeeded", user=user.get_username())
 
 
 @receiver(user_logged_out)
-def note_logout(sender: Any, request: HttpRequest, user: User | None, **_: Any) -> None:
+def note_logout(sender: Any, request: HttpRequest, user: AbstractBaseUser | None, **_: Any) -> None:
     if user is not None:
-        record(f"admin:{user.get_username()}", "logout", user, name=user.get_username())
+        _record(user, "logout")
 
 
 @receiver(user_login_failed)
@@ -159,13 +160,18 @@ def note_failure(sender: Any, credentials: dict[str, Any], request: HttpRequest 
     strangers cannot fill the audit log."""
     if request is None:
         return
-    username = str(credentials.get("username", ""))
-    failures = Attempt.of(request, username).fail()
-    user = get_user_model().objects.filter(username=username).first() if "\0" not in username else None
-    name = username if user else "(no such user)"
+    given = name_in(credentials)
+    failures = Attempt.of(request, given).fail()
+    user = user_named(given)
+    name = given if user else "(no such user)"
     log.warning("login.failed", user=name, failures=failures)
     if failures in (1, LIMIT):
         record_about("anonymous", "login failed", "user", str(user.pk) if user else "", name=name, failures=failures)
+
+
+def _record(user: AbstractBaseUser, action: str) -> None:
+    name = str(user.get_username())
+    record(f"admin:{name}", action, user, name=name)
 
 
 def _known_browser(request: HttpRequest, name: str) -> str:

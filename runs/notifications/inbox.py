@@ -2,7 +2,6 @@
 
 from datetime import datetime
 
-from django.contrib.auth import get_user_model
 from django.db import transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
@@ -10,14 +9,15 @@ from django.db.models.functions import Now
 from agents.guards.atomic import not_in_atomic_body
 from runs.models import Delivery, Recipient, audit
 from runs.notifications.channels.inbox import CHANNEL, PREFIX
+from runs.users import may_enter, user_named
 
 AT_ONCE = 10_000  # messages acknowledged by one click
 
 
 def has_reader(address: str) -> bool:
     """Whether this inbox belongs to a user who may log in. Whatever is sent to another one counts as sent, and no one reads it."""
-    username = address.removeprefix(PREFIX)
-    return get_user_model().objects.filter(username=username, is_active=True, is_staff=True).exists()
+    user = user_named(address.removeprefix(PREFIX))
+    return user is not None and may_enter(user)
 
 
 def inboxes_of(username: str) -> QuerySet[Recipient]:

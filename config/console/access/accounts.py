@@ -1,4 +1,7 @@
-"""Django's users and groups in the console's style. Only superusers grant permissions."""
+"""Django's users and groups in the console's style. Only superusers grant permissions.
+
+A user model of the team's own is shown by its own ModelAdmin, if it has one.
+"""
 
 from typing import Any
 
@@ -12,14 +15,11 @@ from unfold.admin import ModelAdmin
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
 from config.console.parts.audit_entries import Audited
+from runs.users import is_djangos_own, is_superuser
 
 GRANTING = ("is_superuser", "groups", "user_permissions")
 
-admin.site.unregister(User)
-admin.site.unregister(Group)
 
-
-@admin.register(User)
 class UserPanel(Audited, BaseUserAdmin, ModelAdmin):  # type: ignore[type-arg,misc]
     form = UserChangeForm
     add_form = UserCreationForm
@@ -51,7 +51,6 @@ class UserPanel(Audited, BaseUserAdmin, ModelAdmin):  # type: ignore[type-arg,mi
         }
 
 
-@admin.register(Group)
 class GroupPanel(Audited, BaseGroupAdmin, ModelAdmin):  # type: ignore[misc]
     def has_add_permission(self, request: HttpRequest) -> bool:
         return _is_superuser(request)
@@ -67,7 +66,7 @@ class GroupPanel(Audited, BaseGroupAdmin, ModelAdmin):  # type: ignore[misc]
 
 
 def _is_superuser(request: HttpRequest) -> bool:
-    return bool(request.user.is_active and request.user.is_superuser)
+    return is_superuser(request.user)
 
 
 def _may_touch(request: HttpRequest, user: User | None) -> bool:
@@ -80,3 +79,10 @@ def _may_touch(request: HttpRequest, user: User | None) -> bool:
         "content_type__app_label", "codename"
     )
     return not user.is_superuser and request.user.has_perms([f"{app}.{codename}" for app, codename in granted])
+
+
+admin.site.unregister(Group)
+admin.site.register(Group, GroupPanel)
+if is_djangos_own():
+    admin.site.unregister(User)
+    admin.site.register(User, UserPanel)

@@ -7,37 +7,40 @@ and then back; a form posted after that time is refused and changes nothing.
 
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from django import forms
 from django.conf import settings
 from django.contrib import admin, messages
-from django.contrib.auth import authenticate
-from django.contrib.auth.models import User
+from django.contrib.admin.sites import all_sites
+from django.contrib.auth import authenticate, get_user_model
+from django.contrib.auth.models import Group, User
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from unfold.widgets import UnfoldAdminPasswordWidget
 
+from config.console.parts import pages
 from config.console.parts.dialogs import leave
-from config.console.parts.pages import Group
 from config.console.parts.panel import acting
 from config.web.logins import Attempt
 from config.web.sessions import GIVEN, note_password
 from runs.models.audit import record
+from runs.users import pages_of
 
 PAGES = frozenset(
     {"triggers_event_erase_event", "triggers_apitoken_add"}
     | {f"triggers_source_{verb}" for verb in ("add", "edit", "rotate_secret", "enter_secret")}
     | {f"{noun}_{verb}" for noun in ("runs_recipient", "triggers_subscription") for verb in ("add", "edit")}
     | {"triggers_subscription_rotate_secret"}
-    | {f"auth_{noun}_{verb}" for noun in ("user", "group") for verb in ("add", "change", "delete")}
-    # The user's own password, too: Django's form asks for the old one, but without the limit on failed logins.
+    # The user's own password, too: Django's form asks for the old one, but without the limit on failed logins. The first of
+    # the names is that of Django's UserAdmin, whatever its model.
     | {"auth_user_password_change", "password_change"}
 )
-LISTS = frozenset({"auth_user_changelist", "auth_group_changelist"})  # list actions post to these pages
+LISTS = ("changelist", "history")  # of accounts: read without the password; list actions post to the first
 
 
 class PasswordForm(forms.Form):
@@ -86,7 +89,7 @@ def password_again(request: HttpRequest) -> HttpResponse:
     if form.is_valid():
         request.session.cycle_key()
         note_password(request)
-        name = request.user.get_username()
+        name = str(request.user.get_username())
         Attempt.of(request, name).succeed()
         record(acting(request), "password given", cast(User, request.user), name=name)
         return HttpResponseRedirect(back)
@@ -96,7 +99,7 @@ def password_again(request: HttpRequest) -> HttpResponse:
         "title": "Confirm your password",
         "form": form,
         "groups": [
-            Group(
+            pages.Group(
                 fields=[form["password"]],
                 note=f"This action requires that you entered your password in the last {minutes:g} min.",
             )
@@ -116,9 +119,21 @@ def _was_given_lately(request: HttpRequest) -> bool:
 
 def _is_guarded(request: HttpRequest) -> bool:
     match = request.resolver_match
-    if match is None or match.namespace != admin.site.name:
+    if match is None or match.app_name != "admin" or not match.url_name:
         return False
-    return match.url_name in PAGES or (request.method == "POST" and match.url_name in LISTS)
+    if match.namespace == admin.site.name and match.url_name in PAGES:
+        return True
+    account = next((begin for begin in pages_of_accounts() if match.url_name.startswith(begin)), None)
+    return account is not None and (request.method == "POST" or match.url_name.removeprefix(account) not in LISTS)
+
+
+@cache
+def pages_of_accounts() -> tuple[str, ...]:
+    """How the names of the pages begin that change users and groups, in every admin of this site: those of their models, of proxies and
+    of models that inherit from them."""
+    kinds = (get_user_model(), Group)
+    models = {model for site in all_sites for model in site._registry if issubclass(model, kinds)}
+    return tuple(sorted(f"{pages_of(model)}_" for model in models))
 
 
 def _page_of(request: HttpRequest) -> str:

@@ -19,6 +19,7 @@ from config.console.parts.pages import form_page, reveal
 from config.console.parts.panel import Panel, acting, allowed, column, time_column
 from config.console.parts.sections import Facts, Notice, Section
 from config.console.parts.service_button import service_button
+from runs.users import is_superuser
 from triggers.api.tokens import ALL, create_token, revoke
 from triggers.models import ApiToken
 
@@ -37,7 +38,7 @@ class TokenForm(forms.Form):
         super().__init__(*args, **kwargs)
         granted = [(name, text) for name, text in _permissions() if maker.has_perm(name)]
         self.fields["granted"].choices = granted  # type: ignore[attr-defined]
-        if not maker.is_superuser:
+        if not is_superuser(maker):
             del self.fields["everything"]
 
     def clean(self) -> dict[str, Any]:

@@ -43,7 +43,8 @@ class Command(BaseCommand):
         call_command("sync_agents", stdout=self.stderr)
         ensure_operator_token()
         site = f"http://127.0.0.1:{settings.WAKEFUL_PORT}"
-        self.stdout.write(f"Admin  {site}/admin/  user: admin  password: {ensure_admin()}")
+        login = ensure_admin()
+        self.stdout.write(f"Admin  {site}/admin/  user: {login.name}  password: {login.password}")
         self.stdout.write(f"API    {site}/api/schema/  token: WAKEFUL_API_TOKEN in {settings.WAKEFUL_HOME / 'env'}")
         if demo:
             self.stdout.write(TRY.format(**vars(load_demo()), site=site, model=model_in_words()))

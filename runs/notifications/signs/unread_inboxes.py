@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from runs.sign import WARNING, Problem, Sign, is_raised
+from runs.users import of_users_who_may_enter
 
 SQL = f"""
 SELECT recipient.name, recipient.address FROM runs_recipient recipient
 WHERE recipient.channel = 'inbox' AND recipient.active AND NOT EXISTS (
-  SELECT FROM auth_user WHERE 'inbox:' || username = recipient.address AND is_active AND is_staff)
+  SELECT {of_users_who_may_enter("substr(recipient.address, 7)")})
 ORDER BY {is_raised("'unread-inbox:' || recipient.name")} DESC, recipient.name
 """  # noqa: S608  (our own parts)
 

@@ -2,7 +2,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, ProgrammingError
 from django.test import Client
 
 from config.health import probes
@@ -109,3 +109,18 @@ class Closed:
 
     def close(self) -> Any:
         return None
+
+
+def test_a_database_that_answers_with_an_error_is_not_called_unreachable(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probes, "pending_migrations", no_such_table)
+    monkeypatch.setattr(probes, "connection", Closed())
+
+    answer = client.get("/health/ready")
+
+    assert (answer.status_code, answer.json()["database"]) == (503, "failing")
+
+
+def no_such_table() -> list[str]:
+    raise ProgrammingError('relation "auth_user" does not exist')

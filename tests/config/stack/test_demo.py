@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from agents.library.invoice_chaser import overdue
-from config.stack.access import ensure_admin
+from config.stack.access import Login, ensure_admin
 from config.stack.demo import load_demo
 from triggers.models import Event, Secret, Source
 
@@ -76,7 +76,7 @@ def test_a_lost_encryption_key_gets_the_demo_a_new_secret(client: Client, settin
 
 def test_the_admin_can_log_in_with_the_printed_password(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WAKEFUL_ADMIN_PASSWORD")
-    password = ensure_admin()
+    password = ensure_admin().password
 
     assert client.login(username="admin", password=password)
 
@@ -88,7 +88,7 @@ def test_a_password_changed_by_hand_stays_unless_the_environment_names_one(monke
     admin.save()
 
     monkeypatch.delenv("WAKEFUL_ADMIN_PASSWORD")
-    assert ensure_admin() == "(the one you set)"
+    assert ensure_admin().password == "(the one you set)"
     monkeypatch.setenv("WAKEFUL_ADMIN_PASSWORD", "said")
     ensure_admin()
     assert User.objects.get(username="admin").check_password(settings.WAKEFUL_ADMIN_PASSWORD)
@@ -96,7 +96,7 @@ def test_a_password_changed_by_hand_stays_unless_the_environment_names_one(monke
 
 def test_the_password_is_printed_when_it_is_set_and_later_only_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WAKEFUL_ADMIN_PASSWORD")
-    first, again = ensure_admin(), ensure_admin()
+    first, again = ensure_admin().password, ensure_admin().password
 
     assert first == settings.WAKEFUL_ADMIN_PASSWORD
     assert again == f"(WAKEFUL_ADMIN_PASSWORD in {settings.WAKEFUL_HOME / 'env'})"
@@ -105,7 +105,7 @@ def test_the_password_is_printed_when_it_is_set_and_later_only_its_file(monkeypa
 def test_a_password_that_the_environment_sets_is_never_printed(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WAKEFUL_ADMIN_PASSWORD", settings.WAKEFUL_ADMIN_PASSWORD)
 
-    assert ensure_admin() == ensure_admin() == "(WAKEFUL_ADMIN_PASSWORD)"
+    assert ensure_admin() == ensure_admin() == Login(name="admin", password="(WAKEFUL_ADMIN_PASSWORD)")
     assert client.login(username="admin", password=settings.WAKEFUL_ADMIN_PASSWORD)
 
 
