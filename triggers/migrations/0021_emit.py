@@ -64,7 +64,7 @@ def add_source(apps, schema_editor):
 
 
 class Migration(migrations.Migration):
-    dependencies = [("triggers", "0018_list_of_schedules")]
+    dependencies = [("triggers", "0020_tasks_left_alone")]
 
     operations = [
         migrations.RunSQL(EMIT, "DROP FUNCTION wakeful_emit(text, jsonb, text, text)"),
