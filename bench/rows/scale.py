@@ -71,7 +71,8 @@ AUDIT = """
 INSERT INTO runs_auditentry (by, action, kind, object_id, detail, at)
 SELECT 'admin:somebody', 'requeue', 'run', run::text, '{}', moment + interval '1 hour'
 """
-# The success of an atomic run has no attempt. Every tenth event also matched a trigger that did not want a second run; notes and entries are rarer.
+# The success of an atomic run has no attempt. Every tenth event also matched a trigger that did not want a second run; notes and entries
+# are rarer.
 TABLES = (
     (EVENTS, ""),
     (RUNS, ""),
@@ -134,7 +135,9 @@ def add_past(database_url: str, runs: int, say: Callable[[str], None]) -> None:
             [source] = connection.execute("SELECT id FROM triggers_source WHERE slug = 'cli'").fetchone() or ()
             [trigger] = connection.execute("SELECT id FROM triggers_trigger ORDER BY slug LIMIT 1").fetchone() or ()
             given = {"total": runs, "source": source, "trigger": trigger, "nil": NIL, "policy": POLICY}
-            if not connection.execute(f"SELECT FROM {table} LIMIT 1").fetchone() and not has_referrers(connection, table):
+            if not connection.execute(f"SELECT FROM {table} LIMIT 1").fetchone() and not has_referrers(
+                connection, table
+            ):
                 # What is written to a file of this transaction's own stands in no WAL, where `wal_level` is minimal.
                 connection.execute(f"TRUNCATE {table}")
             for first in range(1, runs + 1, CHUNK):

@@ -482,7 +482,7 @@ def test_what_was_reserved_for_a_request_that_is_cut_is_spent_at_once(lab: Lab, 
 
     assert wake.settle_lost() == 1
     window = BudgetWindow.objects.get()
-    assert (window.spent, window.reserved) == (1, 1)
+    assert (window.spent, window.reserved) == (Decimal(1), Decimal(1))
 
 
 def test_a_postponement_that_comes_late_leaves_the_intent_of_a_run_that_is_parked_over_it(
