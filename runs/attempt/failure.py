@@ -54,7 +54,12 @@ def _delay(error: BaseException, claim: Claim) -> timedelta:
 
 def _failed(error: BaseException, reason: str, outcome: Attempt.Outcome) -> Outcome:
     return Outcome(
-        status=RunStatus.FAILED, attempt=outcome, reason=reason, error=describe(error), traceback=trace(error)
+        status=RunStatus.FAILED,
+        attempt=outcome,
+        reason=reason,
+        error=describe(error),
+        traceback=trace(error),
+        exception=error,
     )
 
 

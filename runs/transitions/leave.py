@@ -25,6 +25,7 @@ from runs.failpoints import failpoint
 from runs.models import Run, Wait
 from runs.states import FINISHED, RunStatus
 from runs.transitions.entries import ASKED, CALLED, JOURNALED, WAITED, step_parameters, wait_parameters
+from runs.transitions.failure_log import log_failure
 from runs.transitions.outcome import GOES_ON, Leaves, Outbound, Outcome, Ticket
 from runs.transitions.spans import tell_of_end
 
@@ -226,9 +227,11 @@ def _parts(ticket: Ticket, outcome: Outcome, expected: RunStatus | None) -> dict
 
 def _execute(gone: str, ticket: Ticket, outcome: Outcome, **how: Any) -> bool:
     end, is_news, parameters = _end(gone, ticket, outcome, **how)
-    left = fetch(f"{end}\nSELECT {is_news} FROM gone", parameters)
-    for (news,) in left:
+    left = fetch(f"{end}\nSELECT {is_news}, agent FROM gone", parameters)
+    for news, agent in left:
         tell(ticket, outcome, news, parameters["claim_epoch"])
+        if outcome.status == RunStatus.FAILED:
+            transaction.on_commit(partial(log_failure, ticket.run_id, agent, outcome), robust=True)
     return bool(left)
 
 

@@ -69,6 +69,7 @@ class Outcome:
     wait: WaitEntry | None = None
     unproved: str = ""
     is_tainted: bool = False  # the body has seen untrusted data
+    exception: BaseException | None = field(default=None, repr=False, compare=False)  # why it failed, for the log
 
 
 def released(reason: str) -> Outcome:
