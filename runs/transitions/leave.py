@@ -229,9 +229,7 @@ def _execute(gone: str, ticket: Ticket, outcome: Outcome, **how: Any) -> bool:
     end, is_news, parameters = _end(gone, ticket, outcome, **how)
     left = fetch(f"{end}\nSELECT {is_news}, agent FROM gone", parameters)
     for news, agent in left:
-        tell(ticket, outcome, news, parameters["claim_epoch"])
-        if outcome.status == RunStatus.FAILED:
-            transaction.on_commit(partial(log_failure, ticket.run_id, agent, outcome), robust=True)
+        tell(ticket, outcome, agent, news, parameters["claim_epoch"])
     return bool(left)
 
 
@@ -280,12 +278,14 @@ def _end(
     return f"{gone}{hanging(parts, on='gone')}", f"parent_id IS NOT NULL OR {promotes}", parameters
 
 
-def tell(ticket: Ticket, outcome: Outcome, is_news: bool, claim_epoch: int) -> None:
-    """Tell the dispatcher and OpenTelemetry of the end, once it is committed."""
+def tell(ticket: Ticket, outcome: Outcome, agent: str, is_news: bool, claim_epoch: int) -> None:
+    """Report the end, once it is committed: to the dispatcher, to the log if the run has failed, and to OpenTelemetry."""
     if is_news or _is_awaited(outcome) or are_due_soon(outcome.outbound):
         nudge_dispatcher()
     else:
         nudge_later()
+    if outcome.status == RunStatus.FAILED:
+        transaction.on_commit(partial(log_failure, ticket.run_id, agent, outcome), robust=True)
     if telemetry.is_on():
         transaction.on_commit(partial(tell_of_end, ticket.run_id, claim_epoch), robust=True)
 

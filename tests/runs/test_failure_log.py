@@ -26,11 +26,16 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     return [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-def test_a_permanent_error_is_one_record_with_its_exception(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:  # noqa: F811
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_permanent_error_is_one_record_with_its_exception(
+    lab: Lab,
+    caplog: pytest.LogCaptureFixture,
+    durable: bool,  # noqa: F811
+) -> None:
     def body(run: AgentRun) -> None:
         raise Permanent("no such order")
 
-    lab.declare(body, "greeter", durable=False)
+    lab.declare(body, "greeter", durable=durable)
     queued()
 
     assert lab.claim_and_execute()
