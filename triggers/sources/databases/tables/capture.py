@@ -133,6 +133,7 @@ class _Writer:
         self.stored = stored_row(stored, watched.sized)
         self.values = {
             **terms(source_id, slug, settings, watched),
+            "fit": filled("fit", {}),
             "most_keys": str(MOST_KEYS),
             "settings": f"{SETTINGS}",  # a function with others is made again
         }

@@ -11,6 +11,7 @@ BEGIN
   IF NOT EXISTS (SELECT FROM {first}) THEN
     RETURN NULL;
   END IF;
+  {fit}
   {pairs}
   {guard}
   {columns}

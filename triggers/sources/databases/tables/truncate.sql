@@ -8,6 +8,7 @@ DECLARE
   wakeful_excluded text[];
   wakeful_unnamed text[];
 BEGIN
+  {fit}
   {columns}
   BEGIN
     EXECUTE replace(CASE WHEN wakeful_is_known THEN {insert_stored} ELSE {insert} END, 'wakeful_truncated', TG_RELID::regclass::text) USING wakeful_is_plain, wakeful_excluded;

@@ -64,7 +64,7 @@ def add_source(apps, schema_editor):
 
 
 class Migration(migrations.Migration):
-    dependencies = [("triggers", "0020_tasks_left_alone")]
+    dependencies = [("triggers", "0021_reverse_drops_captures")]
 
     operations = [
         migrations.RunSQL(EMIT, "DROP FUNCTION wakeful_emit(text, jsonb, text, text)"),
