@@ -17,19 +17,21 @@ from triggers.sources.settings import Field, clean, fields_of, setting, whole_nu
 LARGEST_RATE = 1_000_000
 MOST_NETWORKS = 500
 # One statement, which does not wait for the disk: the lock on the row is held for less than a millisecond. A window in the
-# future is of a clock that has since been set back.
+# future is of a clock that has since been set back. A delivery that is refused takes no turn: the limit may be raised meanwhile.
 TAKE_TURN = """
 WITH quick AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)), taken AS (
   INSERT INTO triggers_deliveryrate AS rate (source_id) SELECT %(source)s::uuid FROM quick
   ON CONFLICT (source_id) DO UPDATE SET
-    since = CASE WHEN rate.since BETWEEN statement_timestamp() - interval '1 minute' AND statement_timestamp()
-            THEN rate.since ELSE statement_timestamp() END,
-    count = CASE WHEN rate.since BETWEEN statement_timestamp() - interval '1 minute' AND statement_timestamp()
-            THEN least(rate.count, %(most)s::integer) + 1 ELSE 1 END
-  RETURNING count, since
+    since = CASE WHEN {is_this_minute} THEN rate.since ELSE statement_timestamp() END,
+    count = CASE WHEN {is_this_minute} THEN rate.count + 1 ELSE 1 END
+  WHERE rate.count < %(most)s::integer OR NOT {is_this_minute}
+  RETURNING 1
 )
-SELECT count > %(most)s::integer, ceil(extract(epoch FROM since + interval '1 minute' - statement_timestamp()))::integer FROM taken
-"""
+SELECT NOT EXISTS (SELECT FROM taken), ceil(least(60, extract(epoch FROM
+  (SELECT since FROM triggers_deliveryrate WHERE source_id = %(source)s::uuid) + interval '1 minute' - statement_timestamp())))::integer
+""".replace(
+    "{is_this_minute}", "(rate.since BETWEEN statement_timestamp() - interval '1 minute' AND statement_timestamp())"
+)
 Network = IPv4Network | IPv6Network
 
 

@@ -108,6 +108,16 @@ def test_more_deliveries_than_the_limit_wait_for_the_next_minute() -> None:
     assert post(b"{}", signed_headers(b"{}", id_="d-9")).status_code == 202
 
 
+def test_a_refused_delivery_takes_no_turn_of_a_limit_that_is_raised() -> None:
+    source = make_source(limits={"per_minute": 1})
+    refused = [post(b"{}", signed_headers(b"{}", id_=f"d-{number}")).status_code for number in range(3)]
+    Source.objects.filter(pk=source.pk).update(limits={"per_minute": 3})
+
+    answers = [post(b"{}", signed_headers(b"{}", id_=f"e-{number}")).status_code for number in range(3)]
+
+    assert (refused, answers) == ([202, 503, 503], [202, 202, 503])
+
+
 def test_a_delivery_during_which_its_source_changes_takes_one_turn() -> None:
     """It is verified again then."""
     source = make_source(limits={"per_minute": 5})
