@@ -16,6 +16,7 @@ import json
 import re
 import select
 import socket
+import sys
 import threading
 import time
 from collections import Counter
@@ -419,6 +420,10 @@ FORMATS: dict[str, Format] = {
 class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 1024
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):  # a process that is killed resets its connections
+            super().handle_error(request, client_address)
 
 
 def _handler(wire: Wire) -> type[BaseHTTPRequestHandler]:
