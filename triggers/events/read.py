@@ -29,7 +29,8 @@ WHERE event.id = ANY((SELECT %s::uuid[])::uuid[]) ORDER BY event.seq
 ITS_SOURCE = "(%(source)s::text = '' OR source_id = (SELECT id FROM triggers_source WHERE slug = %(source)s::text))"
 # One page of a search, in the order of `seq`. Undispatched and dispatched events have separate indexes; the page ends at the
 # lowest `seq` at which either index has yielded `most` events. Both are read in one snapshot, so that an event that is
-# dispatched meanwhile is not missed. Events without payload do not match.
+# dispatched meanwhile is not missed. Events without payload do not match. The type and the length of a page are in sub-SELECTs:
+# one plan for any; among millions of events it would be planned at each execution otherwise.
 FIND = """
 WITH first AS MATERIALIZED (
   SELECT coalesce(%(searched_to)s::bigint, (SELECT seq FROM triggers_event WHERE id = %(after)s::uuid),
@@ -37,20 +38,20 @@ WITH first AS MATERIALIZED (
 ), page AS MATERIALIZED (
   SELECT least(
     (SELECT seq FROM triggers_event
-     WHERE type = %(type)s::text AND dispatched_at IS NOT NULL AND seq > (SELECT seq FROM first)
-     ORDER BY seq OFFSET %(most)s::int - 1 LIMIT 1),
+     WHERE type = (SELECT %(type)s::text) AND dispatched_at IS NOT NULL AND seq > (SELECT seq FROM first)
+     ORDER BY seq OFFSET (SELECT %(most)s::int - 1) LIMIT 1),
     (SELECT seq FROM triggers_event WHERE dispatched_at IS NULL AND seq > (SELECT seq FROM first)
-     ORDER BY seq OFFSET %(most)s::int - 1 LIMIT 1)) AS last
+     ORDER BY seq OFFSET (SELECT %(most)s::int - 1) LIMIT 1)) AS last
 )
 SELECT (
   SELECT event.id FROM (
     (SELECT id, seq FROM triggers_event
-     WHERE type = %(type)s::text AND dispatched_at IS NOT NULL
+     WHERE type = (SELECT %(type)s::text) AND dispatched_at IS NOT NULL
        AND seq > (SELECT seq FROM first) AND seq <= coalesce((SELECT last FROM page), %(end)s::bigint)
        AND {wanted} ORDER BY seq LIMIT 1)
     UNION ALL
     (SELECT id, seq FROM triggers_event
-     WHERE dispatched_at IS NULL AND type = %(type)s::text
+     WHERE dispatched_at IS NULL AND type = (SELECT %(type)s::text)
        AND seq > (SELECT seq FROM first) AND seq <= coalesce((SELECT last FROM page), %(end)s::bigint)
        AND {wanted} ORDER BY seq LIMIT 1)
   ) event ORDER BY event.seq LIMIT 1

@@ -112,7 +112,8 @@ THESE = READ.replace(
   FROM triggers_redispatch WHERE id = ANY(%(redispatches)s::bigint[]) AND dispatched_at IS NULL
 """,
 )
-DATA = "SELECT id, data FROM triggers_event WHERE id = ANY(%s::uuid[])"
+# The array in a sub-SELECT: one plan for any number of events.
+DATA = "SELECT id, data FROM triggers_event WHERE id = ANY((SELECT %s::uuid[])::uuid[])"
 # Strict: names of objects only, as in Python; lax paths look into lists.
 FIELDS = """
 SELECT event.id, asked.path, value::text

@@ -82,6 +82,11 @@ class Trigger(models.Model):
             ),
             models.CheckConstraint(name="trigger_key_limit", condition=Q(key_limit__gte=1, key_limit__lte=1000)),
         ]
+        indexes = [
+            models.Index(
+                fields=["paused_at"], name="trigger_paused", condition=Q(enabled=True, paused_at__isnull=False)
+            )
+        ]
 
     def __str__(self) -> str:
         return self.slug

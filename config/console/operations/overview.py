@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import Min, QuerySet
+from django.db.models import Count, Min, Q, QuerySet
 from django.db.models.functions import Now
 from django.http import HttpRequest
 
@@ -72,8 +72,10 @@ def _tiles() -> list[Tile]:
     blocked = queued.filter(BLOCKED)
     oldest_ready = ready.order_by("queue", "priority", "seq")[: COUNTED + 1].aggregate(oldest=Min("ready_at"))["oldest"]
     # Only among the newest runs: no index finds the failed runs of a day.
-    newest_failed = Run.objects.filter(status=RunStatus.FAILED).order_by("-id")[: COUNTED + 1]
-    failed = Run.objects.filter(pk__in=newest_failed.values("pk"), finished_at__gt=Now() - timedelta(hours=24))
+    newest_failed = Run.objects.filter(status=RunStatus.FAILED).order_by("-id").values("finished_at")[: COUNTED + 1]
+    failed = newest_failed.aggregate(lately=Count("pk", filter=Q(finished_at__gt=Now() - timedelta(hours=24))))[
+        "lately"
+    ]
     paused = Trigger.objects.filter(enabled=True, paused_at__isnull=False)
     paused_schedules = Schedule.objects.filter(PAUSED)
     runs = "runs_run"
@@ -94,7 +96,7 @@ def _tiles() -> list[Tile]:
         _tile("Runs running", Run.objects.filter(status=RunStatus.RUNNING), listing(runs, status__exact="running")),
         _tile("Runs delayed", due, listing(runs, place="due"), note="retries, rate limits"),
         _tile("Runs blocked behind a key", blocked, listing(runs, place="blocked")),
-        _tile("Failed in 24 h", failed, listing(runs, status__exact="failed", finished="24h"), level="bad"),
+        _counted("Failed in 24 h", failed, listing(runs, status__exact="failed", finished="24h"), level="bad"),
         _tile("Open incidents", open_incidents(), listing("runs_incident", status="open"), level="bad"),
         _tile("Approvals to decide", pending_approvals(), listing("runs_approval"), level="warning"),
         _tile("Uncertain runs", uncertain_runs(), listing(runs, status__exact="uncertain"), level="bad"),
@@ -117,7 +119,10 @@ def _tiles() -> list[Tile]:
 
 
 def _tile(label: str, rows: QuerySet[Any], url: str, *, note: str = "", level: str = "") -> Tile:
-    count = rows[: COUNTED + 1].count()
+    return _counted(label, rows[: COUNTED + 1].count(), url, note=note, level=level)
+
+
+def _counted(label: str, count: int, url: str, *, note: str = "", level: str = "") -> Tile:
     return Tile(label=label, count=count, url=url, note=note, level=level if count else "")
 
 
@@ -146,10 +151,10 @@ def _paused_triggers() -> Table:
 
 def _failed_runs() -> Table:
     # By the time of the failure, of the newest runs: there is no index by that time.
-    newest = Run.objects.filter(status=RunStatus.FAILED).order_by("-id").values("pk")[:COUNTED]
-    failed = (
-        Run.objects.filter(pk__in=newest).order_by("-finished_at").defer("input", "result", "policy", "fired")[:SHOWN]
-    )
+    newest = Run.objects.filter(status=RunStatus.FAILED).order_by("-id").values_list("pk", "finished_at")[:COUNTED]
+    ended = {run: at for run, at in newest if at}
+    latest = sorted(ended, key=ended.__getitem__, reverse=True)[:SHOWN]
+    failed = Run.objects.filter(id__among=latest).order_by("-finished_at").defer("input", "result", "policy", "fired")
     return Table(
         title="Latest failed runs",
         headers=("Run", "Agent", "Trigger", "Failed", "Error"),

@@ -7,7 +7,7 @@ from django.test import Client
 from uuid_utils import uuid7
 
 from config.console.parts import panel
-from runs.models import Run
+from runs.models import AuditEntry, Run
 from tests.support.console import list_of
 from tests.support.runs import make_run
 from tests.support.triggers import make_event
@@ -61,3 +61,17 @@ def test_the_overview_counts_the_newest_failed_runs_alone(admin: Client, monkeyp
     [tile] = [tile for tile in admin.get("/admin/").context["tiles"] if tile.label == "Failed in 24 h"]
 
     assert tile.shown == "1"
+
+
+def test_the_audit_log_is_filtered_by_the_values_of_its_newest_entries(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("config.console.access.audit.COUNTED", 2)
+    for action in ("cancel", "requeue", "replay"):
+        AuditEntry.objects.create(by="cli:test", action=action, kind="run", object_id="1")
+
+    page = admin.get(list_of("runs_auditentry")).content.decode()
+
+    assert ("?action__exact=cancel" in page, "?action=cancel" in page) == (False, False)
+    assert "?action=requeue" in page
+    assert "?action=replay" in page

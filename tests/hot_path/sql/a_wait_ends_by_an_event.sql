@@ -35,7 +35,7 @@ SELECT wanted.type, shape.match_shape FROM unnest((SELECT :p1::text[])) AS wante
   ) SELECT match_shape FROM walk WHERE match_shape IS NOT NULL) shape;
 
 \set p1 '''{01990000-0000-7000-8000-000000000000}'''
-SELECT id, data FROM triggers_event WHERE id = ANY(:p1::uuid[]);
+SELECT id, data FROM triggers_event WHERE id = ANY((SELECT :p1::uuid[])::uuid[]);
 
 \set p1 '''{01990000-0000-7000-8000-000000000000}'''
 \set p2 '''{order.paid}'''

@@ -6,17 +6,27 @@ from dataclasses import dataclass
 from runs.sign import SHOWN, WARNING, More, Problem, Sign, age, is_raised, span
 from triggers.dispatch.failing_triggers import COUNTED, LATELY
 
-# Uses the index on (trigger, created_at), so that the cost does not depend on the length of the history. Counts errors only
-# for triggers that are shown.
+# Uses the index on (trigger, created_at): one step for each trigger that has an error, so that the cost depends neither on the number
+# of triggers nor on the length of the history. OFFSET 0 keeps a join from reading all triggers. Counts errors only for triggers that
+# are shown.
 LATELY_IN_ERROR = """triggers_decision
     WHERE trigger_id = trigger.id AND outcome = 'error' AND created_at > (SELECT clock_timestamp()) - %(lately)s::interval"""
+NEXT = "SELECT trigger_id FROM triggers_decision WHERE outcome = 'error' {after} ORDER BY trigger_id LIMIT 1"
+HAVE_ERRORS = f"""
+  WITH RECURSIVE walk AS (
+    ({NEXT.format(after="")})
+    UNION ALL
+    SELECT ({NEXT.format(after="AND trigger_id > walk.trigger_id")}) FROM walk WHERE walk.trigger_id IS NOT NULL
+  ) SELECT trigger_id FROM walk WHERE trigger_id IS NOT NULL
+"""  # noqa: S608  (our own parts)
 SQL = f"""
 SELECT trigger.slug, errors.count, {age("errors.last")} AS last,
   (SELECT left(reason, 300) FROM triggers_decision
    WHERE trigger_id = trigger.id AND outcome = 'error' AND created_at = errors.last LIMIT 1) AS reason
 FROM (
   SELECT trigger.id, trigger.slug, {is_raised("'trigger-errors:' || trigger.slug")} AS is_raised
-  FROM triggers_trigger trigger CROSS JOIN LATERAL (SELECT FROM {LATELY_IN_ERROR} LIMIT 1) one
+  FROM ({HAVE_ERRORS}) have CROSS JOIN LATERAL (SELECT * FROM triggers_trigger WHERE id = have.trigger_id OFFSET 0) trigger
+  CROSS JOIN LATERAL (SELECT FROM {LATELY_IN_ERROR} LIMIT 1) one
   WHERE trigger.enabled ORDER BY is_raised DESC, trigger.slug LIMIT {SHOWN + 1}) trigger
 CROSS JOIN LATERAL (
   SELECT count(*) AS count, max(created_at) AS last FROM (

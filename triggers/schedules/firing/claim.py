@@ -23,7 +23,7 @@ SELECT schedule.id, schedule.task_id, periodic.name, periodic.task,
        schedule.trigger_id, schedule.data, {STATE} AS definition, schedule.next_fire_at,
        schedule.accounted_until, schedule.last_fire_at, schedule.fired_at, schedule.fires, schedule.spec, schedule.anchor_at,
        schedule.created_at, schedule.edited_at, schedule.rest, periodic.last_run_at
-FROM {ROWS} WHERE schedule.id = ANY(%s::bigint[]) ORDER BY schedule.id
+FROM {ROWS} WHERE schedule.id = ANY((SELECT %s::bigint[])::bigint[]) ORDER BY schedule.id
 """  # noqa: S608  (our own parts)
 
 
