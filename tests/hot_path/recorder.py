@@ -12,9 +12,10 @@ from unittest.mock import patch
 from uuid import UUID
 
 from django.db import connection
+from django.db.backends.postgresql.base import ServerBindingCursor
 from psycopg.types.json import Json, Jsonb
 
-from runs.db import trip
+from runs.db import sql, trip
 from runs.db.trip import Trip
 
 Cursor = Any
@@ -68,16 +69,22 @@ def recording() -> Iterator[Recorder]:
     driver.prepare_threshold = None  # the fifth execution of a statement prepares it, once, by a round trip of its own
     recorder = Recorder()
 
-    class Recording(before):  # type: ignore[misc, valid-type]  # the class that the connection has
+    class Recording:
         def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
             recorder.add(_text_of(query), params)
-            return super().execute(query, params, **options)
+            return super().execute(query, params, **options)  # type: ignore[misc]
 
         def executemany(self, query: Any, params_seq: Any, **options: Any) -> Any:
             rows = list(params_seq)
             if rows:
                 recorder.add(_text_of(query), rows[0], len(rows))
-            return super().executemany(query, rows, **options)
+            return super().executemany(query, rows, **options)  # type: ignore[misc]
+
+    class OfClient(Recording, before):  # type: ignore[misc, valid-type]  # the class that the connection has
+        pass
+
+    class OfServer(Recording, ServerBindingCursor):
+        pass
 
     class RecordingTrip(Trip):
         def add(self, statement: str, parameters: Any = (), make: Any = None) -> Any:
@@ -85,8 +92,12 @@ def recording() -> Iterator[Recorder]:
             return super().add(statement, parameters, make)
 
     written, since = _wal_of(driver), _place_of(driver)
-    driver.cursor_factory = Recording
-    with TemporaryFile("w+") as messages, patch.object(trip, "Trip", RecordingTrip):
+    driver.cursor_factory = OfClient
+    with (
+        TemporaryFile("w+") as messages,
+        patch.object(trip, "Trip", RecordingTrip),
+        patch.object(sql, "ServerBindingCursor", OfServer),
+    ):
         driver.pgconn.trace(messages.fileno())
         try:
             yield recorder
