@@ -9,6 +9,7 @@ from django.utils.module_loading import autodiscover_modules
 
 class AgentsConfig(AppConfig):
     name = "agents"
+    default_auto_field = "django.db.models.BigAutoField"  # whatever the project says
 
     def ready(self) -> None:
         autodiscover_modules("agents")

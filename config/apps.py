@@ -8,9 +8,10 @@ class ConfigConfig(AppConfig):
     """The composition root: connects what lower rooms need from higher ones."""
 
     name = "config"
+    default_auto_field = "django.db.models.BigAutoField"  # whatever the project says
 
     def ready(self) -> None:
-        from config import checks, wiring  # noqa: F401  (checks registers them with Django)
+        from config import checks, fits, wiring  # noqa: F401  (checks and fits register them with Django)
         from config.web import logins  # noqa: F401  (receivers of Django's signals)
 
         wiring.connect()

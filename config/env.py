@@ -18,6 +18,7 @@ from agents.budget import RANGE, is_amount
 from agents.kernel.durations import parse_duration
 
 T = TypeVar("T")
+POSTGRESQL = ("django.db.backends.postgresql", ".postgis", ".timescale.backends.postgresql")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,10 +147,10 @@ class Env:
         return self._keep(name, shown or str(default), meaning, value)
 
     def postgres(self, name: str, default: str, meaning: str = "") -> dict[str, Any]:
-        """A `postgres://user:password@host:port/name?option=value` URL as a Django database."""
+        """A `postgres://user:password@host:port/name?option=value` URL as a Django database; also `postgis://`."""
         with _loud(name, "must be a PostgreSQL URL, such as postgres://user:password@host:5432/name"):
             value = dict(self._env.dj_db_url(name, default))
-            if value.get("ENGINE") != "django.db.backends.postgresql":
+            if not str(value.get("ENGINE")).endswith(POSTGRESQL):
                 raise ValueError
         return self._keep(name, default, meaning, value, secret=True)
 

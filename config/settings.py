@@ -217,7 +217,7 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 # The body is read once, as bytes, after its length was checked: Django's own limit must not be the lower one.
 DATA_UPLOAD_MAX_MEMORY_SIZE = WAKEFUL_MAX_BODY
-FILE_UPLOAD_HANDLERS = ["config.web.uploads.RefuseFiles"]
+FILE_UPLOAD_HANDLERS = ["config.web.uploads.RefuseFiles", *global_settings.FILE_UPLOAD_HANDLERS]
 
 DATABASES = {
     "default": {
@@ -244,6 +244,11 @@ DATABASES = {
         },
     }
 }
+
+DATABASE_ROUTERS = ["config.routing.OursAreInDefault"]
+# The settings module of the project that this installation stands beside, and its database; see config.beside.
+WAKEFUL_PROJECT = ""
+WAKEFUL_PROJECT_DATABASE: dict[str, object] = {}
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}

@@ -5,6 +5,7 @@ from django.views.generic import RedirectView
 
 from config.console.access.password_again import password_again
 from config.console.agents.overnight import overnight_page
+from config.console.dress import dress
 from config.console.notifications.inbox import inbox
 from config.console.operations.upcoming import coming
 from config.documentation.views import documentation
@@ -17,6 +18,7 @@ from triggers.sources.webhooks.views import HookView
 
 # Here, and not at the start of every process: only those that serve pages need the console.
 admin.autodiscover()
+dress(admin.site)
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),

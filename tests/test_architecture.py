@@ -149,7 +149,7 @@ FLOORS = {
     ],
     "config/console": [
         "theme parts",
-        "access",
+        "access dress",
         "runs sources",
         "incidents events notifications",
         "agents operations",

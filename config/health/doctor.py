@@ -10,6 +10,7 @@ import psycopg
 import redis
 from cryptography.fernet import InvalidToken
 from django.conf import settings
+from django.contrib.auth import get_user_model
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, connection
@@ -54,6 +55,7 @@ def examine() -> Iterator[Finding]:
         schema = migrations()
         yield schema
         if not schema.fix:
+            yield users()
             yield replication()
             yield from encryption()
             yield from processes()
@@ -76,6 +78,19 @@ def filters() -> Iterator[Finding]:
             'Begin their filters with a condition that few of them share, such as event.data.customer == "…" && …, '
             "or decide in the agent.",
         )
+
+
+def users() -> Finding:
+    """Whether the table of users is there: a project with a user model of its own never makes that of Django's."""
+    table = get_user_model()._meta.db_table
+    [(found,)] = fetch("SELECT to_regclass(%s) IS NOT NULL", [connection.ops.quote_name(table)])
+    if found:
+        return Finding(f"users are {get_user_model()._meta.label}")
+    return Finding(
+        f"the table {table} of the user model {get_user_model()._meta.label} does not exist, although its migrations count as applied",
+        "A project with another user model has migrated this database. Name its model in settings of its own (`manage.py init "
+        "shop.settings`), or give Wakeful a schema of its own: see docs/beside-your-project.md.",
+    )
 
 
 def python() -> Finding:

@@ -1,10 +1,12 @@
-"""The users may be the team's own: named by an e-mail address, in a table of their own, with pages of their own."""
+"""Beside a project, by a settings module: its users are named by an e-mail address, and its models, routers, files and admin pages are as
+they are. See tests/userapps/office."""
 
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,23 +23,24 @@ MAIL = "admin@localhost"
 
 
 @pytest.fixture(scope="module")
-def seen() -> Iterator[dict[str, Any]]:
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """What a script finds that visits the whole installation; see tests.support.as_a_member."""
     with psycopg.connect(URL.geturl(), autocommit=True) as server:
         server.execute("CREATE DATABASE office")
         try:
-            yield _visit()
+            yield _visit(tmp_path_factory.mktemp("media"))
         finally:
             server.execute("DROP DATABASE office WITH (FORCE)")
 
 
-def _visit() -> dict[str, Any]:
+def _visit(media: Path) -> dict[str, Any]:
     ours = {
         name: value for name, value in os.environ.items() if name.startswith(("WAKEFUL_", "REDIS", "CELERY", "SECRET"))
     }
     where = {
         "DATABASE_URL": URL._replace(path="/office").geturl(),
         "DJANGO_SETTINGS_MODULE": "office.wakeful",
+        "OFFICE_MEDIA": str(media),
         "PYTHONPATH": os.pathsep.join((str(ROOT / "tests/userapps"), str(ROOT))),
     }
     done = subprocess.run(
@@ -93,3 +96,28 @@ def test_health_says_what_is_true(seen: dict[str, Any]) -> None:
     assert "unknown-sign" not in ready["problems"]
     assert "unread-inbox" in ready["problems"]
     assert seen["metrics"] == 200
+
+
+def test_files_are_taken_by_pages_of_the_team_from_people_who_may_enter_alone(seen: dict[str, Any]) -> None:
+    assert seen["uploads"] == [302, 400, 302]  # made; refused; to the login, and nothing is read
+    assert seen["stored"] == ["Dear customer"]
+    assert ["admin:admin@localhost", "create"] in seen["audit"]  # the order: pages of the team have audit entries, too
+
+
+def test_the_pages_of_the_team_look_like_the_console(seen: dict[str, Any]) -> None:
+    assert len(seen["inputs"]) == 1
+    assert "rounded" in seen["inputs"][0]
+
+
+def test_no_migration_is_wanted_under_the_default_key_of_the_project(seen: dict[str, Any]) -> None:
+    assert seen["settings"]["DEFAULT_AUTO_FIELD"] == "django.db.models.AutoField"
+    assert seen["migrations"] == "No changes detected\n"
+
+
+def test_the_settings_of_the_project_are_taken_but_for_those_of_its_own_processes(seen: dict[str, Any]) -> None:
+    taken = seen["settings"]
+
+    assert (taken["LANGUAGE_CODE"], taken["TIME_ZONE"], taken["SITE_ID"]) == ("de", "Europe/Vienna", "1")
+    assert taken["OFFICE_HOURS"] == "(9, 17)"
+    assert taken["DATABASE_ROUTERS"].startswith("['config.routing.OursAreInDefault', 'office.")
+    assert seen["eager"] is False

@@ -3,6 +3,7 @@ for a process whose settings are those of tests/userapps/office; what it has fou
 
 import json
 import os
+import re
 import sys
 from io import StringIO
 from typing import Any
@@ -11,14 +12,17 @@ import django
 
 django.setup()
 
+from django.apps import apps  # noqa: E402
 from django.conf import settings  # noqa: E402
 from django.contrib import admin  # noqa: E402
 from django.contrib.auth import get_user_model  # noqa: E402
+from django.core.files.uploadedfile import SimpleUploadedFile  # noqa: E402
 from django.core.management import call_command  # noqa: E402
 from django.test import Client  # noqa: E402
 from django.urls import NoReverseMatch, get_resolver, reverse  # noqa: E402
 
 get_resolver().url_patterns  # noqa: B018  (loads the console)
+from config.celery import app  # noqa: E402
 from config.web.sessions import GIVEN  # noqa: E402
 from runs.models import AuditEntry, Recipient  # noqa: E402
 from runs.notifications.inbox import has_reader  # noqa: E402
@@ -55,6 +59,19 @@ def addresses() -> dict[str, str]:
     return found
 
 
+def orders() -> list[Any]:
+    return list(apps.get_app_config("office").get_model("order")._default_manager.all())
+
+
+def _unwritten() -> str:
+    said = StringIO()
+    try:
+        call_command("makemigrations", check=True, dry_run=True, stdout=said)
+    except SystemExit:
+        said.write("(exit)")
+    return said.getvalue()
+
+
 def main() -> dict[str, Any]:
     first, again = prepared(), prepared()
     client = Client(headers={"host": "127.0.0.1"})
@@ -63,6 +80,15 @@ def main() -> dict[str, Any]:
         for name, password in (("nobody", PASSWORD), (MAIL, "wrong"), (MAIL, PASSWORD))
     ]
     pages = {name: client.get(path, follow=True).status_code for name, path in addresses().items()}
+    letter = SimpleUploadedFile("letter.txt", b"Dear customer")
+    order = {"customer": get_user_model()._default_manager.get().pk, "total": 3, "letter": letter}
+    lines = {f"line_set-{name}": number for name, number in (("TOTAL_FORMS", 0), ("INITIAL_FORMS", 0))}
+    made = client.post("/admin/office/order/add/", {**order, **lines}).status_code
+    letter.seek(0)
+    refused = client.post("/admin/runs/recipient/add/", {"name": "x", "letter": letter}).status_code
+    letter.seek(0)
+    anonymous = Client(headers={"host": "127.0.0.1"}).post("/admin/office/order/add/", {**order, **lines}).status_code
+    form = client.get("/admin/office/order/add/").content.decode()
     session = client.session
     session[GIVEN] -= settings.WAKEFUL_PASSWORD_AGAIN.total_seconds() + 60
     session.save()
@@ -97,6 +123,22 @@ def main() -> dict[str, Any]:
         "pages": pages,
         "asked": asked,
         "again": again_given,
+        "uploads": [made, refused, anonymous],
+        "stored": [order.letter.read().decode() for order in orders()],
+        "inputs": re.findall(r'<input type="number" name="total"[^>]*class="([^"]*)"', form),
+        "migrations": _unwritten(),
+        "settings": {
+            name: str(getattr(settings, name))
+            for name in (
+                "LANGUAGE_CODE",
+                "TIME_ZONE",
+                "OFFICE_HOURS",
+                "SITE_ID",
+                "DEFAULT_AUTO_FIELD",
+                "DATABASE_ROUTERS",
+            )
+        },
+        "eager": app.conf.task_always_eager,
         "sidebar": client.get("/admin/").content.decode().count("/admin/office/member/"),
         "readers": [has_reader(f"inbox:{MAIL}"), has_reader("inbox:admin")],
         "doctor": said.getvalue(),

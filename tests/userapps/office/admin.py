@@ -1,7 +1,7 @@
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 
-from office.models import Guest, Member
+from office.models import Guest, Line, Member, Order
 
 
 @admin.register(Member)
@@ -17,3 +17,13 @@ class MemberAdmin(UserAdmin):
 @admin.register(Guest)
 class GuestAdmin(admin.ModelAdmin):
     fields = ("email",)
+
+
+class LineInline(admin.TabularInline):
+    model = Line
+
+
+@admin.register(Order)
+class OrderAdmin(admin.ModelAdmin):
+    list_display = ("customer", "total")
+    inlines = (LineInline,)

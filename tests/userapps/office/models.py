@@ -38,3 +38,20 @@ class Guest(Member):
 
     def __str__(self) -> str:
         return self.email
+
+
+class Order(models.Model):
+    customer = models.ForeignKey(Member, on_delete=models.CASCADE)
+    total = models.IntegerField(default=0)
+    letter = models.FileField(upload_to="letters", blank=True)
+
+    def __str__(self) -> str:
+        return f"order {self.pk}"
+
+
+class Line(models.Model):
+    order = models.ForeignKey(Order, on_delete=models.CASCADE)
+    text = models.CharField(max_length=90)
+
+    def __str__(self) -> str:
+        return self.text

@@ -1,7 +1,7 @@
-"""Wakeful's settings, with the user model of the team."""
+"""Wakeful's settings in this project, as `manage.py init office.project` writes them."""
 
+from config.beside import settings_of
 from config.settings import *  # noqa: F403
-from config.settings import INSTALLED_APPS
+from office import project
 
-INSTALLED_APPS = [*INSTALLED_APPS, "office"]
-AUTH_USER_MODEL = "office.Member"
+globals().update(settings_of(project, globals(), without=[]))

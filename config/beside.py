@@ -1,0 +1,79 @@
+"""Wakeful's settings beside those of a project: what a module such as shop/wakeful.py takes from the project's own settings.
+
+from config.beside import settings_of
+from config.settings import *
+from shop import settings as project
+
+globals().update(settings_of(project, globals()))
+"""
+
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from django.conf import global_settings
+
+POSTGRESQL = "django.db.backends.postgresql"
+HASHER, OURS = "django.contrib.auth.hashers.PBKDF2PasswordHasher", "config.web.passwords.BoundedHasher"
+STATIC_FILES = "django.contrib.staticfiles.storage.StaticFilesStorage"
+# Of Wakeful's own processes and of its console, which is a site of its own.
+NEVER = ("CELERY_", "SESSION_", "CSRF_", "SECURE_", "WAKEFUL_", "UNFOLD")
+LEFT_OUT = ("WSGI_APPLICATION", "ASGI_APPLICATION", "FORM_RENDERER", "STATIC_ROOT", "USE_TZ")
+# What Wakeful's settings have as well, and the project's are the better ones for.
+THEIRS = ("DEFAULT_AUTO_FIELD", "TIME_ZONE", "AUTH_PASSWORD_VALIDATORS")
+
+
+def settings_of(project: ModuleType, ours: Mapping[str, Any], *, without: Sequence[str] = ()) -> dict[str, Any]:
+    """What Wakeful's settings `ours` take from those of the project: its apps but for those named in `without`, its user model, caches,
+    files, mail, language, time zone, other databases and their routers, and whatever only the project knows."""
+    given = {name: value for name, value in vars(project).items() if name.isupper()}
+    taken = {name: value for name, value in given.items() if name in THEIRS or (name not in ours and _is_taken(name))}
+    taken.setdefault("DEFAULT_AUTO_FIELD", global_settings.DEFAULT_AUTO_FIELD)
+    apps = apps_of(given.get("INSTALLED_APPS", ()), ours["INSTALLED_APPS"], without)
+    routers = [*ours["DATABASE_ROUTERS"], *given.get("DATABASE_ROUTERS", ())]
+    taken |= {"INSTALLED_APPS": [*ours["INSTALLED_APPS"], *apps], "DATABASE_ROUTERS": routers}
+    taken["WAKEFUL_PROJECT"] = project.__name__
+    databases = given.get("DATABASES", {})
+    if default := databases.get("default"):
+        taken["WAKEFUL_PROJECT_DATABASE"] = {name: default.get(name) for name in ("ENGINE", "NAME", "HOST", "PORT")}
+        engine = default.get("ENGINE") or POSTGRESQL
+        mine = {**ours["DATABASES"]["default"], **({"ENGINE": engine} if is_postgresql(engine) else {})}
+        taken["DATABASES"] = {**databases, "default": mine}
+    backends = [
+        name for name in given.get("AUTHENTICATION_BACKENDS", ()) if name not in ours["AUTHENTICATION_BACKENDS"]
+    ]
+    taken["AUTHENTICATION_BACKENDS"] = [*ours["AUTHENTICATION_BACKENDS"], *backends]
+    if hashers := given.get("PASSWORD_HASHERS"):  # in their order: a login writes the hash anew, in the first of them
+        taken["PASSWORD_HASHERS"] = [OURS if name == HASHER else name for name in hashers]
+    if storages := given.get("STORAGES"):  # files of ours are not collected, so no manifest knows them
+        taken["STORAGES"] = {**storages, "staticfiles": {"BACKEND": STATIC_FILES}}
+    if folders := [folder for engine in given.get("TEMPLATES", ()) for folder in engine.get("DIRS", ())]:
+        first, *rest = ours["TEMPLATES"]
+        taken["TEMPLATES"] = [{**first, "DIRS": [*first["DIRS"], *folders]}, *rest]
+    return taken
+
+
+def apps_of(theirs: Sequence[str], ours: Sequence[str], without: Sequence[str] = ()) -> list[str]:
+    """Of the project's INSTALLED_APPS those that Wakeful's do not have."""
+    known = {_name_of(entry) for entry in ours} | {*without}
+    return [entry for entry in theirs if entry not in known and _name_of(entry) not in known]
+
+
+def is_postgresql(engine: str) -> bool:
+    """Whether a backend is Django's for PostgreSQL, or made of it, such as PostGIS and those of django-tenants and django-prometheus."""
+    return engine.rsplit(".", 1)[-1] in (
+        "postgis",
+        "postgresql",
+        "postgresql_psycopg2",
+        "postgresql_backend",
+        "timescale",
+    )
+
+
+def _is_taken(name: str) -> bool:
+    return name not in LEFT_OUT and not name.startswith(NEVER)
+
+
+def _name_of(entry: str) -> str:
+    """`django.contrib.admin` of `django.contrib.admin.apps.AdminConfig`."""
+    return entry.partition(".apps.")[0]
