@@ -90,11 +90,12 @@ class Env:
                 raise ValueError
         return self._keep(name, shown or str(default), meaning, value)
 
-    def duration(self, name: str, default: str, meaning: str = "") -> timedelta:
-        """A duration above zero: 15ms, 2.5s, 10m, 1h, 30d."""
-        with _loud(name, "must be a duration above zero with a unit, such as 15ms, 2.5s, 10m, 1h or 30d"):
+    def duration(self, name: str, default: str, meaning: str = "", *, may_be_zero: bool = False) -> timedelta:
+        """A duration: 15ms, 2.5s, 10m, 1h, 30d."""
+        above = "" if may_be_zero else " above zero"
+        with _loud(name, f"must be a duration{above} with a unit, such as 15ms, 2.5s, 10m, 1h or 30d"):
             value = parse_duration(self._env.str(name, default))
-            if not value:
+            if not (value or may_be_zero):
                 raise ValueError
         return self._keep(name, default, meaning, value)
 

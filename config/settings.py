@@ -92,6 +92,7 @@ WAKEFUL_MATCH_TOTAL = env.duration("WAKEFUL_MATCH_TOTAL", "5s", "processor time 
 WAKEFUL_SAFETY_LOOK = env.duration("WAKEFUL_SAFETY_LOOK", "10s", "longest time a process waits before it looks for work; one that has long been idle waits twice as long")
 WAKEFUL_LEASE = env.duration("WAKEFUL_LEASE", "8s", "a worker or sources process unseen for this long loses its runs or sources")
 WAKEFUL_LEASE_RENEW = env.duration("WAKEFUL_LEASE_RENEW", "2.5s", "time between two renewals of the lease of a worker that runs something, or of a sources process that reads")
+WAKEFUL_STAY = env.duration("WAKEFUL_STAY", "1s", "time that one free child of a worker with several waits for the next run after its last one; such a run needs no doorbell; 0s: none waits", may_be_zero=True)
 WAKEFUL_SHUTDOWN_GRACE = env.duration("WAKEFUL_SHUTDOWN_GRACE", "20s", "time a stopping worker's runs have to finish")
 WAKEFUL_ATOMIC_TIMEOUT = env.duration("WAKEFUL_ATOMIC_TIMEOUT", "60s", "longest transaction of an atomic agent")
 WAKEFUL_DURABLE_TIMEOUT = env.duration("WAKEFUL_DURABLE_TIMEOUT", "15m", "longest time a durable agent runs between two waits")

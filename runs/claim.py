@@ -17,7 +17,7 @@ from agents.prompt_agents.definition import PREFIX
 from runs.db import ready_runs, session
 from runs.db.patience import is_locked
 from runs.db.ready_runs import IS_PAUSED, STOPPED
-from runs.db.sql import array, execute, fetch, fetch_as
+from runs.db.sql import Query, array, execute, fetch, fetch_as
 from runs.models.policy import Policy
 from runs.models.run import NIL
 from runs.processes.alive import TAKES_RUNS
@@ -250,6 +250,11 @@ def claim_along(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Along
     """The claim of a run in the transaction that ends another one, so that both need one commit. It finds none also if the queue
     has a limit."""
     return Along(_parameters(worker_id, queue, agents), is_from_beginning=not ready_runs.hints.begins(queue))
+
+
+def first_claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Query:
+    """The first statement of `look`, to be sent along with others. Where it finds nothing, `look` may."""
+    return CLAIM_FIRST, _parameters(worker_id, queue, agents)
 
 
 def _claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | Nothing:

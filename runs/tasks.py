@@ -11,13 +11,13 @@ from django.db import close_old_connections, connection
 from agents import registry
 from agents.prompt_agents import catalog
 from runs.attempt.ownership import with_patience
-from runs.claim import Along, Claim, claim_along, claim_next, look, release_unbegun
+from runs.claim import Along, Claim, Nothing, claim_along, claim_next, look, release_unbegun
 from runs.db import nudge
 from runs.db.outage import CONNECTION_ERRORS
 from runs.executor import execute
 from runs.failpoints import failpoint
 from runs.queues import doorbell as relay
-from runs.worker import parent
+from runs.worker import parent, stay
 
 log = structlog.get_logger(__name__)
 
@@ -26,13 +26,29 @@ SLICE = 1.0  # seconds
 
 @shared_task(name=relay.DOORBELL)
 def doorbell(queue: str, format: int = relay.FORMAT, *newer: object, **newest: object) -> None:
-    """Claim the best ready run, execute it, claim the next, until none is left or the slice is over.
+    """Claim the best ready run, execute it, claim the next, until none is left or the slice is over. Then stay for a moment, if no other
+    work has to wait for this child, and go on with the next run.
 
     It ignores further arguments of a newer version: PostgreSQL decides what there is to do."""
-    worker_id = parent.WORKER_ID
+    ends = time.monotonic() + stay.seconds_of_task()
     close_old_connections()
+    agents = known_agents()
+    claim = next_claim(parent.WORKER_ID, queue, agents)
+    while claim and not execute_until_none_is_left(claim, queue, agents) and time.monotonic() < ends:
+        nudge.flush()
+        agents = known_agents()
+        claim = claim_when_woken(queue, agents)
+    nudge.flush()
+
+
+def known_agents() -> dict[str, str]:
     with_patience(catalog.refresh)
-    agents = {agent.name: agent.version for agent in registry.all_agents()}
+    return {agent.name: agent.version for agent in registry.all_agents()}
+
+
+def execute_until_none_is_left(claim: Claim | None, queue: str, agents: Mapping[str, str]) -> bool:
+    """True: this child has rung for what is left, so that other queues get their turn."""
+    worker_id = parent.WORKER_ID
     slice_ends = time.monotonic() + SLICE
     along: Along | None = None
 
@@ -41,7 +57,6 @@ def doorbell(queue: str, format: int = relay.FORMAT, *newer: object, **newest: o
         along = claim_along(worker_id, queue, agents) if time.monotonic() < slice_ends else None
         return along
 
-    claim = next_claim(worker_id, queue, agents)
     while claim:
         along = None
         claimed = execute(claim, another)
@@ -50,10 +65,21 @@ def doorbell(queue: str, format: int = relay.FORMAT, *newer: object, **newest: o
             break  # a run that becomes ready from now on is rung for
         if claimed is None and time.monotonic() >= slice_ends:
             if hand_over(queue):
-                return
+                return True
             slice_ends = time.monotonic() + SLICE  # in addition to the seconds that a failing broker took
         claim = claimed or next_claim(worker_id, queue, agents)
-    nudge.flush()
+    return False
+
+
+def claim_when_woken(queue: str, agents: Mapping[str, str]) -> Claim | None:
+    """Stay for the next run. Where this child is woken for a run that it cannot claim, it rings for the worker that can."""
+    found = stay.next_run(parent.WORKER_ID, queue, agents)
+    if not isinstance(found, Nothing):
+        return found
+    claim = next_claim(parent.WORKER_ID, queue, agents)
+    if claim is None:
+        hand_over(queue)
+    return claim
 
 
 def next_claim(worker_id: UUID, queue: str, agents: Mapping[str, str]) -> Claim | None:

@@ -196,14 +196,14 @@ def reach(point: str, trip: Trip) -> None:
 
 
 @contextmanager
-def one_trip() -> Iterator[Trip]:
-    """Statements in a transaction, which begins here unless one is open. They may end it. The errors are those of Django.
-    Nothing is sent before the end of the block."""
+def one_trip(*, begins: bool = True) -> Iterator[Trip]:
+    """Statements in a transaction, which begins here unless one is open; without `begins` it is an implicit one, which ends with them.
+    They may end it themselves. The errors are those of Django. Nothing is sent before the end of the block."""
     connection.ensure_connection()
     connection.validate_no_broken_transaction()
     driver: Any = connection.connection
     trip = Trip(driver)
-    if driver.info.transaction_status == TransactionStatus.IDLE:
+    if begins and driver.info.transaction_status == TransactionStatus.IDLE:
         trip.add(driver._get_tx_start_command().decode())  # as it was configured, such as READ WRITE
     try:
         with connection.wrap_database_errors:

@@ -40,6 +40,7 @@ from runs.queues.doorbell import DOORBELL, QUEUE_PREFIX
 from runs.states import RunStatus
 from runs.transitions.leave import take_away
 from runs.transitions.outcome import Outcome, released, ticket_of
+from runs.worker import board
 from runs.worker.rest import Rest
 
 log = structlog.get_logger(__name__)
@@ -93,6 +94,8 @@ class Parent(bootsteps.StartStopStep):
     def __init__(self, worker: Any, **kwargs: Any) -> None:
         global WORKER_ID
         WORKER_ID = uuid4()
+        # With autoscale Celery adds and removes children as it sees fit: none of them is known to be free.
+        board.begin(0 if worker.autoscale else worker.concurrency)
         super().__init__(worker, **kwargs)
         if "prefork" not in worker.pool_cls.__module__:
             raise ImproperlyConfigured(
@@ -121,6 +124,10 @@ class Parent(bootsteps.StartStopStep):
         connection.close()
         Parent.watch = Watch(worker, agents)
         Parent.watch.start()
+
+    def close(self, worker: Any) -> None:
+        """Any shutdown begins, also one without a signal. The pool waits for its children next."""
+        board.board.stop()
 
 
 @task_received.connect
@@ -162,6 +169,7 @@ class Watch(threading.Thread):
 
     def drain(self) -> None:
         """Called from a signal handler: only note the time, and wake the thread."""
+        board.board.stop()
         if self.kill_at is None:
             self.kill_at = time.monotonic() + settings.WAKEFUL_SHUTDOWN_GRACE.total_seconds()
         os.write(self.wake_writer, b".")
@@ -245,7 +253,7 @@ class Watch(threading.Thread):
 
     def renew(self) -> None:
         failpoint("before_renew")
-        if self.kill_at is not None:
+        if self.kill_at is not None or board.board.has_one_that_stays:
             self.rest.put_off()
         renewed = lease.renew(WORKER_ID, self.clock, owns=not self.rest.begin_or_end())
         if renewed is None:

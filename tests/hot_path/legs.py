@@ -15,20 +15,22 @@ from agents.prompt_agents import catalog
 from runs import outbox, tasks, waits
 from runs.actions.cancel import cancel
 from runs.chores import timers
-from runs.claim import claim_along, claim_next
+from runs.claim import Claim, claim_along, claim_next
 from runs.executor import execute
 from runs.models import OutboxMessage, Run
 from runs.processes.rescue import lost
-from runs.worker import parent
+from runs.queues.stayers import UNLOCK, Stayers
+from runs.worker import parent, stay
 from tests.hot_path.recorder import Recorder, recording
 from tests.support.durable import Lab
 from tests.support.hooks import make_source, signed_headers
 from tests.support.triggers import make_event, make_trigger
 from triggers.accept import Incoming, accept, builtin_source
-from triggers.dispatch.batch import dispatch
+from triggers.dispatch.batch import dispatch, dispatch_items
 from triggers.dispatch.looks import look
 from triggers.dispatch.rules import Rules
 from triggers.emit import emit
+from triggers.matching.pending import read_items
 from triggers.models import Event
 from triggers.sources import backlog
 from triggers.sources.http.headers import Headers
@@ -137,6 +139,34 @@ def rung(lab: Lab) -> Recorder:
     catalog.refresh(at_once=True)  # a process looks once a second
     with recording() as recorder, patch.object(parent, "WORKER_ID", lab.worker.id):
         tasks.doorbell("default")
+    return recorder
+
+
+def an_event_wakes_a_child_that_stays(lab: Lab) -> Recorder:
+    """Instead of a ring. No other session holds the lock here, so none is woken; the statements are the same."""
+    make_trigger(types=["order.paid"])
+    rules = Rules()
+    accept([incoming(1)])
+    rules.current()
+    items = read_items(1)
+    with recording() as recorder:
+        assert dispatch_items(items, rules, stayers=Stayers()).dispatched
+    return recorder
+
+
+def a_child_that_stays_executes_the_only_run(lab: Lab) -> Recorder:
+    """From the NOTIFY to the next wait."""
+    ready(lab, lambda run: None)
+    catalog.refresh(at_once=True)
+    assert stay._begins("default")
+    with patch.object(parent, "WORKER_ID", lab.worker.id), patch.object(stay, "_is_woken", lambda: True):
+        with recording() as recorder:
+            claim = stay._next_run(lab.worker.id, "default", lab.versions)
+            assert isinstance(claim, Claim)
+            tasks.execute_until_none_is_left(claim, "default", lab.versions)
+            assert stay._begins("default")
+    stay._end("default", UNLOCK)
+    assert Run.objects.get().status == "succeeded"
     return recorder
 
 
@@ -258,6 +288,8 @@ LEGS: dict[str, Leg] = {
         a_run_succeeds_and_the_next_is_claimed_along,
         a_ring_executes_the_only_run,
         a_ring_finds_nothing,
+        an_event_wakes_a_child_that_stays,
+        a_child_that_stays_executes_the_only_run,
         a_run_of_a_key_succeeds,
         a_run_is_tried_again,
         a_run_fails,

@@ -16,6 +16,7 @@ from django.db.backends.postgresql.base import ServerBindingCursor
 from psycopg.types.json import Json, Jsonb
 
 from runs.db import sql, trip
+from runs.db.nudge import NOTIFY
 from runs.db.trip import Trip
 
 Cursor = Any
@@ -56,7 +57,7 @@ class Recorder:
 
     def add(self, text: str, parameters: Any, times: int = 1) -> None:
         text = re.sub(r"\n\s*\n", "\n", text.strip())
-        if not text.startswith(TRANSACTIONS) and "pg_notify" not in text:
+        if not text.startswith(TRANSACTIONS) and text != NOTIFY:
             self.sent.append(Sent(text, parameters, times))
 
 

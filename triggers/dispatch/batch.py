@@ -13,6 +13,7 @@ from runs import waits
 from runs.db.sql import fetch
 from runs.failpoints import failpoint
 from runs.queues import entrance
+from runs.queues.stayers import Stayers
 from triggers.dispatch import offers, rates, windows
 from triggers.dispatch.admission import Ledger, admit
 from triggers.dispatch.begin import Begun, begin, run_id_of
@@ -88,10 +89,15 @@ def dispatch(rules: Rules, most: int = MOST) -> Batch:
 
 
 def dispatch_items(
-    items: Sequence[Item], rules: Rules, most: int = MOST, behind: Behind | None = None, costly: Costly | None = None
+    items: Sequence[Item],
+    rules: Rules,
+    most: int = MOST,
+    behind: Behind | None = None,
+    costly: Costly | None = None,
+    stayers: Stayers | None = None,
 ) -> Batch:
     """Match with the rules as they were read last, then decide under the dispatch lock, except for events or triggers that have changed
-    since. With `costly`, no expression holds up the others."""
+    since. With `costly`, no expression holds up the others; with `stayers`, children that wait for the new runs are woken."""
     index = rules.index
     matched = costly.match(items, index) if costly else match_items(items, index)
     if behind:
@@ -109,6 +115,8 @@ def dispatch_items(
             one.is_unheard = one.item.event_id in unheard or (bool(outdated) and one.item in outdated)
         batch = settle_matched(begun, begun.undispatched(matched), most)
         failpoint("before_dispatch_commit")
+        if stayers:
+            stayers.commit(batch.ring_for)
     failpoint("after_dispatch_commit")
     held = costly.settled([one for one in matched if one.is_settled]) if costly else 0
     return batch + Batch(

@@ -25,6 +25,7 @@ from psycopg.errors import LockNotAvailable
 
 from runs.models import Alarm
 from runs.notifications import alarms
+from runs.queues.stayers import Stayers
 from triggers.dispatch import batch as dispatch
 from triggers.dispatch import close_windows
 from triggers.dispatch.batch import MOST, Batch
@@ -369,8 +370,8 @@ def remedy_of(error: Exception) -> str:
     return "Read the traceback in the dispatcher's log and fix the cause; dispatch then continues."
 
 
-def events(rules: Rules, costly: Costly | None = None) -> Careful[Item]:
-    """The work of dispatching events. With `costly`, no expression delays the others."""
+def events(rules: Rules, costly: Costly | None = None, stayers: Stayers | None = None) -> Careful[Item]:
+    """The work of dispatching events. With `costly`, no expression delays the others; with `stayers`, children that wait are woken."""
     behind, overtaking = Behind(costly), Overtaking(rules)
 
     def next_items(most: int, aside: Sequence[Item]) -> Sequence[Item]:
@@ -396,7 +397,7 @@ def events(rules: Rules, costly: Costly | None = None) -> Careful[Item]:
         Work(
             next=next_items,
             again=again,
-            run=lambda items, most: dispatch.dispatch_items(items, rules, most, behind, costly),
+            run=lambda items, most: dispatch.dispatch_items(items, rules, most, behind, costly, stayers),
             size=lambda items: sum(cost_of(item, rules.index) for item in items),
             give_up=lambda item, error: dispatch.give_up(item, rules, error, costly),
             identity=lambda item: item.identity,

@@ -25,6 +25,7 @@ from runs.processes import timeline
 from runs.processes.dead_man import Heartbeat
 from runs.processes.lease import Presence
 from runs.queues.courier import Couriers, further
+from runs.queues.stayers import CLAIMED, Stayers
 from triggers.dispatch import failures
 from triggers.dispatch.batch import Batch
 from triggers.dispatch.failures import has_more_than_units, unless_failed
@@ -43,7 +44,6 @@ log = structlog.get_logger(__name__)
 
 OVERDUE = 1.0  # seconds between two looks while overdue work cannot be done yet
 RING_EVERY = 1.0  # seconds, while runs are ready
-CLAIMED = 0.02  # seconds after a ring, by which an idle worker has claimed the run
 STANDBY = 1.0
 RECONNECT = 1.0
 BLOCKED = 0.25  # seconds between two looks at switches that are due, while events wait for dispatch
@@ -53,7 +53,8 @@ class Dispatcher:
     def __init__(self) -> None:
         self.rules = Rules()
         self.costly = Costly(others=Costly(cases_of_listeners))
-        self.dispatch = failures.events(self.rules, self.costly)
+        self.stayers = Stayers()
+        self.dispatch = failures.events(self.rules, self.costly, self.stayers)
         self.looks, self.pace, self.steps = Looks(), Pace(), Steps(self.rules)
         self.leadership = Leadership()
         self.chores = Chores()
@@ -216,8 +217,9 @@ class Dispatcher:
 
     def ring_for_new(self, runs: Mapping[str, int]) -> None:
         """At once: senders wait for these runs."""
-        if self.couriers.ringer.quick.ring(runs):
-            # If a ring is lost, the runs are still ready then, and the courier rings.
+        left = self.stayers.left(runs)
+        if not left or self.couriers.ringer.quick.ring(left):
+            # If a ring or a NOTIFY is lost, the runs are still ready then, and the courier rings.
             self.ring_at, self.is_unheard = max(self.ring_at, time.monotonic() + CLAIMED), True
         else:
             self.ring_at, self.is_unheard = time.monotonic() + RING_EVERY, False
@@ -227,9 +229,13 @@ class Dispatcher:
         """The doorbell has rung for runs that wait for a busy worker; ring again only on news, or after a second."""
         is_news = due.ready and (self.notified or not self.was_ready) and not batch.ring_for
         if batch.ready or is_news or (due.ready and time.monotonic() >= self.ring_at):
+            if self.is_unheard and due.ready:
+                self.stayers.looked(runs_are_left=True)
             self.ring_at, self.is_unheard = time.monotonic() + RING_EVERY, False
             self.couriers.ringer.ring()
         elif not due.ready and not batch.ring_for:
+            if self.is_unheard:
+                self.stayers.looked(runs_are_left=False)
             self.is_unheard = False
         self.was_ready = due.ready
 

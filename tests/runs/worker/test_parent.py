@@ -75,7 +75,7 @@ def test_a_worker_is_an_incarnation_of_its_own_also_in_a_process_that_had_loaded
     loaded = uuid4()
     monkeypatch.setattr(parent, "WORKER_ID", loaded)
 
-    parent.Parent(SimpleNamespace(pool_cls=TaskPool))
+    parent.Parent(SimpleNamespace(pool_cls=TaskPool, autoscale=None, concurrency=2))
 
     assert loaded != parent.WORKER_ID
 
