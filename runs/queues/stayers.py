@@ -76,9 +76,9 @@ class Stayers:
         self.woken = set()
         return {queue: count for queue, count in left.items() if count}
 
-    def looked(self, *, runs_are_left: bool) -> None:
-        """Are runs ready after all children have been woken or rung for?"""
-        now = time.monotonic()
-        if runs_are_left and any(now - at > CLAIMED for at in self.woken_at.values()):
-            self.rely_at = now + DISTRUST
-        self.woken_at = {queue: at for queue, at in self.woken_at.items() if runs_are_left and now - at <= CLAIMED}
+    def looked(self, began: float, *, runs_are_left: bool) -> None:
+        """Were runs still ready in a look that began then? On a busy machine it may have ended much later."""
+        recent = {queue: at for queue, at in self.woken_at.items() if began - at <= CLAIMED}
+        if runs_are_left and len(recent) < len(self.woken_at):
+            self.rely_at = time.monotonic() + DISTRUST
+        self.woken_at = recent if runs_are_left else {}

@@ -156,6 +156,7 @@ class Dispatcher:
 
     def look(self) -> tuple[Batch, float]:
         """Do all work; its result, and how many seconds to wait."""
+        began = time.monotonic()
         say = partial(self.presence.ask, troubles=self.couriers.troubles)
         wide = (
             Wide(ask=say, couriers=self.couriers.also, listens=not self.leadership.stands_by)
@@ -176,7 +177,7 @@ class Dispatcher:
             if chore.is_due(due):
                 batch += Batch(ready=unless_failed(partial(chore.do, due), 0))
         self.send_couriers(seen)
-        self.ring(batch, due)
+        self.ring(batch, due, began)
         retries = [] if batch.standby else [self.dispatch.wait, *self.steps.waits]
         if self.notified or batch != Batch():
             self.pace.moved()
@@ -225,17 +226,17 @@ class Dispatcher:
             self.ring_at, self.is_unheard = time.monotonic() + RING_EVERY, False
             self.couriers.ringer.ring()
 
-    def ring(self, batch: Batch, due: timers.RunTimers) -> None:
+    def ring(self, batch: Batch, due: timers.RunTimers, began: float) -> None:
         """The doorbell has rung for runs that wait for a busy worker; ring again only on news, or after a second."""
         is_news = due.ready and (self.notified or not self.was_ready) and not batch.ring_for
         if batch.ready or is_news or (due.ready and time.monotonic() >= self.ring_at):
             if self.is_unheard and due.ready:
-                self.stayers.looked(runs_are_left=True)
+                self.stayers.looked(began, runs_are_left=True)
             self.ring_at, self.is_unheard = time.monotonic() + RING_EVERY, False
             self.couriers.ringer.ring()
         elif not due.ready and not batch.ring_for:
             if self.is_unheard:
-                self.stayers.looked(runs_are_left=False)
+                self.stayers.looked(began, runs_are_left=False)
             self.is_unheard = False
         self.was_ready = due.ready
 

@@ -1,5 +1,6 @@
 """A NOTIFY instead of a ring, where a child of a worker waits for the queue."""
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
@@ -117,11 +118,22 @@ def test_a_child_that_claims_nothing_is_not_counted_on_for_a_while(child: Any) -
     stayers = Stayers()
     assert not left(stayers, default=1)
     age(stayers, 2 * CLAIMED)
-    stayers.looked(runs_are_left=True)
+    stayers.looked(time.monotonic(), runs_are_left=True)
 
     assert left(stayers, default=1)
 
     stayers.rely_at -= 60
+    assert not left(stayers, default=1)
+
+
+def test_a_look_that_began_before_a_child_could_claim_does_not_count(child: Any) -> None:
+    """However long it took."""
+    stayers = Stayers()
+    assert not left(stayers, default=1)
+    [woken_at] = stayers.woken_at.values()
+    stayers.looked(woken_at + CLAIMED / 2, runs_are_left=True)
+
+    age(stayers, 60)
     assert not left(stayers, default=1)
 
 
