@@ -28,9 +28,9 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
 
 @pytest.mark.parametrize("durable", [False, True])
 def test_a_permanent_error_is_one_record_with_its_exception(
-    lab: Lab,
+    lab: Lab,  # noqa: F811
     caplog: pytest.LogCaptureFixture,
-    durable: bool,  # noqa: F811
+    durable: bool,
 ) -> None:
     def body(run: AgentRun) -> None:
         raise Permanent("no such order")
