@@ -5,6 +5,8 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from runs.management.command import BaseCommand
+from runs.management.operator import operator
+from runs.models.audit import record_about
 from runs.queues.unknown_tasks import Kept, discard, kept, put_back
 
 
@@ -28,6 +30,8 @@ class Command(BaseCommand):
                 self._put_back(one, queue)
             elif do == "discard":
                 discard(one)
+            if do != "list":
+                record_about(operator(), do.replace("-", "_"), "unknown_task", one.task, queue=one.queue, at=one.at)
             self._say(one, do, options["json"])
         if not found and not options["json"]:
             self.stdout.write("No message is kept.")

@@ -272,7 +272,7 @@ def test_redispatch_without_since_requires_all(body: Any) -> None:
 def test_sources_are_listed_without_their_secrets() -> None:
     sources = Api().get("sources/").body["results"]
 
-    assert {"api-ci", "cli", "manual", "run", "schedule", "wakeup"} == {source["slug"] for source in sources}
+    assert {"api-ci", "cli", "emit", "manual", "run", "schedule", "wakeup"} == {source["slug"] for source in sources}
     assert set(sources[0]) == {"id", "slug", "kind", "enabled", "trusted", "limits", "created_at"}
 
 

@@ -9,7 +9,6 @@ from uuid import uuid4
 import pytest
 from django.db import connection, transaction
 from django.db.models import QuerySet
-from django.test.utils import CaptureQueriesContext
 
 from agents import Retry
 from runs import claim as claiming
@@ -21,6 +20,7 @@ from runs.claim import Claim, claim_next
 from runs.db.sql import execute
 from runs.models import Run, Worker
 from runs.transitions import stop
+from tests.hot_path.recorder import recording
 from tests.support.triggers import make_event, make_trigger
 from tests.triggers.dispatch.test_overlap import arrive, end, run_of, start
 from triggers.dispatch import loop
@@ -165,9 +165,9 @@ def test_replacing_many_takes_no_more_statements_than_replacing_one() -> None:
             make_event()
         dispatch(Rules())
         Trigger.objects.update(overlap=Overlap.CANCEL_PREVIOUS)
-        with CaptureQueriesContext(connection) as captured:
+        with recording() as recorder:
             last = arrive()
-        statements.append(sum("runs_run" in query["sql"] for query in captured))
+        statements.append(sum("runs_run" in sent.text for sent in recorder.sent))
         assert [run.event_ids for run in Run.objects.live()] == [[last.id]]
 
     assert statements[0] == statements[1]

@@ -10,6 +10,7 @@ from django.contrib.auth.models import Group, User
 from django.core.management import call_command, get_commands
 from django.test import Client
 from django.utils import timezone
+from kombu import Message
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from config.api import router
@@ -19,6 +20,7 @@ from runs.actions.memory import create_note
 from runs.actions.stop_agents import stop_agents
 from runs.models import NIL, AuditEntry, Budget, Delivery, Incident, ModelPrice, RecipientGroup
 from runs.queues.pause import EVERY, pause
+from runs.queues.unknown_tasks import keep
 from tests.config.console.test_actions import choose, press
 from tests.support.api import Api
 from tests.support.console import (
@@ -192,6 +194,10 @@ def paused_queues() -> Any:
 
 def stopped() -> Any:
     return stop_agents(EVERY, reason="test", by="test")
+
+
+def unknown_task() -> Any:
+    keep(Message(body=b"[]", headers={"id": "one", "task": "billing.charge"}, delivery_info={"routing_key": "theirs"}))
 
 
 def checklist() -> Any:
@@ -556,6 +562,7 @@ COMMANDS: dict[str, Door] = {
     "sync_agents": command("sync_agents"),
     "prepare": command("prepare"),
     "prune": command("prune", "--budget", "1s"),
+    "unknown_tasks": command("unknown_tasks", "discard", make=unknown_task),
 }
 # These look, or run the installation; rotate_keys, erase, import_triggers, shadow and slot are tested beside what they do.
 OTHER_COMMANDS = {
@@ -575,6 +582,8 @@ OTHER_COMMANDS = {
     "import_triggers",
     "shadow",
     "slot",
+    "startagent",
+    "uninstall",  # the log goes with the rest
 }
 
 
