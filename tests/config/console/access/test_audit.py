@@ -10,8 +10,8 @@ from django.contrib.auth.models import Group, User
 from django.core.management import call_command, get_commands
 from django.test import Client
 from django.utils import timezone
-from kombu import Message
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
+from kombu import Message
 
 from config.api import router
 from config.console.parts.panel import Panel
