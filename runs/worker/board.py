@@ -72,5 +72,6 @@ def note_task(**kwargs: Any) -> None:
 
 
 @task_postrun.connect
-def note_end_of_task(**kwargs: Any) -> None:
-    board.note(FREE)
+def note_end_of_task(task: Any, **kwargs: Any) -> None:
+    if not task.request.is_eager:  # it is a part of the task that has called it, which goes on
+        board.note(FREE)

@@ -3,7 +3,9 @@
 import os
 
 import pytest
+from celery import shared_task
 
+from runs.worker import board as boards
 from runs.worker.board import BUSY, FREE, STAYS, Board
 
 
@@ -33,3 +35,17 @@ def test_no_child_stays_once_the_worker_stops() -> None:
 
 def test_a_process_that_is_no_child_of_the_pool_does_not_stay() -> None:
     assert not Board(2).may_stay
+
+
+def test_a_child_that_calls_a_task_within_its_own_is_not_free_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else another child would stay, and what comes next would wait for it."""
+
+    @shared_task
+    def part() -> int:
+        return boards.board.memory[0]
+
+    monkeypatch.setattr(boards, "board", board_of(FREE))
+    boards.board.note(BUSY)
+
+    assert part.apply().get() == BUSY
+    assert boards.board.memory[0] == BUSY
