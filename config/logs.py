@@ -22,6 +22,10 @@ _SHARED: list[Processor] = [
     structlog.processors.StackInfoRenderer(),
 ]
 
+# Without local variables: each run that fails is logged with its traceback, and the variables of its body may hold what is personal, a
+# query that their repr executes, or megabytes.
+_tracebacks = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
+
 
 def _without_refusals(logger: Any, name: str, event: EventDict) -> EventDict:
     """Strangers and users without rights cause these as often as they like: one line each is enough."""
@@ -37,7 +41,7 @@ def configuration(*, format: str, level: str) -> dict[str, Any]:
     if format == "json":
         renderer = [
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.dict_tracebacks,
+            _tracebacks,
             _without_secrets,
             structlog.processors.JSONRenderer(),
         ]

@@ -39,6 +39,15 @@ def test_an_error_of_ours_has_its_traceback(format: str) -> None:
     assert re.search(r"ZeroDivisionError", lines_of(ZeroDivisionError("ours"), format))
 
 
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_what_the_variables_of_the_code_hold_is_not_logged(format: str) -> None:
+    """It may be personal, a query of the database, or megabytes."""
+    line = lines_of(ZeroDivisionError("ours"), format)
+
+    assert "lines_of" in line
+    assert "wanted" not in line  # a variable there
+
+
 @pytest.mark.django_db
 def test_a_user_without_rights_fills_no_log(client: Client) -> None:
     client.force_login(User.objects.create_user("ada", password="x", is_staff=True))
