@@ -38,6 +38,14 @@ class OfServer(PrepareManager):
         return super().maybe_add_to_cache(query, prep, name)
 
 
+class LoggedCursor(ServerBindingCursor):
+    """Django's log of statements has them as they were sent, which the driver does not note of one that is prepared."""
+
+    def _send_query_prepared(self, name: bytes, pgq: PostgresQuery, *, binary: bool | None = None) -> None:
+        self._query = pgq
+        super()._send_query_prepared(name, pgq, binary=binary)  # type: ignore[misc]  # Django's stubs lack it
+
+
 def _count_ours(connection: Any, **kwargs: Any) -> None:
     if connection.alias == DEFAULT_DB_ALIAS:
         driver = connection.connection
@@ -53,7 +61,8 @@ def cursor_of_server() -> Any:
     """A cursor of Django's whose parameters are bound by the server, which prepares the statements that are executed often."""
     connection.ensure_connection()
     driver: Any = connection.connection
-    before, driver.cursor_factory = driver.cursor_factory, ServerBindingCursor
+    before = driver.cursor_factory
+    driver.cursor_factory = LoggedCursor if connection.queries_logged else ServerBindingCursor
     try:
         return connection.cursor()
     finally:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from agents import AgentRun
 from runs.claim import Claim
@@ -76,3 +77,11 @@ def test_statements_of_the_team_are_not_kept_by_the_driver_but_what_they_remove_
         with connection.cursor() as cursor:
             cursor.execute("DEALLOCATE ALL")
         assert fetch("SELECT %s::int + 1", [1]) == [(2,)]
+
+
+def test_statements_of_ours_stand_in_the_log_of_django_also_once_they_are_prepared() -> None:
+    connection.close()
+    with CaptureQueriesContext(connection) as queries:
+        for _ in range(5):
+            fetch("SELECT %s::int + 1", [1])
+    assert [query["sql"] for query in queries] == ["SELECT $1::int + 1"] * 5
