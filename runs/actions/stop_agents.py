@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
+import structlog
+from django.db import DatabaseError, transaction
 
 from agents import registry
 from agents.exceptions import Permanent
@@ -21,6 +22,7 @@ from runs.db.sql import fetch, fetch_as
 from runs.exceptions import IllegalState, UnknownAgent
 from runs.models import AgentStop, Run, audit
 
+log = structlog.get_logger(__name__)
 EVERY = AgentStop.EVERY
 
 # An agent exists where code, an operator, a worker or a run that has not finished names it.
@@ -37,7 +39,7 @@ SELECT names.name, stop.stopped_at, coalesce(stop.stopped_by, '') AS stopped_by,
 FROM names LEFT JOIN runs_agentstop stop ON stop.agent = names.name LEFT JOIN running ON running.agent = names.name
 ORDER BY names.name <> '*', names.name
 """
-# To the parents of workers and to callers, with the commit of the stop, which is rare. Without it they find the stop at their next look.
+# To the parents of workers and to callers. Without it they find the stop at their next look.
 NOTIFY = "SELECT pg_notify(%s, ''), pg_notify(%s, %s)"
 
 
@@ -98,10 +100,18 @@ def stop_agents(name: str, *, reason: str, by: str) -> list[StoppedRun]:
         if not is_new:
             raise IllegalState(f"{in_words(name)} already.", "stopped")
         audit.record(by, "stop", row, reason=reason)
-        fetch(NOTIFY, [catalog.CHANNEL, nudge.CHANNEL, nudge.UNWANTED])
+        transaction.on_commit(_notify)
     # Runs that were claimed before the commit are running by now.
     running = Run.objects.running().filter(**({} if name == EVERY else {"agent": name})).order_by("agent", "id")
     return [StoppedRun(id=id, agent=agent) for id, agent in running.values_list("id", "agent")]
+
+
+def _notify() -> None:
+    """After the commit: PostgreSQL refuses that of a NOTIFY while its queue of them is full, and a stop must not depend on it."""
+    try:
+        fetch(NOTIFY, [catalog.CHANNEL, nudge.CHANNEL, nudge.UNWANTED])
+    except DatabaseError:
+        log.warning("stop.not_notified", exc_info=True)
 
 
 @not_in_atomic_body

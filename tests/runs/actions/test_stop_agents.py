@@ -143,3 +143,12 @@ def test_the_command_shows_what_it_stops(lab: Lab) -> None:
     assert f"stops run {claim.run_id} of durable" in out.getvalue()
     call_command("start", all=True, stdout=out)
     assert "All agents are started." in out.getvalue()
+
+
+def test_a_stop_that_cannot_notify_is_a_stop_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as when PostgreSQL's queue of NOTIFYs is full."""
+    monkeypatch.setattr("runs.actions.stop_agents.NOTIFY", "SELECT %s::text, %s::text, %s::text, 1 / 0")
+
+    stop_agents(EVERY, reason="", by="ann")
+
+    assert AgentStop.objects.filter(agent=EVERY).exists()
