@@ -220,8 +220,11 @@ class Dispatcher:
         """At once: senders wait for these runs."""
         left = self.stayers.left(runs)
         if not left or self.couriers.ringer.quick.ring(left):
-            # If a ring or a NOTIFY is lost, the runs are still ready then, and the courier rings.
-            self.ring_at, self.is_unheard = max(self.ring_at, time.monotonic() + CLAIMED), True
+            # If a ring or a NOTIFY is lost, the runs are still ready then, and the courier rings. A NOTIFY also while others wait
+            # for a busy worker: the child that it was for may be frozen.
+            claimed_at = time.monotonic() + CLAIMED
+            self.ring_at = claimed_at if left != runs else max(self.ring_at, claimed_at)
+            self.is_unheard = True
         else:
             self.ring_at, self.is_unheard = time.monotonic() + RING_EVERY, False
             self.couriers.ringer.ring()

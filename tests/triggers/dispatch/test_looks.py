@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from runs.chores.rare import Rare
 from runs.models import Incident
+from runs.queues.stayers import CLAIMED, LOCK
 from tests.support.triggers import make_event, make_trigger
 from triggers.dispatch.looks import Looks, Wide
 from triggers.dispatch.loop import RING_EVERY, Dispatcher
@@ -225,3 +226,19 @@ def test_a_ring_that_was_lost_waits_for_the_next_ring_and_not_for_the_safety_loo
     _, wait = dispatcher.look()  # the run has not been claimed
 
     assert wait <= RING_EVERY
+
+
+def test_a_notify_that_a_frozen_child_does_not_take_is_followed_by_a_ring_also_after_another_one(
+    dispatcher: Dispatcher,
+) -> None:
+    """The courier has rung a moment before, for other runs."""
+    dispatcher.ring_at = time.monotonic() + RING_EVERY
+    make_trigger()
+    make_event()
+    dispatcher.is_urgent = True
+    with psycopg.connect(**wanted_parameters()) as child:
+        child.execute(LOCK, ["default"])
+        dispatcher.look()
+
+    # Or it has been so slow that it rings already.
+    assert dispatcher.ring_at <= time.monotonic() + CLAIMED or not dispatcher.couriers.ringer.ring_at
