@@ -1,7 +1,7 @@
 """The agents over HTTP: to look at, to stop and to start."""
 
 from django.http import Http404
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -26,6 +26,7 @@ class AgentSerializer(Shown):
         return spelled(agent.name)
 
 
+@extend_schema_serializer(many=False)
 class AgentListSerializer(Shown):
     results = AgentSerializer(many=True)
     next = serializers.CharField(allow_null=True, help_text="always null: the list is whole")
@@ -55,6 +56,7 @@ class AgentResource(Resource):
         "start": "runs.stop_agent",
     }
     serializer_class = AgentSerializer
+    pagination_class = None
     lookup_field = "name"
     lookup_value_regex = r"[^/]+"
 

@@ -31,6 +31,7 @@ class ItemSerializer(Shown, serializers.ModelSerializer[ChecklistItem]):
             "last_checked_at", "last_run_id", "failures_in_a_row",
         ]  # fmt: skip
         read_only_fields = fields
+        extra_kwargs = {"last_outcome": {"allow_blank": True}}
 
     def get_every(self, item: ChecklistItem) -> float | None:
         return item.every.total_seconds() if item.every else None

@@ -7,6 +7,13 @@ from rest_framework import serializers
 from agents.kernel.durations import parse_duration
 
 
+class SecondsField(serializers.FloatField):
+    """A duration of an answer, in seconds."""
+
+    def to_representation(self, value: timedelta) -> float:  # type: ignore[override]
+        return value.total_seconds()
+
+
 @extend_schema_field({"oneOf": [{"type": "number"}, {"type": "string"}], "nullable": True})
 class IntervalField(serializers.Field[timedelta | None, Any, float | None, Any]):
     """Seconds, or a text such as "1h"."""

@@ -1,7 +1,7 @@
 """The queues of runs over HTTP: list, pause, resume, limit."""
 
 from django.http import Http404
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -18,10 +18,12 @@ from runs.queues.state import QueueState, all_queues, find_queue
 
 class QueueSerializer(Shown):
     name = serializers.SerializerMethodField(help_text='"all" stands for all queues: its pause applies to each of them')
-    paused_at = serializers.DateTimeField()
+    paused_at = serializers.DateTimeField(allow_null=True)
     paused_reason = serializers.CharField()
     paused_by = serializers.CharField()
-    max_running = serializers.IntegerField(help_text="most runs at the same time, over all workers; null: no limit")
+    max_running = serializers.IntegerField(
+        allow_null=True, help_text="most runs at the same time, over all workers; null: no limit"
+    )
     running = serializers.IntegerField()
     ready = serializers.IntegerField(help_text="runs that wait for a worker; counted up to 1,000")
     oldest_ready_seconds = serializers.FloatField(source="oldest_seconds")
@@ -31,6 +33,7 @@ class QueueSerializer(Shown):
         return spelled(queue.name)
 
 
+@extend_schema_serializer(many=False)
 class QueueListSerializer(Shown):
     results = QueueSerializer(many=True)
     next = serializers.CharField(allow_null=True, help_text="always null: the list is complete")
@@ -54,6 +57,7 @@ class QueueResource(Resource):
         "limit": "runs.change_queue",
     }
     serializer_class = QueueSerializer
+    pagination_class = None
     lookup_field = "name"
     lookup_value_regex = r"[^/]+"
 

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from runs.api.body import Body
-from runs.api.interval import IntervalField
+from runs.api.interval import IntervalField, SecondsField
 from runs.api.notifications import DeliverySerializer
 from runs.api.resource import ById, Refusal, Resource, faults_by_field
 from runs.api.shown import Shown
@@ -34,9 +34,9 @@ class RecipientSerializer(Shown, serializers.ModelSerializer[Recipient]):
     second = serializers.CharField(
         source="second.name", allow_null=True, default=None, help_text="name of its second route"
     )
-    spacing = IntervalField(help_text="seconds")
-    repeat_after = IntervalField(help_text="seconds")
-    second_after = IntervalField(help_text="seconds")
+    spacing = SecondsField(help_text="seconds")
+    repeat_after = SecondsField(help_text="seconds")
+    second_after = SecondsField(help_text="seconds")
 
     class Meta:
         model = Recipient

@@ -92,7 +92,7 @@ class Resource(GenericViewSet[Any]):
     """`required_permissions` names the Django permission of every action."""
 
     required_permissions: ClassVar[Mapping[str, str]]
-    pagination_class = NewestFirst
+    pagination_class: type[NewestFirst] | None = NewestFirst  # None: the list is one answer
 
     def handle_exception(self, error: Exception) -> Response:
         if isinstance(error, IllegalState):

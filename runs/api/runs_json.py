@@ -111,6 +111,7 @@ class ApprovalSerializer(Shown, serializers.ModelSerializer[Approval]):
             "decision", "decided_arguments", "decided_digest", "decided_by", "decided_at", "reason", "url",
         ]  # fmt: skip
         read_only_fields = fields
+        extra_kwargs = {"decision": {"allow_blank": True}}
 
     def get_url(self, approval: Approval) -> str | None:
         request = self.context.get("request")  # no request on the command line

@@ -1,4 +1,4 @@
-"""Requests to the API with a token, without a web process."""
+"""Requests to the API with a token, without a web process. Every answer is held against the OpenAPI schema."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import Any
 
 from django.test import Client
 
+from tests.support.openapi import require_as_described, schema
 from triggers.api.tokens import ALL, create_token
 
 
@@ -14,6 +15,7 @@ class Api:
 
     def __init__(self, permissions: Iterable[str] = (ALL,), name: str = "ci") -> None:
         self.token, self.plain = create_token(name, permissions, by="test")
+        schema()  # before a test replaces parts of what it describes
         self.client = Client(headers={"Authorization": f"Bearer {self.plain}"})
 
     def get(self, path: str, **query: Any) -> "Answer":
@@ -39,4 +41,5 @@ class Answer:
 
 
 def _answer(response: Any) -> Answer:
+    require_as_described(response)
     return Answer(status=response.status_code, body=response.json() if response.content else None)

@@ -25,6 +25,7 @@ from triggers.api.events_json import EventDetailSerializer, EventSerializer, Red
 from triggers.models import Event, Redispatch
 from triggers.replays.replay import replay
 from triggers.sources.cloudevents.intake import EventIntake
+from triggers.sources.http.answers import OCTETS
 
 
 class EventResource(EventIntake, ListModelMixin, RetrieveModelMixin, Resource):
@@ -63,7 +64,11 @@ class EventResource(EventIntake, ListModelMixin, RetrieveModelMixin, Resource):
         `Link` names the next piece. One may be empty, while a transaction is open that may have recorded an event before newer ones."""
         return export_piece(request)
 
-    @extend_schema(parameters=[ImportQuery], request={NDJSON: OpenApiTypes.BINARY}, responses={200: ImportedSerializer})
+    @extend_schema(
+        parameters=[ImportQuery],
+        request={NDJSON: OpenApiTypes.BINARY, OCTETS: OpenApiTypes.BINARY},
+        responses={200: ImportedSerializer},
+    )
     @action(detail=False, methods=["post"], url_path="import")
     def import_events(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Bring back a piece of an export. Known events are left as they are, so a piece may be sent again. Events wake no agent:

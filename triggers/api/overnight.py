@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.conf import settings
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -63,6 +63,7 @@ class AgentOvernightSerializer(FiguresSerializer):
     timeline = SlotSerializer(many=True)
 
 
+@extend_schema_serializer(many=False)
 class OvernightSerializer(Shown):
     start = serializers.DateTimeField()
     end = serializers.DateTimeField()
@@ -78,6 +79,7 @@ class OvernightResource(Resource):
 
     required_permissions = {"list": "runs.view_run"}
     serializer_class = OvernightSerializer
+    pagination_class = None
 
     @extend_schema(parameters=[OvernightQuery], responses=OvernightSerializer)
     def list(self, request: Request) -> Response:

@@ -8,6 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from runs.api.body import Body
+from runs.api.interval import SecondsField
 from runs.api.resource import Query
 from runs.api.shown import Shown
 from triggers.api.events_json import DecisionSerializer
@@ -30,9 +31,6 @@ class Length(serializers.Field[Any, Any, Any, Any]):
     def to_internal_value(self, data: Any) -> Any:
         return data
 
-    def to_representation(self, value: Any) -> Any:
-        return value.total_seconds()
-
 
 class ScheduleSerializer(Shown, serializers.ModelSerializer[Schedule]):
     """A schedule; durations are in seconds."""
@@ -45,16 +43,16 @@ class ScheduleSerializer(Shown, serializers.ModelSerializer[Schedule]):
         read_only=True, help_text="active, paused, or why it never fires again: done, used_up, over, problem"
     )
     trigger = serializers.SlugRelatedField[Trigger](
-        slug_field="slug", read_only=True, help_text="null: an ordinary periodic task"
+        slug_field="slug", read_only=True, allow_null=True, help_text="null: an ordinary periodic task"
     )
-    start = serializers.DateTimeField(source="task.start_time", read_only=True)
-    end = serializers.DateTimeField(source="task.expires", read_only=True)
+    start = serializers.DateTimeField(source="task.start_time", read_only=True, allow_null=True)
+    end = serializers.DateTimeField(source="task.expires", read_only=True, allow_null=True)
     exclude = serializers.SlugRelatedField[ExclusionCalendar](slug_field="slug", many=True, read_only=True)
-    catch_up_window = Length(read_only=True)
-    jitter = Length(read_only=True)
-    spread = Length(read_only=True)
-    pace_min = Length(read_only=True)
-    pace_max = Length(read_only=True)
+    catch_up_window = SecondsField(read_only=True, allow_null=True)
+    jitter = SecondsField(read_only=True)
+    spread = SecondsField(read_only=True)
+    pace_min = SecondsField(read_only=True, allow_null=True)
+    pace_max = SecondsField(read_only=True, allow_null=True)
 
     class Meta:
         model = Schedule
@@ -64,6 +62,7 @@ class ScheduleSerializer(Shown, serializers.ModelSerializer[Schedule]):
             "rest", "problem", "paused_at", "paused_by", "paused_note", "created_at", "edited_at",
         ]  # fmt: skip
         read_only_fields = fields
+        extra_kwargs = {"rest": {"allow_blank": True}}
 
     def get_rule(self, schedule: Schedule) -> str:
         return describe(schedule)

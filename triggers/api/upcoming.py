@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -45,11 +45,12 @@ class ComingSerializer(Shown):
     def get_times(self, coming: Coming) -> int:
         return 1 + len(coming.later)
 
-    @extend_schema(responses=serializers.DateTimeField())
+    @extend_schema_field(serializers.DateTimeField())
     def get_last(self, coming: Coming) -> Any:
         return coming.later[-1] if coming.later else coming.at
 
 
+@extend_schema_serializer(many=False)
 class UpcomingListSerializer(Shown):
     results = ComingSerializer(many=True)
     next = serializers.CharField(allow_null=True, help_text="always null: ask for a later `until` or a higher limit")
@@ -61,6 +62,7 @@ class UpcomingResource(Resource):
 
     required_permissions = {"list": "triggers.view_schedule"}
     serializer_class = UpcomingListSerializer
+    pagination_class = None
 
     @extend_schema(parameters=[UpcomingQuery], responses=UpcomingListSerializer)
     def list(self, request: Request) -> Response:

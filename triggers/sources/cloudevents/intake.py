@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.db import transaction
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema, inline_serializer
+from drf_spectacular.utils import OpenApiResponse, extend_schema, inline_serializer
 from rest_framework.exceptions import NotFound
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.request import Request
@@ -29,6 +29,7 @@ from triggers.sources.http.depth import EXTENSION, read_depth
 from triggers.sources.http.headers import UNREADABLE, Headers, UnreadableField, redact
 
 RECORDED = inline_serializer("Recorded", {"event": UUIDField(), "duplicate": BooleanField()})
+EACH = {"type": "array", "items": {"$ref": "#/components/schemas/Recorded"}}
 
 
 class EventIntake:
@@ -42,7 +43,10 @@ class EventIntake:
             BATCH: {"type": "array", "items": {"type": "object"}},
             "*/*": OpenApiTypes.BINARY,
         },
-        responses={202: RECORDED, 200: RECORDED},
+        responses={
+            200: OpenApiResponse(RECORDED, "a duplicate"),
+            202: OpenApiResponse({"oneOf": [EACH["items"], EACH]}, "recorded; of a batch: what became of each event"),
+        },
     )
     def create(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Record a CloudEvent: structured, binary (`ce-` headers), or a batch, which is accepted or refused as a whole."""

@@ -5,6 +5,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, connection
+from drf_spectacular.types import OpenApiTypes
 from rest_framework.exceptions import APIException
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.renderers import BaseRenderer
@@ -15,6 +16,9 @@ from triggers.sources.backlog import backlog_exceeded
 from triggers.sources.kind import Waits
 
 T = TypeVar("T")
+OCTETS = "application/octet-stream"
+# A body of any type, for the description of the API: makers of clients know no */*.
+ANY_BODY = {OCTETS: OpenApiTypes.BINARY, "*/*": OpenApiTypes.BINARY}
 
 
 class Unavailable(APIException):

@@ -13,6 +13,7 @@ from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from triggers.sources.http.answers import ANY_BODY
 from triggers.sources.switches import ping
 from triggers.sources.switches.ping import KEPT
 from triggers.sources.webhooks.door import take
@@ -21,7 +22,7 @@ from triggers.sources.webhooks.views import HookView, arrival_of, sent
 
 ADDRESS = rf"^{ping.ADDRESS.pattern.removeprefix('/')}$"
 ANSWERS = {
-    200: OpenApiResponse(OpenApiTypes.STR, "recorded"),
+    (200, "text/plain"): OpenApiResponse(OpenApiTypes.STR, "recorded"),
     404: OpenApiResponse(
         description="the source does not exist, is disabled, or takes no pings; or the token is wrong"
     ),
@@ -50,7 +51,7 @@ class PingView(HookView):
         tags=["hooks"],
         auth=[],
         parameters=[SLUG, TOKEN],
-        request={"*/*": OpenApiTypes.BINARY},
+        request=ANY_BODY,
         responses=ANSWERS,
     )
     def post(self, request: Request, slug: str, **address: Any) -> HttpResponse:
@@ -63,8 +64,11 @@ class PingView(HookView):
         assert taken.reply  # noqa: S101  (the kind has one)
         return sent(taken.reply)
 
-    @extend_schema(exclude=True)
+    @extend_schema(
+        operation_id="ping_get", tags=["hooks"], auth=[], parameters=[SLUG, TOKEN], request=None, responses=ANSWERS
+    )
     def get(self, request: Request, slug: str, **address: Any) -> HttpResponse:
+        """The same without a body, for clients that only GET. One of a browser or a chat that fetches ahead is 503, and no ping."""
         return self.post(request, slug)
 
     @extend_schema(exclude=True)

@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 from runs.api.body import read_body
 from runs.models.audit import CLIENT
 from runs.network.site import site
-from triggers.sources.http.answers import answer, status_of
+from triggers.sources.http.answers import ANY_BODY, answer, status_of
 from triggers.sources.http.headers import UNREADABLE, Headers
 from triggers.sources.webhooks.door import Arrival, Taken, WrongMethod, greet, take
 from triggers.sources.webhooks.refusals import note_refused, refusal_of
@@ -76,7 +76,7 @@ class HookView(APIView):
         tags=["hooks"],
         auth=[],
         parameters=[OpenApiParameter("slug", OpenApiTypes.STR, OpenApiParameter.PATH, description="of the source")],
-        request={"*/*": OpenApiTypes.BINARY},
+        request=ANY_BODY,
         responses=ANSWERS,
     )
     def post(self, request: Request, slug: str) -> HttpResponse:
