@@ -197,7 +197,7 @@ def stopped() -> Any:
 
 
 def unknown_task() -> Any:
-    keep(Message(body=b"[]", headers={"id": "one", "task": "billing.charge"}, delivery_info={"routing_key": "theirs"}))
+    keep(Message(body="[]", headers={"id": "one", "task": "billing.charge"}, delivery_info={"routing_key": "theirs"}))
 
 
 def checklist() -> Any:
