@@ -22,13 +22,19 @@ from runs.db.sql import fetch
 FILE = Path(__file__).with_suffix(".json")
 APPS = ("agents", "runs", "triggers", "config")
 CAPTURE = "wakeful_change_"  # of watched tables: `triggers.sources.databases.tables` keeps these
-SCHEMA = "{schema}"  # in the file, instead of a schema's name
+SCHEMA, LITERAL = "{schema}", "{'schema'}"  # in the file, instead of a schema's name, and of the same as a literal
+NAMES = "SELECT quote_ident(current_schema()), quote_literal(current_schema())"
 HERE = "(SELECT oid FROM pg_namespace WHERE nspname = current_schema())"
 
-# By name with the types of the arguments; a function of an extension is none of ours.
+# By name with the types of the arguments; a function of an extension is none of ours. Of those that run with the rights of their owner
+# also where they look for names, and whether everyone may call them: a dump may be restored without rights.
 FUNCTIONS = f"""
-SELECT function.proname || '(' || pg_get_function_identity_arguments(function.oid) || ')', function.prosrc, pg_get_functiondef(function.oid)
-FROM pg_proc function
+SELECT function.proname || '(' || pg_get_function_identity_arguments(function.oid) || ')',
+  concat_ws(E'\\n', prosrc, CASE WHEN prosecdef THEN 'SECURITY DEFINER' END, array_to_string(proconfig, '; '),
+    CASE WHEN prosecdef AND is_open THEN 'PUBLIC may call it' END),
+  pg_get_functiondef(function.oid) || CASE WHEN prosecdef AND NOT is_open
+    THEN '; REVOKE ALL ON FUNCTION ' || function.oid::regprocedure || ' FROM PUBLIC' ELSE '' END
+FROM pg_proc function, has_function_privilege('public', function.oid, 'EXECUTE') is_open
 WHERE pronamespace = {HERE} AND prokind = 'f' AND NOT starts_with(proname, '{CAPTURE}')
   AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = function.oid AND classid = 'pg_proc'::regclass AND deptype = 'e')
 ORDER BY 1
@@ -69,10 +75,15 @@ def tables() -> list[str]:
 
 def present() -> Objects:
     """What the database has."""
-    [(schema,)] = fetch("SELECT quote_ident(current_schema())")
+    [(schema, literal)] = fetch(NAMES)
     return {
         kind: {
-            name: (compared, made.replace(f" {schema}.", f" {SCHEMA}."))
+            name: (
+                compared.replace(f", {schema}, pg_temp", f", {SCHEMA}, pg_temp"),
+                made.replace(f" {schema}.", f" {SCHEMA}.").replace(
+                    f", {literal}, 'pg_temp'", f", {LITERAL}, 'pg_temp'"
+                ),
+            )
             for name, compared, made in fetch(statement, [tables()] if kind == "index" else ())
         }
         for kind, statement in KINDS.items()
@@ -116,7 +127,7 @@ def _differences(there: Objects) -> Iterator[Difference]:
 
 def repair(found: list[Difference]) -> None:
     """Make them as they should be: functions first, which triggers and indexes call. Raises what the database raises."""
-    [(schema,)] = fetch("SELECT quote_ident(current_schema())")
+    [(schema, literal)] = fetch(NAMES)
     order = list(KINDS)
     with transaction.atomic(), connection.cursor() as cursor:
         for one in sorted(found, key=lambda one: order.index(one.kind)):
@@ -125,4 +136,4 @@ def repair(found: list[Difference]) -> None:
                 cursor.execute(f'DROP TRIGGER "{name}" ON {schema}."{table}"')
             elif one.problem == "differs" and one.kind == "index":
                 cursor.execute(f'DROP INDEX {schema}."{name}"')
-            cursor.execute(one.statement.replace(SCHEMA, schema))
+            cursor.execute(one.statement.replace(SCHEMA, schema).replace(LITERAL, literal))

@@ -9,7 +9,7 @@ import pytest
 from django.core.management import call_command
 
 from config.installation import schema_objects
-from config.installation.schema_objects import FILE, differences, present, repair
+from config.installation.schema_objects import FILE, Difference, differences, present, repair
 from runs.db.sql import execute, fetch
 
 ROOT = Path(__file__).parents[3]
@@ -56,6 +56,27 @@ def test_what_an_earlier_wording_of_a_migration_left_is_named_and_repaired() -> 
     ]
     repair(found)
     assert differences() == []
+
+
+@pytest.mark.django_db
+def test_what_may_run_with_the_rights_of_wakeful_is_repaired_with_its_path_and_its_rights() -> None:
+    execute('CREATE SCHEMA "My Wakeful"')
+    for name in ("wakeful_emit", "triggers_nudge_at_commit"):
+        execute(f"ALTER FUNCTION {name} SET search_path = public")
+        execute(f"GRANT EXECUTE ON FUNCTION {name} TO PUBLIC")
+    assert [one.name.partition("(")[0] for one in differences()] == ["triggers_nudge_at_commit", "wakeful_emit"]
+    repair(differences())
+    assert differences() == []
+
+    # A function that is missing in a schema of its own looks for its tables there, and is not for everyone either.
+    name = "wakeful_emit(type text, data jsonb, subject text, id text)"
+    compared, statement = schema_objects.expected()["function"][name]
+    execute('SET LOCAL search_path = "My Wakeful"')
+    repair([Difference(kind="function", name=name, problem="is missing", statement=statement)])
+    assert fetch(
+        "SELECT proconfig, has_function_privilege('public', oid, 'EXECUTE') FROM pg_proc WHERE oid = 'wakeful_emit'::regproc"
+    ) == [(['search_path=pg_catalog, "My Wakeful", pg_temp'], False)]
+    assert present()["function"][name][0] == compared
 
 
 @pytest.mark.django_db
