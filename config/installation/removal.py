@@ -5,6 +5,7 @@ Wakeful's own rows go. Everything happens in one transaction, with a short wait 
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import redis
 from django.apps import apps
@@ -33,6 +34,17 @@ SELECT oid::regprocedure::text FROM pg_proc WHERE prokind = 'f'
 TRIGGERS = """
 SELECT tgname, tgrelid::regclass::text FROM pg_trigger
 WHERE NOT tgisinternal AND tgfoid = %s::regprocedure AND tgrelid::regclass::text <> ALL(%s::text[]) ORDER BY 2, 1
+"""
+# What DROP … CASCADE would take with it; triggers of Wakeful's functions are on any table.
+DEPENDENTS = """
+SELECT DISTINCT pg_describe_object(classid, objid, 0) FROM pg_depend
+LEFT JOIN pg_rewrite rule ON classid = 'pg_rewrite'::regclass AND rule.oid = objid
+LEFT JOIN pg_constraint bound ON classid = 'pg_constraint'::regclass AND bound.oid = objid
+LEFT JOIN pg_attrdef given ON classid = 'pg_attrdef'::regclass AND given.oid = objid
+WHERE deptype = 'n' AND coalesce(ev_class, conrelid, adrelid) <> ALL(%(relations)s::oid[])
+  AND (refclassid = 'pg_class'::regclass AND refobjid = ANY(%(relations)s::oid[])
+    OR refclassid = 'pg_proc'::regclass AND refobjid = ANY(%(functions)s::oid[]))
+ORDER BY 1
 """
 BINDINGS = ("_kombu.binding", "_kombu.binding_permanent")  # keys that kombu makes of an exchange
 RULES = ("crontab", "interval", "clocked", "solar")
@@ -85,10 +97,26 @@ def remove(also: Sequence[str]) -> Iterator[str]:
     yield from _rows(names)
 
 
+def dependents(also: Sequence[str]) -> list[str]:
+    """Views, foreign keys and defaults of others that need what is to be removed."""
+    tables = [*tables_of(labels(also)), *TABLES]
+    relations = fetch(
+        "SELECT name::regclass::oid FROM unnest(%s::text[]) name WHERE to_regclass(name) IS NOT NULL", [tables]
+    )
+    functions = fetch(
+        "SELECT name::regprocedure::oid FROM unnest(%s::text[]) name", [[one for (one,) in _own_functions()]]
+    )
+    oids = {"relations": [oid for (oid,) in relations], "functions": [oid for (oid,) in functions]}
+    return [name for (name,) in fetch(DEPENDENTS, oids)]
+
+
+def _own_functions() -> list[tuple[Any, ...]]:
+    return fetch(FUNCTIONS, [sorted({name.partition("(")[0] for name in expected()["function"]})])
+
+
 def _functions(tables: Sequence[str]) -> Iterator[str]:
     """With the triggers that call them, on whichever table."""
-    own = sorted({name.partition("(")[0] for name in expected()["function"]})
-    for (function,) in fetch(FUNCTIONS, [own]):
+    for (function,) in _own_functions():
         if not exists_function(function):
             continue  # it went with another
         for trigger, table in fetch(TRIGGERS, [function, list(tables)]):
@@ -129,7 +157,7 @@ def _rows(names: Sequence[str]) -> Iterator[str]:
             yield from _groups()
             held = "permission_id IN (SELECT id FROM auth_permission WHERE content_type_id = ANY(%s::int[]))"
             for table in _holders():
-                execute(f'DELETE FROM "{table}" WHERE {held}', [types])  # noqa: S608
+                execute(f"DELETE FROM {table} WHERE {held}", [types])  # noqa: S608
             count = execute("DELETE FROM auth_permission WHERE content_type_id = ANY(%s::int[])", [types])
             yield f"{count} permissions"
         if exists("django_admin_log"):
@@ -145,14 +173,14 @@ def _groups() -> Iterator[str]:
     """The roles that a migration made, if no account is in them and they may do nothing else."""
     for id, name in fetch(GROUPS, [list(ROLES), list(APPS), [*APPS, "django_celery_beat", "django_celery_results"]]):
         members = [table for table in _holders("auth_group") if table != "auth_group_permissions"]
-        if not any(fetch(f'SELECT 1 FROM "{table}" WHERE group_id = %s LIMIT 1', [id]) for table in members):  # noqa: S608
+        if not any(fetch(f"SELECT 1 FROM {table} WHERE group_id = %s LIMIT 1", [id]) for table in members):  # noqa: S608
             execute("DELETE FROM auth_group_permissions WHERE group_id = %s", [id])
             execute("DELETE FROM auth_group WHERE id = %s", [id])
             yield f"the group {name}"
 
 
 def _holders(of: str = "auth_permission") -> list[str]:
-    """The tables that give permissions, or groups, to groups and users, of whichever model."""
+    """The tables that give permissions, or groups, to groups and users, of whichever model; quoted where SQL needs it."""
     found = fetch(
         "SELECT conrelid::regclass::text FROM pg_constraint WHERE contype = 'f' AND confrelid = %s::regclass", [of]
     )

@@ -30,6 +30,11 @@ class Command(BaseCommand):
     def handle(self, *, dry_run: bool, yes: bool, also: list[str], **options: Any) -> None:
         if removal.is_installed() and (running := sorted(set(alive().values_list("kind", flat=True)))) and not dry_run:
             raise CommandError(f"Stop every process first; alive: {', '.join(running)}.")
+        if needing := removal.dependents(also):
+            raise CommandError(
+                f"These need what would be removed, and would go with it: {', '.join(needing)}. Drop them first"
+                f"{', or leave --also out' if also else ''}. Nothing was removed."
+            )
         if (
             not (dry_run or yes)
             and input("This deletes all events, runs and settings. Type `uninstall`: ") != "uninstall"

@@ -1,10 +1,13 @@
 """Nothing that migrations make is forgotten when Wakeful is removed; `tests/integration/test_leaving.py` removes it."""
 
+from io import StringIO
+
 import pytest
 from django.apps import apps
+from django.core.management import CommandError, call_command
 
 from config.installation.removal import SEQUENCES, TABLES
-from runs.db.sql import fetch
+from runs.db.sql import execute, fetch
 
 WITHOUT_OWNER = """
 SELECT relname FROM pg_class relation WHERE relkind IN ('r', 'p', 'v', 'm', 'S')
@@ -20,3 +23,29 @@ def test_each_relation_is_of_a_model_or_is_listed() -> None:
     there = {name for (name,) in fetch(WITHOUT_OWNER)}
 
     assert there - of_models - {"django_migrations"} == {*TABLES, *SEQUENCES}
+
+
+@pytest.mark.django_db
+def test_what_others_have_made_of_it_is_named_and_keeps_it() -> None:
+    execute("CREATE VIEW billing_runs AS SELECT count(*) FROM runs_run")
+    execute("CREATE TABLE billing_note (event_id uuid DEFAULT triggers_uuid7(), run_id uuid REFERENCES runs_run (id))")
+
+    for choice in ({"yes": True}, {"dry_run": True}):
+        with pytest.raises(CommandError) as refused:
+            call_command("uninstall", **choice)
+        assert "constraint billing_note_run_id_fkey on table billing_note" in str(refused.value)
+        assert "default value for column event_id of table billing_note" in str(refused.value)
+        assert "view billing_runs" in str(refused.value)
+    assert fetch("SELECT to_regclass('runs_run')") != [(None,)]
+
+
+@pytest.mark.django_db
+def test_users_may_be_in_tables_of_any_name() -> None:
+    execute('CREATE TABLE "Member_groups" (group_id int REFERENCES auth_group (id))')
+    execute('CREATE TABLE "Member permissions" (permission_id int REFERENCES auth_permission (id))')
+    said = StringIO()
+
+    call_command("uninstall", dry_run=True, stdout=said)
+
+    assert "would remove the table runs_run" in said.getvalue()
+    assert "rows of django_migrations" in said.getvalue()
