@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.serializers.json import DjangoJSONEncoder
-from django.db import connections
+from django.db import DataError, connections
 
 from agents.guards.storable import json_text
 from agents.kernel.event_names import too_long
@@ -14,9 +14,11 @@ from agents.kernel.reserved_types import is_reserved, refusal
 
 # Wakeful may have a schema of its own, which is not on the search path of the project.
 FIND = """
-SELECT quote_ident(space.nspname) FROM pg_catalog.pg_proc JOIN pg_catalog.pg_namespace space ON space.oid = pronamespace
-WHERE proname = 'wakeful_emit' ORDER BY pg_catalog.pg_function_is_visible(pg_proc.oid) DESC, space.nspname LIMIT 1
+SELECT pg_catalog.quote_ident(space.nspname), pg_catalog.pg_function_is_visible(pg_proc.oid)
+FROM pg_catalog.pg_proc JOIN pg_catalog.pg_namespace space ON space.oid = pronamespace
+WHERE proname = 'wakeful_emit' ORDER BY 2 DESC, 1
 """
+REFUSED = "wakeful_emit: "  # how the function begins what it says of an argument
 EMIT = "SELECT {schema}.wakeful_emit(%s::text, %s::jsonb, %s::text, %s::text)"
 LONGEST_ID = 255  # characters
 _schemas: dict[tuple[str, ...], str] = {}
@@ -28,12 +30,18 @@ def emit(type: str, data: Any = None, *, subject: str = "", id: str | None = Non
 
     `data` is JSON; times, decimals and UUIDs become texts, as in Django's JSON. An event whose `id` was emitted before is a
     duplicate: it is not recorded, and the first one's id is returned. ValueError: an argument cannot be stored, or the type is
-    reserved for Wakeful. ImproperlyConfigured: Wakeful is not in that database."""
+    reserved for Wakeful. ImproperlyConfigured: Wakeful is not in that database, or in several of its schemas."""
     if fault := _fault(type, subject, id):
         raise ValueError(f"emit: {fault}")
-    text = json_text(data, f"the data of {type}", DjangoJSONEncoder().default)
+    text = None if data is None else json_text(data, f"the data of {type}", DjangoJSONEncoder().default)
+    statement = EMIT.format(schema=_schema(using))
     with connections[using].cursor() as cursor:
-        cursor.execute(EMIT.format(schema=_schema(using)), [type, text, subject, id])
+        try:
+            cursor.execute(statement, [type, text, subject, id])
+        except DataError as error:
+            if not str(error).startswith(REFUSED):
+                raise
+            raise ValueError(f"emit: {str(error).removeprefix(REFUSED).partition(chr(10))[0]}") from error
         return UUID(str(cursor.fetchone()[0]))
 
 
@@ -60,11 +68,18 @@ def _schema(using: str) -> str:
     if database not in _schemas:
         with connection.cursor() as cursor:
             cursor.execute(FIND)
-            found = cursor.fetchone()
-        if found is None:
+            found = cursor.fetchall()
+        if not found:
             raise ImproperlyConfigured(
                 f"emit: the database {using!r} has no function wakeful_emit; run `migrate` of Wakeful there, or name the "
                 "connection to Wakeful's database with `using`"
             )
-        _schemas[database] = found[0]
+        [(schema, is_visible), *others] = found
+        if others and not is_visible:  # another installation's, or one that a stranger made to be called in its place
+            named = ", ".join(name for name, _ in found)
+            raise ImproperlyConfigured(
+                f"emit: the database {using!r} has the function wakeful_emit in several schemas: {named}. Name that of Wakeful in "
+                "the search path of a connection of yours, behind your own, and the connection with `using`"
+            )
+        _schemas[database] = schema
     return _schemas[database]

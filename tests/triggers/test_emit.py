@@ -1,5 +1,6 @@
 """`wakeful.emit` records an event in the transaction of its caller."""
 
+import json
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -117,6 +118,27 @@ def test_an_argument_that_cannot_be_stored_is_refused_by_name(arguments: dict[st
 
 
 @pytest.mark.parametrize(
+    ("data", "fault"),
+    [
+        ("x" * 17_000_000, "the data has 17000012 bytes"),
+        (json.loads("[" * 99 + "]" * 99), "more than 90 levels"),
+        (10**400, "a number beyond 1e308"),
+    ],
+)
+def test_data_that_only_the_database_can_judge_is_a_value_error_too(data: Any, fault: str) -> None:
+    with pytest.raises(ValueError, match=f"^emit: .*{fault}"), transaction.atomic():
+        emit("order.paid", data)
+    assert not Event.objects.exists()
+
+
+def test_no_data_is_none_in_python_and_in_sql() -> None:
+    emit("order.paid")
+    in_sql("'order.paid'")
+
+    assert Event.objects.filter(data__isnull=True).count() == 2
+
+
+@pytest.mark.parametrize(
     ("call", "fault"),
     [
         ("'a', NULL, repeat('x', 1025)", "the subject has 1025"),
@@ -147,6 +169,27 @@ def test_an_event_that_a_run_emits_has_the_run_as_its_cause(lab: Lab) -> None:  
     assert (event.depth, event.chain, event.root_id) == (1, ["greeter"], first.root_id)
 
 
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("in_step", [False, True])
+def test_a_durable_body_emits_in_steps_alone(lab: Lab, in_step: bool) -> None:  # noqa: F811
+    def body(run: AgentRun) -> None:
+        if in_step:
+            run.step("tell", lambda: str(emit("order.shipped", {"id": 1})))
+        else:
+            emit("order.shipped", {"id": 1})
+
+    lab.declare(body, "greeter")
+    make_trigger()
+    make_event()
+    dispatch(Rules())
+    lab.claim_and_execute()
+
+    run = Run.objects.get()
+    assert Event.objects.filter(type="order.shipped", cause_run_id=run.id).count() == in_step
+    assert run.status == ("succeeded" if in_step else "failed"), run.error
+    assert in_step or "read-only" in run.error
+
+
 def test_a_role_without_the_right_cannot_emit_and_with_it_needs_no_table() -> None:
     with connection.cursor() as cursor:
         cursor.execute("CREATE ROLE wakeful_test_shop")
@@ -169,6 +212,23 @@ def test_a_database_without_wakeful_is_named() -> None:
 
     with pytest.raises(ImproperlyConfigured, match="the database 'default' has no function wakeful_emit"):
         emit("order.paid", {})
+
+
+def test_a_function_of_the_same_name_in_another_schema_is_not_called_by_chance() -> None:
+    trap = "RETURNS uuid LANGUAGE sql AS 'SELECT gen_random_uuid()'"
+    with connection.cursor() as cursor:
+        for schema in ("analyst", "wakeful"):
+            cursor.execute(f"CREATE SCHEMA {schema}")
+            cursor.execute(
+                f"CREATE FUNCTION {schema}.wakeful_emit(type text, data jsonb, subject text, id text) {trap}"
+            )
+        _schemas.clear()
+        assert emit("order.paid") == Event.objects.get().id  # that on the path
+
+        cursor.execute("ALTER FUNCTION wakeful_emit(text, jsonb, text, text) RENAME TO gone")
+    _schemas.clear()
+    with pytest.raises(ImproperlyConfigured, match="in several schemas: analyst, wakeful"):
+        emit("order.paid")
 
 
 def test_the_missing_source_is_named() -> None:
