@@ -12,7 +12,12 @@ class ConfigConfig(AppConfig):
 
     def ready(self) -> None:
         from config import checks, fits, wiring  # noqa: F401  (checks and fits register them with Django)
+        from config.celery import app
         from config.web import logins  # noqa: F401  (receivers of Django's signals)
+
+        # A project makes an app of its own as soon as its package is imported, and Celery takes the newest one.
+        app.set_current()
+        app.set_default()
 
         wiring.connect()
         if settings.OTEL_EXPORTER_OTLP_ENDPOINT and not settings.OTEL_SDK_DISABLED:

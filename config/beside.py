@@ -16,9 +16,24 @@ from django.conf import global_settings
 POSTGRESQL = "django.db.backends.postgresql"
 HASHER, OURS = "django.contrib.auth.hashers.PBKDF2PasswordHasher", "config.web.passwords.BoundedHasher"
 STATIC_FILES = "django.contrib.staticfiles.storage.StaticFilesStorage"
-# Of Wakeful's own processes and of its console, which is a site of its own.
+# Of Wakeful's own processes and of its console, which is a site of its own: at other addresses, behind another proxy or none.
 NEVER = ("CELERY_", "SESSION_", "CSRF_", "SECURE_", "WAKEFUL_", "UNFOLD")
-LEFT_OUT = ("WSGI_APPLICATION", "ASGI_APPLICATION", "FORM_RENDERER", "STATIC_ROOT", "USE_TZ")
+LEFT_OUT = (
+    "WSGI_APPLICATION",
+    "ASGI_APPLICATION",
+    "FORM_RENDERER",
+    "STATIC_ROOT",
+    "USE_TZ",
+    "PREPEND_WWW",
+    "APPEND_SLASH",
+    "FORCE_SCRIPT_NAME",
+    "USE_X_FORWARDED_HOST",
+    "USE_X_FORWARDED_PORT",
+    "DISALLOWED_USER_AGENTS",
+    "X_FRAME_OPTIONS",
+    "SECRET_KEY_FALLBACKS",
+    "USE_THOUSAND_SEPARATOR",  # ids and years are in links
+)
 # What Wakeful's settings have as well, and the project's are the better ones for.
 THEIRS = ("DEFAULT_AUTO_FIELD", "TIME_ZONE", "AUTH_PASSWORD_VALIDATORS")
 

@@ -8,3 +8,4 @@ BASE = Path(__file__).resolve().parent.parent  # has templates and docs
 FOLDER = Path.cwd() if IS_PACKAGE else BASE
 # The words after `python`. A file of the package must not be started by its path: its folder would come first on Python's path.
 MANAGE = ["-m", "wakeful"] if IS_PACKAGE else [str(BASE / "manage.py")]
+COMMAND = "wakeful" if IS_PACKAGE else "python manage.py"  # the same for people

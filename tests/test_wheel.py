@@ -7,6 +7,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from deploy.wheel import namespaced
 from tests.support.stack import ROOT
@@ -42,6 +43,12 @@ def test_names_of_modules_get_the_package_and_others_do_not(source: str, expecte
 
 def test_in_migrations_a_label_stays() -> None:
     assert namespaced("to = 'agents.state'", in_migrations=True) == "to = 'agents.state'"
+
+
+@pytest.mark.parametrize("name", ["runs", "config", "sessions"])
+def test_a_new_app_has_no_label_of_one_that_is_there(name: str, tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="Choose another name"):
+        call_command("startagent", name, str(tmp_path))
 
 
 @pytest.mark.chaos
@@ -80,4 +87,10 @@ def test_the_wheel_works_where_the_names_of_the_rooms_are_taken(tmp_path: Path) 
         [sys.executable, "-m", "wakeful", "test", "greeter", "--noinput"],
         cwd=theirs, env=env, capture_output=True, text=True, check=False, timeout=300,
     ).stderr  # fmt: skip
+    (theirs / "shop").mkdir()
+    (theirs / "shop/__init__.py").touch()
+    (theirs / "shop/settings.py").write_text("INSTALLED_APPS = []\n")
+    assert "Then: wakeful migrate" in python("-m", "wakeful", "init", "shop.settings")
+    env["DJANGO_SETTINGS_MODULE"] = "shop.wakeful"
+    python("-m", "wakeful", "check")
     python("-c", "import django; django.setup(); import agents, wakeful; assert agents.MINE and wakeful.agent")

@@ -11,6 +11,8 @@ def main() -> None:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    if sys.argv[1:2] == ["init"]:  # where a project's own settings are set, which do not know it
+        os.environ["DJANGO_SETTINGS_MODULE"] = "config.settings"
     execute_from_command_line(sys.argv)
 
 

@@ -7,7 +7,7 @@ from django.core.exceptions import SuspiciousMultipartForm
 from django.core.files.uploadhandler import FileUploadHandler
 from django.http import HttpRequest
 
-from config.routing import LABELS
+from config.routing import is_ours
 from runs.users import may_enter
 
 
@@ -36,5 +36,5 @@ def _takes_files(request: HttpRequest) -> bool:
 def _labels() -> list[str]:
     """The apps that are neither Wakeful's nor Django's."""
     return [
-        one.label for one in apps.get_app_configs() if one.label not in LABELS and not one.name.startswith("django.")
+        one.label for one in apps.get_app_configs() if not is_ours(one.label) and not one.name.startswith("django.")
     ]

@@ -1,6 +1,10 @@
 """`manage.py init` writes the settings module by which Wakeful stands beside a project."""
 
+import os
 import shutil
+import subprocess
+import sys
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,7 @@ from django.core.management import CommandError, call_command
 from config import settings as ours
 from config.beside import apps_of, settings_of
 from config.env import Env
+from config.routing import OursAreInDefault
 from tests.support.stack import ROOT
 
 
@@ -56,6 +61,69 @@ def test_the_module_is_written_and_takes_what_is_the_projects(project: Path) -> 
     assert made["SECRET_KEY"] == ours.SECRET_KEY
 
 
+def test_settings_that_are_a_package_get_the_module_beside_it(project: Path) -> None:
+    (project / "settings").mkdir()
+    (project / "settings.py").rename(project / "settings/production.py")
+    (project / "settings/__init__.py").write_text("from .production import *")
+
+    assert f"Written: {project / 'wakeful.py'}\n" in init(project)
+    call_command("init", f"{project.name}.settings.production", stdout=StringIO())
+    assert (project / "settings/wakeful.py").exists()
+    for name in (f"{project.name}.wakeful", f"{project.name}.settings.wakeful"):
+        assert import_module(name).AUTH_USER_MODEL == "office.Member"
+
+    (project / "settings/empty.py").touch()
+    with pytest.raises(CommandError, match="has no INSTALLED_APPS"):
+        call_command("init", f"{project.name}.settings.empty")
+
+
+def test_what_is_of_a_site_is_not_taken(project: Path) -> None:
+    (project / "settings.py").write_text(
+        (project / "settings.py").read_text()
+        + "PREPEND_WWW = USE_X_FORWARDED_HOST = USE_THOUSAND_SEPARATOR = True\nAPPEND_SLASH = False\nFORCE_SCRIPT_NAME = '/shop'\n"
+        "SECRET_KEY_FALLBACKS = ['old']\nMEDIA_URL = '/files/'\n"
+    )
+    taken = settings_of(import_module(f"{project.name}.settings"), vars(ours))
+
+    assert taken["MEDIA_URL"] == "/files/"
+    for name in ("PREPEND_WWW", "USE_X_FORWARDED_HOST", "APPEND_SLASH", "FORCE_SCRIPT_NAME", "SECRET_KEY_FALLBACKS"):
+        assert name not in taken
+    assert "USE_THOUSAND_SEPARATOR" not in taken
+
+
+def test_a_project_has_a_celery_app_of_its_own_which_ours_does_not_use(project: Path) -> None:
+    (project / "__init__.py").write_text(
+        "from celery import Celery\napp = Celery('shop', broker='redis://shop.invalid:6379/0')\n"
+    )
+    file = project / "settings.py"
+    file.write_text(file.read_text().replace('    "office",\n', "").replace("office.Member", "auth.User"))
+    init(project)
+    code = (
+        "import config, django, threading; django.setup(); from celery import current_app; from runs.network import broker\n"
+        "found = [current_app.main, broker.connection().as_uri()]\n"
+        "one = threading.Thread(target=lambda: found.append(current_app.main)); one.start(); one.join(); print(*found)"
+    )
+    env = {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": f"{project.name}.wakeful",
+        "CELERY_BROKER_URL": "redis://ours.invalid:6379/3",
+    }
+    env["PYTHONPATH"] = os.pathsep.join((str(project.parent), str(ROOT)))
+
+    done = subprocess.run([sys.executable, "-c", code], env=env, cwd=project.parent, capture_output=True, text=True)
+
+    assert done.stdout.split() == ["wakeful", "redis://:**@ours.invalid:6379/3", "wakeful"], done.stderr
+
+
+def test_it_is_there_also_where_the_settings_of_the_project_are_set(project: Path) -> None:
+    env = {**os.environ, "DJANGO_SETTINGS_MODULE": f"{project.name}.settings", "PYTHONPATH": str(project.parent)}
+    words = [sys.executable, str(ROOT / "manage.py"), "init", f"{project.name}.settings"]
+
+    done = subprocess.run(words, env=env, cwd=project.parent, capture_output=True, text=True)
+
+    assert f"Written: {project / 'wakeful.py'}" in done.stdout, done.stderr
+
+
 def test_nothing_is_overwritten(project: Path) -> None:
     (project / "wakeful.py").write_text("# mine")
 
@@ -90,6 +158,14 @@ def test_apps_that_wakeful_has_by_another_entry_are_left_out() -> None:
     ]
 
     assert apps_of(theirs, ours.INSTALLED_APPS) == ["orders.apps.OrdersConfig"]
+
+
+@pytest.mark.parametrize("is_ours", [False, True])
+def test_an_app_library_is_the_projects_without_that_of_wakeful(is_ours: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("config.routing.apps.is_installed", lambda name: is_ours)
+
+    assert OursAreInDefault().allow_migrate("archive", "library") is (False if is_ours else None)
+    assert OursAreInDefault().allow_migrate("archive", "runs") is False
 
 
 def test_an_engine_made_of_djangos_for_postgresql_is_kept(project: Path) -> None:

@@ -13,13 +13,14 @@ from django.core.management.base import BaseCommand, CommandError
 
 from config import settings as ours
 from config.beside import apps_of, is_postgresql, settings_of
+from config.place import COMMAND
 
 TEXT = '''"""Wakeful's settings in this project: DJANGO_SETTINGS_MODULE={module} for each of Wakeful's processes and commands.
 
-Written by `manage.py init {project}`; it is yours from now on."""
+Written by `{command} init {project}`; it is yours from now on."""
 
-from config.beside import settings_of
-from config.settings import *  # noqa: F403
+from {beside} import settings_of
+from {ours} import *  # noqa: F403
 from {package} import {name} as project
 
 # The apps, users, caches, files, mail, language and time zone of the project, its other databases, and what only it knows.
@@ -41,11 +42,15 @@ class Command(BaseCommand):
 
     def handle(self, *, project: str, name: str, **options: Any) -> None:
         if not project:
-            raise CommandError("Name the settings module of your project: manage.py init shop.settings")
+            raise CommandError(f"Name the settings module of your project: {COMMAND} init shop.settings")
         module = self._import(project)
         if Path(module.__file__ or "").resolve() == Path(ours.__file__).resolve():
             raise CommandError(
                 f"{project} are Wakeful's own settings. Name those of your project, such as shop.settings."
+            )
+        if not hasattr(module, "INSTALLED_APPS"):
+            raise CommandError(
+                f"{project} has no INSTALLED_APPS. Name the module that has, such as {project}.production."
             )
         engine = getattr(module, "DATABASES", {}).get("default", {}).get("ENGINE", "")
         if engine and not is_postgresql(engine):
@@ -56,9 +61,13 @@ class Command(BaseCommand):
         package = project.rpartition(".")[0]
         if not package:
             raise CommandError(f"{project} is in no package. Put your settings into one, such as shop/settings.py.")
-        target = Path(module.__file__ or "").with_name(f"{name}.py")
+        place = Path(module.__file__ or "")
+        target = (place.parent if hasattr(module, "__path__") else place).with_name(f"{name}.py")
         without = _without(module)
         text = TEXT.format(
+            command=COMMAND,
+            beside=settings_of.__module__,
+            ours=ours.__name__,
             module=f"{package}.{name}",
             project=project,
             package=package,
@@ -98,7 +107,7 @@ class Command(BaseCommand):
         self.stdout.write(
             f"Set for each of Wakeful's processes: DJANGO_SETTINGS_MODULE={name}, DATABASE_URL (the project's), PYTHONPATH"
         )
-        self.stdout.write("Then: manage.py migrate && manage.py doctor")
+        self.stdout.write(f"Then: {COMMAND} migrate && {COMMAND} doctor")
 
 
 def _without(module: ModuleType) -> list[str]:

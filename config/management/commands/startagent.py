@@ -1,12 +1,13 @@
 from pathlib import Path
 from typing import Any
 
+from django.apps import apps
+from django.core.management.base import CommandError
 from django.core.management.templates import TemplateCommand
 
-from config.place import IS_PACKAGE
+from config.place import COMMAND
 
 TEMPLATE = Path(__file__).resolve().parent.parent / "agent_app"
-COMMAND = "wakeful" if IS_PACKAGE else "python manage.py"
 NEXT = """Made the app {name}: an agent, {name}/agents.py, and its test. Next:
 
   export WAKEFUL_APPS={name}
@@ -23,6 +24,8 @@ class Command(TemplateCommand):
 
     def handle(self, **options: Any) -> None:  # type: ignore[override]  # as startapp does
         name, target = options.pop("name"), options.pop("directory")
+        if name in apps.app_configs:
+            raise CommandError(f"There is an app {name} already. Choose another name.")
         options["template"] = options["template"] or str(TEMPLATE)
         super().handle("app", name, target, **options)
         self.stdout.write(NEXT.format(name=name, command=COMMAND))
