@@ -93,6 +93,7 @@ END_DUE = _end(
 )
 END_THESE = _end(waits="runs_wait wait", which=THESE)
 END_UNLESS_LOCKED = _end(waits="runs_wait wait", which=THESE, patience="SKIP LOCKED")
+EXPIRE_UNLESS_LOCKED = _end(waits="runs_wait wait", which=THESE, status="'expired'", patience="SKIP LOCKED")
 STILL_OPEN = """
 ARRAY(
   SELECT wait.id FROM runs_wait wait JOIN runs_run run ON run.id = wait.run_id
@@ -197,6 +198,11 @@ def end_these(wait_ids: Sequence[int]) -> int:
 def end_unless_locked(wait_ids: Sequence[int]) -> int:
     """Like `end_these`, of runs that are not locked elsewhere."""
     return _ended(END_UNLESS_LOCKED, {"ids": list(wait_ids)})
+
+
+def expire_unless_locked(wait_ids: Sequence[int]) -> int:
+    """End waits as expired, of runs that are not locked elsewhere; return how many."""
+    return _ended(EXPIRE_UNLESS_LOCKED, {"ids": list(wait_ids)})
 
 
 def end_by_events(hits: Mapping[int, UUID]) -> set[UUID]:

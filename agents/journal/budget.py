@@ -68,6 +68,10 @@ class NoRoom(Exception):
         self.refusal = refusal
 
 
+class Unreachable(Exception):
+    """What decides about the request to a model cannot be read now. Nothing was sent."""
+
+
 UNLIMITED = Limits()
 Used = Mapping[str, Any]  # an amount for each measure; a measure that is missing or None is not known
 NOTHING: Used = {"usd": "0", "tokens": 0, "requests": 0, "tool_calls": 0}

@@ -9,12 +9,15 @@ from typing import Any
 from agents.exceptions import Permanent
 from agents.journal.begun import Begun, current
 from agents.journal.budget import Cost, Limits, NoRoom, Refusal, Reserved, Used
-from agents.journal.protocol import BudgetRequest, ModelRequest, Place, fitting
+from agents.journal.protocol import EXPIRED, BudgetRequest, ModelRequest, Place, fitting
 from agents.journal.replay import Replay
 
 # Each request that is left costs one more replay, of all entries up to here: behind so many, a run makes its requests itself.
 REPLAYED_AT_MOST = 100
+# A request that no process has taken for so many times is made here: where processes live that take none, it costs no more than that.
+LEFT_UNTAKEN_AT_MOST = 3
 ROOM = "budget"  # name of a wait for room
+MODEL = "model"  # name of a wait for a request that is left
 
 
 class Spending(Replay):
@@ -25,10 +28,16 @@ class Spending(Replay):
 
     def leave_request(self, begun: Begun, content: Mapping[str, Any], reason: str) -> None:
         """Wait until another process has made the request of this step. A replay is given its answer when it begins the step; where
-        it is not, this returns: that process could not make the request, so it is made here. After each wait for room in a budget it
-        is left once more."""
-        number = next(number for number in count(1) if f"{ROOM}:{_key_of_room(begun, number)}" not in self.store.waits)
-        place = Place(name="model", key=fitting(begun.key if number == 1 else f"{number} {begun.key}", "model"))
+        it is not, this returns: that process could not make the request, so it is made here. It is left once more after each wait for
+        room in a budget, and where no process has taken it."""
+        rooms = next(
+            number for number in count() if f"{ROOM}:{_key_of_room(begun, number + 1)}" not in self.store.waits
+        )
+        earlier = range(1, 1 + rooms + LEFT_UNTAKEN_AT_MOST)
+        untaken = sum(self._is_untaken(_key_of_left(begun, number)) for number in earlier)
+        if untaken == LEFT_UNTAKEN_AT_MOST:
+            return
+        place = Place(name=MODEL, key=_key_of_left(begun, 1 + rooms + untaken))
         step = {
             "key": begun.key,
             "position": begun.position,
@@ -37,6 +46,10 @@ class Spending(Replay):
             "arguments": begun.arguments,
         }
         self.wait(ModelRequest(place=place, step=step, content=content, reason=reason))
+
+    def _is_untaken(self, key: str) -> bool:
+        wait = self.store.waits.get(f"{MODEL}:{key}")
+        return wait is not None and wait.is_over and wait.result() is EXPIRED
 
     def reserve(
         self, cost_of: Callable[[Limits], Cost | None], *, is_spare: bool = False
@@ -109,6 +122,10 @@ class Spending(Replay):
             place=place, cost=cost, budget=refusal.budget, reason=refusal.reason, until=refusal.until
         )
         self.wait(request)
+
+
+def _key_of_left(begun: Begun, number: int) -> str:
+    return fitting(begun.key if number == 1 else f"{number} {begun.key}", MODEL)
 
 
 def _key_of_room(begun: Begun, number: int) -> str:

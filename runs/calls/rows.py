@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import structlog
 from django.db import transaction
 
 from runs import waits
@@ -23,11 +24,15 @@ from runs.failpoints import failpoint
 from runs.processes.alive import IS_ALIVE
 from runs.processes.lease import patience
 
+log = structlog.get_logger(__name__)
+_leaves = True  # this process has found a caller when it asked last
+
 ALIVE = f"""EXISTS (SELECT FROM runs_worker worker WHERE worker.kind = 'caller' AND worker.draining_at IS NULL AND {IS_ALIVE})"""  # noqa: S608
-# Where an operator limits how many runs of a queue run at once, a request that is left would not count.
+# Does a caller live? And does another run need this process? Where an operator limits how many runs of a queue run at once, a request
+# that is left would not count.
 IS_BETTER_LEFT = f"""
-SELECT {ALIVE}
-  AND (EXISTS (SELECT FROM runs_run run WHERE {IS_READY} AND run.queue = mine.queue) OR EXISTS (SELECT FROM runs_modelcall))
+SELECT {ALIVE},
+  (EXISTS (SELECT FROM runs_run run WHERE {IS_READY} AND run.queue = mine.queue) OR EXISTS (SELECT FROM runs_modelcall))
   AND NOT EXISTS (SELECT FROM runs_queue WHERE name = mine.queue AND max_running IS NOT NULL)
 FROM runs_run mine WHERE mine.id = %(run)s::uuid
 """  # noqa: S608  (our own parts)
@@ -183,7 +188,25 @@ class Outcome:
 
 def is_better_left(run_id: UUID) -> bool:
     """Does another run need this process, now or once its own request is answered, and does a caller live that makes this one?"""
-    return any(found for (found,) in fetch(IS_BETTER_LEFT, {"run": run_id, **patience()}))
+    for has_caller, is_needed in fetch(IS_BETTER_LEFT, {"run": run_id, **patience()}):
+        if is_needed:
+            _note(has_caller=has_caller)
+        return bool(has_caller and is_needed)
+    return False
+
+
+def _note(*, has_caller: bool) -> None:
+    """Log when runs of this process begin to make their requests themselves for want of a caller, and when they leave them again."""
+    global _leaves
+    if has_caller != _leaves:
+        _leaves = has_caller
+        if has_caller:
+            log.info("caller.back")
+        else:
+            log.warning(
+                "caller.missing",
+                effect="runs make their requests to models in their workers, one at a time in each child",
+            )
 
 
 def take(me: UUID, most: int) -> list[Call]:
@@ -270,15 +293,18 @@ def tidy() -> None:
 
 
 def hand_back_abandoned() -> int:
-    """Let waiting runs make the requests themselves that no caller makes. Returns how many."""
+    """End the waits for requests that no caller makes: their runs leave them once more, or make them themselves. Returns how many."""
     execute(UNWANTED)
     execute(UNTAKEN, patience())
-    return _end_abandoned()
+    ended = _end_abandoned()
+    if ended:
+        log.warning("calls.untaken", requests=ended)
+    return ended
 
 
 def _end_abandoned() -> int:
     abandoned = fetch_column(ABANDONED)
-    return waits.end_unless_locked(abandoned) if abandoned else 0
+    return waits.expire_unless_locked(abandoned) if abandoned else 0
 
 
 def _lock(me: UUID, wait_ids: Sequence[int]) -> set[int]:

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from django.db import InterfaceError, OperationalError
 from pydantic import TypeAdapter
 from pydantic_ai.durable_exec import JSON_CODEC
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse
@@ -16,7 +17,7 @@ from pydantic_core import PydanticSerializationError
 
 from agents.exceptions import Permanent, describe
 from agents.guards.storable import storable
-from agents.journal.budget import NoRoom, Price, Spends
+from agents.journal.budget import NoRoom, Price, Spends, Unreachable
 from agents.journal.concurrent import in_main_thread
 from agents.llm.costs.metered import MeteredModel
 from agents.llm.costs.prices import Prices
@@ -80,7 +81,7 @@ class Answered:
 
 @dataclass(frozen=True, kw_only=True)
 class Postponed:
-    """Its provider is busy: try again after so many seconds."""
+    """Its provider is busy, or the database was away before it was sent: try again after so many seconds."""
 
     seconds: float
     reason: str
@@ -133,8 +134,9 @@ class Requests:
         except NoRoom as error:
             return HandedBack(reason=error.refusal.reason, is_unmade=True)
         except Exception as error:
-            is_unmade = not is_sent or failures.is_uncharged(error)
-            if failures.passes(error) and tries < failures.TRIES and (is_unmade or not is_once):
+            is_away = isinstance(error, Unreachable)
+            is_unmade = not is_sent or is_away or failures.is_uncharged(error)
+            if (is_away or failures.passes(error)) and tries < failures.TRIES and (is_unmade or not is_once):
                 return Postponed(seconds=failures.seconds_until_next(error, tries), reason=describe(error))
             return HandedBack(reason=describe(error), is_unmade=is_unmade)
 
@@ -148,7 +150,10 @@ class Requests:
             client = next((client for client in clients if client.requests < MOST_OF_A_CLIENT), None)
             if client is None:
                 made = await asyncio.to_thread(_made, names)  # the first one loads the client of its provider
-                await in_main_thread(secrets.learn, made)
+                try:
+                    await in_main_thread(secrets.learn, made)
+                except (OperationalError, InterfaceError) as error:
+                    raise Unreachable(describe(error)) from error
                 client = Client(await self._clients.enter_async_context(made))
                 clients.append(client)
         if _urls(client.model) != content["urls"]:

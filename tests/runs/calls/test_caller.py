@@ -10,13 +10,17 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 from django.db import OperationalError, connection
+from psycopg import Connection
 from pydantic_ai import Agent as LlmAgent
 from pytest_django import Settings
 
 from agents import AgentRun
+from agents.llm.requests import secrets
 from runs.actions.stop_agents import start_agents, stop_agents
+from runs.budgets.reserve import Reservations
 from runs.calls import rows
 from runs.calls.caller import Caller, in_database_thread
+from runs.db.sql import fetch
 from runs.durable.progress import record_late_answer
 from runs.models import ModelCall, Run, Step, Worker
 from tests.support.durable import Lab, lab
@@ -109,6 +113,62 @@ def test_requests_whose_taking_was_not_confirmed_are_made_all_the_same(
     assert Step.objects.get(kind="model").status == "done"
 
 
+@pytest.mark.parametrize(
+    ("body", "place"), [(think, "reserve"), (think_once, "reserve"), (think, "client"), (think_once, "client")]
+)
+def test_requests_that_the_end_of_the_session_met_before_they_were_sent_are_made_by_the_caller_later(
+    lab: Lab, wire: Wire, monkeypatch: pytest.MonkeyPatch, body: Callable[[AgentRun], str], place: str
+) -> None:
+    """Such as at a restart of PostgreSQL. Made by the runs themselves, hundreds of them would occupy the children for minutes."""
+    run = left(lab, body)
+    monkeypatch.setattr("runs.calls.caller.RECONNECT", 0.05)
+    monkeypatch.setattr("agents.llm.providers.failures.FIRST", 0.05)
+    reads = {"reserve": (Reservations, "limits"), "client": (secrets, "refresh")}
+    where, name = reads[place]
+    real = getattr(where, name)
+    ended: list[int] = []
+
+    def read(*arguments: Any) -> Any:
+        if not ended:
+            ended.append(end_this_session())
+            fetch("SELECT 1")
+        return real(*arguments)
+
+    monkeypatch.setattr(where, name, read)
+
+    async def act() -> None:
+        caller = Caller(record_late_answer)
+        calling = asyncio.create_task(caller.run())
+        try:
+            async with asyncio.timeout(20):
+                while not wire.requests or caller.tasks:
+                    await asyncio.sleep(0.05)
+        finally:
+            caller.stop()
+            await calling
+            await in_database_thread(lambda: connection.close())
+
+    asyncio.run(act())
+
+    assert ended and Step.objects.get(kind="model").status == "done"  # before the run has gone on
+    assert lab.go_on(run).result == "done"
+    assert wire.asked(run.id) == {0: 1}
+
+
+def end_this_session() -> int:
+    pid: int = connection.connection.info.backend_pid
+    with another_session() as other:
+        other.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+    return pid
+
+
+def another_session() -> Connection[Any]:
+    names = ("dbname", "user", "host", "port", "password")
+    return psycopg.connect(
+        **{name: value for name, value in connection.get_connection_params().items() if name in names}
+    )
+
+
 def test_a_request_that_was_cut_and_not_let_go_is_not_kept(
     lab: Lab, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,15 +202,13 @@ def test_a_late_answer_whose_run_is_locked_costs_the_caller_no_lease(lab: Lab, w
     run = left(lab, think_once)
     held = Held()
     wire.script("talk", Turn("done", faults=[held]))
-    names = ("dbname", "user", "host", "port", "password")
-    parameters = {name: value for name, value in connection.get_connection_params().items() if name in names}
 
     async def act(caller: Caller) -> None:
         await until(caller, lambda: bool(wire.requests))
         await in_database_thread(lambda: ModelCall.objects.all().delete())
         assert await in_database_thread(rows.hand_back_abandoned) == 1
         me = caller.me
-        with psycopg.connect(**parameters) as other:
+        with another_session() as other:
             other.execute("SELECT 1 FROM runs_run WHERE id = %s FOR UPDATE", [run.id])
             held.release()
             until_then = time.monotonic() + settings.WAKEFUL_LEASE.total_seconds()

@@ -1,6 +1,7 @@
 """A request that a run left: who may take it, and whose answer counts."""
 
 import json
+import logging
 import re
 from collections.abc import Iterator
 from decimal import Decimal
@@ -370,17 +371,76 @@ def test_what_a_draining_caller_lets_go_the_run_asks_itself(lab: Lab, caller: UU
     assert rows.hand_back_abandoned() == 1
 
 
-@pytest.mark.usefixtures("server_has_run_for_a_lease")
-def test_what_no_caller_takes_for_a_lease_the_run_asks_itself(lab: Lab, caller: UUID, settings: Settings) -> None:
-    """Such as: each of them makes all that it can, or was killed while it rested."""
-    run = left(lab)
-    ModelCall.objects.update(created_at=F("created_at") - 2 * settings.WAKEFUL_LEASE)
+def no_caller_takes_it(settings: Settings) -> None:
+    """Such as: each of them makes all that it can, or was killed."""
+    long_ago = 2 * settings.WAKEFUL_LEASE
+    ModelCall.objects.update(created_at=F("created_at") - long_ago)
     assert rows.hand_back_abandoned() == 0
-
-    ModelCall.objects.update(due_at=F("due_at") - 2 * settings.WAKEFUL_LEASE)
-
+    ModelCall.objects.update(due_at=F("due_at") - long_ago)
     assert rows.hand_back_abandoned() == 1
-    assert lab.go_on(run).result == "done"
+
+
+@pytest.mark.usefixtures("server_has_run_for_a_lease")
+def test_what_no_caller_takes_for_a_lease_is_left_again_to_one_that_lives(
+    lab: Lab, caller: UUID, wire: Wire, settings: Settings
+) -> None:
+    """Hundreds of runs whose caller was away for a while would occupy the children for minutes."""
+    run = left(lab)
+    no_caller_takes_it(settings)
+
+    assert lab.go_on(run).status == "waiting"
+    assert rows.answer(caller, [said(taken(caller), "said")])
+    assert lab.go_on(run).result == "said"
+    assert not wire.requests
+
+
+@pytest.mark.usefixtures("server_has_run_for_a_lease")
+def test_what_no_caller_takes_again_and_again_the_run_asks_itself(
+    lab: Lab, caller: UUID, wire: Wire, settings: Settings
+) -> None:
+    run = left(lab)
+    for _ in range(spending.LEFT_UNTAKEN_AT_MOST):
+        assert run.status == "waiting"
+        no_caller_takes_it(settings)
+        run = lab.go_on(run)
+
+    assert run.result == "done"
+    assert wire.asked(run.id) == {0: 1}
+
+
+@pytest.mark.usefixtures("server_has_run_for_a_lease")
+def test_room_and_no_caller_in_any_order_leave_a_request_again(lab: Lab, caller: UUID, settings: Settings) -> None:
+    budget = create_budget(scope="installation", period="day", measure="requests", cap=Decimal(0), by="a test")
+    run = left(lab)
+    for cap in (1, 2):
+        no_caller_takes_it(settings)
+        assert lab.go_on(run).status == "waiting"
+        call = taken(caller)
+        rows.hand_back(caller, [call.wait_id], unmade=[call.wait_id])
+        assert lab.go_on(run).status == "waiting" and Wait.objects.get(status="open").kind == "budget"
+        set_cap(budget.pk, Decimal(cap), by="a test")
+        other_run_is_ready()
+        assert lab.go_on(run).status == "waiting"
+        set_cap(budget.pk, Decimal(0), by="a test")
+
+    assert rows.answer(caller, [said(taken(caller), "said")])
+    assert lab.go_on(run).result == "said"
+
+
+def test_children_log_once_that_no_caller_lives_and_that_one_is_back(
+    lab: Lab, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "_leaves", True)
+    caplog.set_level(logging.INFO)
+    other_run_is_ready()
+    for _ in range(3):
+        assert lab.run(think).result == "done"
+    Worker.objects.create(id=uuid4(), kind="caller", host="h", pid=2, version="1")
+    for _ in range(3):
+        assert lab.run(think).status == "waiting"
+
+    logged = [str(record.msg) for record in caplog.records if record.name == rows.__name__]
+    assert ["caller.missing" in logged[0], "caller.back" in logged[1], len(logged)] == [True, True, 2]
 
 
 @pytest.mark.usefixtures("server_has_run_for_a_lease")
