@@ -135,6 +135,7 @@ def test_a_run_that_is_killed_while_it_leaves_its_request_makes_it_once(
     courier.verify()
 
 
+@pytest.mark.chaos
 def test_requests_in_flight_at_a_kill_of_their_caller_are_made_once_more(courier: Courier, wire: Wire) -> None:
     held = Held()
     wire.script("talk", [Call("pay", number=1)], Turn("done", faults=[held]))
@@ -149,6 +150,7 @@ def test_requests_in_flight_at_a_kill_of_their_caller_are_made_once_more(courier
     courier.verify()
 
 
+@pytest.mark.chaos
 def test_without_a_caller_runs_make_the_requests_themselves_that_they_had_left(courier: Courier, wire: Wire) -> None:
     held = Held()
     wire.script("talk", [Call("pay", number=1)], Turn("done", faults=[held]))
@@ -163,6 +165,7 @@ def test_without_a_caller_runs_make_the_requests_themselves_that_they_had_left(c
     courier.verify()
 
 
+@pytest.mark.chaos
 def test_a_caller_that_froze_and_lost_its_requests_records_nothing(courier: Courier, wire: Wire) -> None:
     held = Held()
     wire.script("talk", [Call("pay", number=1)], Turn("done", faults=[held]))
@@ -202,6 +205,7 @@ def test_a_stopping_caller_lets_its_requests_end(courier: Courier, wire: Wire) -
     courier.verify()
 
 
+@pytest.mark.chaos
 def test_a_stopping_caller_leaves_slow_requests_to_the_next_one(courier: Courier, wire: Wire) -> None:
     held = Held()
     wire.script("talk", [Call("pay", number=1)], Turn("done", faults=[held]))
@@ -217,6 +221,7 @@ def test_a_stopping_caller_leaves_slow_requests_to_the_next_one(courier: Courier
     courier.verify()
 
 
+@pytest.mark.chaos
 def test_a_caller_that_stops_for_longer_than_a_lease_records_its_requests_and_drops_what_is_cancelled(
     courier: Courier, wire: Wire
 ) -> None:

@@ -53,6 +53,7 @@ def test_a_resting_worker_takes_a_run_at_once_and_has_a_lease_while_it_runs(make
     eventually(lambda: rests(worker))
 
 
+@pytest.mark.chaos
 def test_a_worker_that_is_frozen_when_it_has_just_begun_after_a_rest_loses_its_run_after_the_lease(
     make_stack: StackMaker,
 ) -> None:
@@ -123,6 +124,7 @@ def test_a_resting_worker_hears_of_a_new_prompt_agent(make_stack: StackMaker) ->
         eventually(lambda: "reader" in row_of(worker)["agents"])
 
 
+@pytest.mark.chaos
 def test_a_resting_sources_process_hears_of_a_source(make_stack: StackMaker, tmp_path: Any) -> None:
     stack = make_stack(env={**LONG, "WAKEFUL_LEASE_RENEW": "1s", "WAKEFUL_FILE_ROOTS": str(tmp_path)})
     first, second = stack.start("sources"), stack.start("sources")

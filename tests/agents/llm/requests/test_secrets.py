@@ -222,7 +222,7 @@ def _routes(api: Client) -> Iterator[str]:
     """Every GET of the API's schema, for every object that its list names."""
     schema = api.get("/api/schema/", headers={"Accept": "application/vnd.oai.openapi+json"}).json()
     for path, operations in schema["paths"].items():
-        if "get" in operations:
+        if path.startswith("/api/") and "get" in operations:
             required = [one["name"] for one in operations["get"].get("parameters", ()) if one.get("required")]
             query = urlencode({name: REQUIRED[name] for name in required if f"{{{name}}}" not in path})
             yield from (f"{filled}?{query}" for filled in _filled(api, path))

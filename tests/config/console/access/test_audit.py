@@ -582,6 +582,7 @@ OTHER_COMMANDS = {
     "import_triggers",
     "shadow",
     "slot",
+    "init",
     "startagent",
     "uninstall",  # the log goes with the rest
 }

@@ -9,5 +9,7 @@ def test_the_door_is_described_without_a_token(db: None) -> None:
     door = schema["paths"]["/hooks/{slug}/"]
     assert set(door) == {"post"}
     assert not any(door["post"].get("security", []))
-    assert door["post"]["requestBody"]["content"] == {"*/*": {"schema": {"type": "string", "format": "binary"}}}
+    assert door["post"]["requestBody"]["content"] == dict.fromkeys(
+        ("application/octet-stream", "*/*"), {"schema": {"type": "string", "format": "binary"}}
+    )
     assert {"202", "200", "401", "403", "404", "413", "503"} <= set(door["post"]["responses"])
