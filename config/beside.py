@@ -58,7 +58,7 @@ def settings_of(project: ModuleType, ours: Mapping[str, Any], *, without: Sequen
         name for name in given.get("AUTHENTICATION_BACKENDS", ()) if name not in ours["AUTHENTICATION_BACKENDS"]
     ]
     taken["AUTHENTICATION_BACKENDS"] = [*ours["AUTHENTICATION_BACKENDS"], *backends]
-    if hashers := given.get("PASSWORD_HASHERS"):  # in their order: a login writes the hash anew, in the first of them
+    if hashers := given.get("PASSWORD_HASHERS"):  # in their order: a login writes the hash again, in the first of them
         taken["PASSWORD_HASHERS"] = [OURS if name == HASHER else name for name in hashers]
     if storages := given.get("STORAGES"):  # files of ours are not collected, so no manifest knows them
         taken["STORAGES"] = {**storages, "staticfiles": {"BACKEND": STATIC_FILES}}

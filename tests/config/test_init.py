@@ -54,7 +54,7 @@ def test_the_module_is_written_and_takes_what_is_the_projects(project: Path) -> 
     assert made["DATABASES"]["default"]["OPTIONS"] == ours.DATABASES["default"]["OPTIONS"]
     assert made["DATABASES"]["archive"]["NAME"] == ":memory:"
     assert made["STORAGES"]["staticfiles"]["BACKEND"].endswith(".StaticFilesStorage")
-    # A login writes the hash anew in the first of them, and the project must be able to read it.
+    # A login writes the hash again in the first of them, and the project must be able to read it.
     assert made["PASSWORD_HASHERS"][0].endswith("MD5PasswordHasher")
     assert made["PASSWORD_HASHERS"][1] == "config.web.passwords.BoundedHasher"
     assert "CELERY_TASK_ALWAYS_EAGER" not in made

@@ -19,7 +19,7 @@ INSERT INTO django_celery_beat_periodictask (name, task, args, kwargs, enabled, 
   headers, interval_id) SELECT 'theirs', 'billing.tasks.charge', '[]', '{}', true, 0, now(), '', false, '{}', id
   FROM django_celery_beat_intervalschedule
 """
-# A number that a sequence gave to a row that is gone is not given again; and their Beat was to read its tasks anew.
+# A number that a sequence gave to a row that is gone is not given again; and their Beat was to read its tasks again.
 UNEQUAL = re.compile(r"^(SELECT pg_catalog\.setval|1\t\d{4}-).*$|^\\(un)?restrict .*$", re.MULTILINE)
 
 
