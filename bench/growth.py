@@ -29,7 +29,6 @@ POSTGRES = {
     "max_wal_size": "4GB",
     "checkpoint_timeout": "30min",
 }
-FIRST_SCHEDULES = 1_000
 BOUND = 1.2  # times the cost when there are few
 
 Say = Callable[[str], None]
@@ -70,11 +69,7 @@ def add(stack: Stack, size: Size, say: Say) -> None:
         add_past(stack.database_url, size.runs, say)
         add_waiting(stack.database_url, size.waiting, MIXED)
         say("growth: schedules")
-        schedules = Rows(stack.database_url, "bench")
-        # Their trigger keeps a plan for the empty table, as long as none is analyzed.
-        schedules.spread(FIRST_SCHEDULES, prefix="first-")
-        connection.execute("ANALYZE triggers_schedule")
-        Rows(stack.database_url, "bench").spread(size.schedules - FIRST_SCHEDULES)
+        Rows(stack.database_url, "bench").spread(size.schedules)
     with psycopg.connect(stack.database_url, autocommit=True) as connection:
         connection.execute("VACUUM (ANALYZE)")
 

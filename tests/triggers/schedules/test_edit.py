@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from django.db import connection
 from django_celery_beat.models import ClockedSchedule, CrontabSchedule, PeriodicTask
 
 from runs.exceptions import IllegalState
@@ -209,3 +210,20 @@ def test_a_preview_of_what_would_never_fire_shows_what_to_change() -> None:
         preview(Clocked.parse("2001-01-01T00:00Z"))
 
     assert refused.value.field == "when"
+
+
+def test_many_schedules_made_at_once_are_each_found_by_the_index() -> None:
+    crontab = CrontabSchedule.objects.create(minute="0", hour="4")
+    with connection.cursor() as cursor:
+        # A table of no rows invites a sequential scan, and a session keeps its plan.
+        cursor.execute("ANALYZE triggers_schedule")
+        before = rows_scanned(cursor)
+        PeriodicTask.objects.bulk_create(
+            PeriodicTask(name=f"sweep-{number}", task="shop.tasks.sweep", crontab=crontab) for number in range(100)
+        )
+        assert rows_scanned(cursor) - before < 100
+
+
+def rows_scanned(cursor: Any) -> int:
+    cursor.execute("SELECT seq_tup_read FROM pg_stat_xact_user_tables WHERE relid = 'triggers_schedule'::regclass")
+    return int(cursor.fetchone()[0])
