@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 from django.db import connection
@@ -12,6 +13,7 @@ from config.routing import OursAreInDefault
 
 ROUTER = f"{OursAreInDefault.__module__}.{OursAreInDefault.__qualname__}"
 GUIDE = "See docs/beside-your-project.md."
+SECOND_FACTORS = ("django_otp", "two_factor", "allauth.mfa", "mfa", "django_mfa2")
 
 
 @register(SETTINGS)
@@ -59,6 +61,17 @@ def project_database(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
             "project where they may not be.",
             hint=f"Set DATABASE_URL to the database of the project. {GUIDE}",
             id="wakeful.W040",
+        )
+
+
+@register(SETTINGS)
+def second_factor(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
+    if found := [name for name in SECOND_FACTORS if apps.is_installed(name)]:
+        yield Warning(
+            f"{found[0]} is installed, but the console lets people in by their password alone.",
+            hint="Let a proxy that asks for the second factor stand before the console, or only your network reach it. "
+            "See docs/access.md#a-user-model-of-your-own.",
+            id="wakeful.W041",
         )
 
 

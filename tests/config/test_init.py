@@ -202,3 +202,16 @@ def test_what_does_not_fit_is_named_with_a_remedy(settings: Any, wrong: dict[str
 
     assert len(found) == 1
     assert found[0].hint
+
+
+def test_a_second_factor_that_the_console_does_not_ask_for_is_named(
+    settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mfa").mkdir()
+    (tmp_path / "mfa" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "mfa"]
+
+    assert [m.msg for m in run_checks(tags=["settings"]) if m.id == "wakeful.W041"] == [
+        "mfa is installed, but the console lets people in by their password alone."
+    ]
