@@ -13,6 +13,8 @@ from typing import Any
 
 from django.conf import global_settings
 
+from config.labels import require_free_labels
+
 POSTGRESQL = "django.db.backends.postgresql"
 HASHER, OURS = "django.contrib.auth.hashers.PBKDF2PasswordHasher", "config.web.passwords.BoundedHasher"
 STATIC_FILES = "django.contrib.staticfiles.storage.StaticFilesStorage"
@@ -45,6 +47,7 @@ def settings_of(project: ModuleType, ours: Mapping[str, Any], *, without: Sequen
     taken = {name: value for name, value in given.items() if name in THEIRS or (name not in ours and _is_taken(name))}
     taken.setdefault("DEFAULT_AUTO_FIELD", global_settings.DEFAULT_AUTO_FIELD)
     apps = apps_of(given.get("INSTALLED_APPS", ()), ours["INSTALLED_APPS"], without)
+    require_free_labels(apps, f"INSTALLED_APPS of {project.__name__}")
     routers = [*ours["DATABASE_ROUTERS"], *given.get("DATABASE_ROUTERS", ())]
     taken |= {"INSTALLED_APPS": [*ours["INSTALLED_APPS"], *apps], "DATABASE_ROUTERS": routers}
     taken["WAKEFUL_PROJECT"] = project.__name__

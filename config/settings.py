@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 
+import django
 from celery.schedules import crontab
 from django.conf import global_settings
 from kombu import Queue
@@ -9,6 +10,7 @@ from kombu import Queue
 from config import logs, place
 from config.console.theme import UNFOLD as UNFOLD
 from config.env import Env
+from config.labels import require_free_labels
 from runs.network.mail_server import MailServer
 
 BASE_DIR = place.BASE
@@ -146,6 +148,8 @@ INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
+    # Django 6 requires it where its fields are used (postgres.E005), and 5.2 does without its look at the server's types.
+    *(["django.contrib.postgres"] if django.VERSION >= (6,) else []),
     "django.contrib.staticfiles",
     "rest_framework",
     "drf_spectacular",
@@ -158,6 +162,7 @@ INSTALLED_APPS = [
     *(["agents.library"] if WAKEFUL_DEMO else []),
     *WAKEFUL_APPS,
 ]
+require_free_labels(WAKEFUL_APPS, "WAKEFUL_APPS")
 MIDDLEWARE = [
     "config.web.clients.KnowTheClient",
     "django.middleware.security.SecurityMiddleware",

@@ -39,8 +39,15 @@ class Command(BaseCommand):
             "project", nargs="?", default="", help="the settings module of the project, such as shop.settings"
         )
         parser.add_argument("--name", default="wakeful", help="name of the module; by default wakeful")
+        parser.add_argument(
+            "--without",
+            nargs="*",
+            default=[],
+            dest="left_out",
+            help="apps of the project to leave out of Wakeful's processes",
+        )
 
-    def handle(self, *, project: str, name: str, **options: Any) -> None:
+    def handle(self, *, project: str, name: str, left_out: list[str], **options: Any) -> None:
         if not project:
             raise CommandError(f"Name the settings module of your project: {COMMAND} init shop.settings")
         module = self._import(project)
@@ -58,12 +65,16 @@ class Command(BaseCommand):
                 f"The default database of {project} is {engine}. Wakeful's tables and yours share a database and its transactions, "
                 "which must be PostgreSQL. Without that, run it by itself, and send it events: see docs/beside-your-project.md."
             )
+        without = [*_without(module), *left_out]
+        try:
+            settings_of(module, vars(ours), without=without)
+        except ImproperlyConfigured as error:
+            raise CommandError(f"{error} `{COMMAND} init {project} --without …` leaves apps out.") from error
         package = project.rpartition(".")[0]
         if not package:
             raise CommandError(f"{project} is in no package. Put your settings into one, such as shop/settings.py.")
         place = Path(module.__file__ or "")
         target = (place.parent if hasattr(module, "__path__") else place).with_name(f"{name}.py")
-        without = _without(module)
         text = TEXT.format(
             command=COMMAND,
             beside=settings_of.__module__,
