@@ -81,7 +81,7 @@ FLOORS = {
     ],
     "triggers": [
         "exceptions models dispatch_lock emit",
-        "accept events",
+        "accept django_tasks events",
         "matching",
         "outbound switches",
         "dispatch",
@@ -91,7 +91,7 @@ FLOORS = {
         "beat declarations overnight upcoming",
         "prompt_agents",
         "api transfer",
-        "management apps wiring",
+        "agents management apps wiring",
     ],
     "triggers/matching": [
         "expressions flow_control",

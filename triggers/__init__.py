@@ -2,6 +2,7 @@
 
 - `sources`: where events come from; each ends in `accept`, which records an event once
 - `emit`: a project records an event in its own transaction, with none of Wakeful's settings
+- `django_tasks`: Django's tasks as events, and the agent that calls them; `agents` registers it
 - `matching`: which triggers an event matches; `dispatch`: admits matches, which become runs, or decisions with a reason
 - `outbound`: events leave to subscriptions; `switches`: an event is recorded when another one is absent
 - `replays`: recorded events are dispatched again

@@ -34,7 +34,7 @@ def emit(type: str, data: Any = None, *, subject: str = "", id: str | None = Non
     if fault := _fault(type, subject, id):
         raise ValueError(f"emit: {fault}")
     text = None if data is None else json_text(data, f"the data of {type}", DjangoJSONEncoder().default)
-    statement = EMIT.format(schema=_schema(using))
+    statement = EMIT.format(schema=schema_of(using))
     with connections[using].cursor() as cursor:
         try:
             cursor.execute(statement, [type, text, subject, id])
@@ -58,7 +58,8 @@ def _fault(type: str, subject: str, id: str | None) -> str:
     return too_long(type=type, subject=subject)
 
 
-def _schema(using: str) -> str:
+def schema_of(using: str) -> str:
+    """The quoted name of Wakeful's schema in that database. ImproperlyConfigured: as of `emit`."""
     connection = connections[using]
     if connection.vendor != "postgresql":
         raise ImproperlyConfigured(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         on,
         tool,
     )
+    from triggers.django_tasks.backend import TaskBackend as TaskBackend
     from triggers.emit import emit
 
 __all__ = [
@@ -61,9 +62,27 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Read on first use: the processes that evaluate the texts of strangers import a module of this package, and no agent."""
+    if name == "TaskBackend":
+        return _task_backend()
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import agents
     import triggers.emit
 
     return getattr(triggers.emit if name == "emit" else agents, name)
+
+
+def _task_backend() -> Any:
+    """Of `django.tasks`, which Django has from 6.0 on; so it is not among the names above."""
+    try:
+        import django.tasks  # noqa: F401
+    except ModuleNotFoundError:
+        from django import get_version
+
+        raise ImportError(
+            f"wakeful.TaskBackend is a backend of django.tasks, which Django has from 6.0 on; this is Django {get_version()}. "
+            "Without it, emit an event (wakeful.emit) that an agent waits for."
+        ) from None
+    from triggers.django_tasks.backend import TaskBackend
+
+    return TaskBackend

@@ -17,10 +17,11 @@ from runs.db.sql import Query, Row, execute, fetch_together
 READ_ONLY = "SELECT set_config('default_transaction_read_only', 'on', false)"
 # For sessions of the body's threads as well: a rescuer finds and ends every session of a run by its name.
 NAMED_READ_ONLY = """
-SELECT set_config('default_transaction_read_only', 'on', false), set_config('application_name', %s::text, false)
+SELECT set_config('default_transaction_read_only', %s::text, false), set_config('application_name', %s::text, false)
 """
 READ_WRITE = "SET default_transaction_read_only = off"
 _name = ""
+_is_ordinary = False
 _connected_at = 0.0
 
 
@@ -66,9 +67,35 @@ def read_only(session_name: str, *queries: Query) -> Iterator[ReadOnly]:
                 connection.close()  # the next run of this process must not inherit it
 
 
+@contextmanager
+def ordinary() -> Iterator[None]:
+    """Inside the block, a step of a durable body that is no transaction may write, as code that knows nothing of runs: each statement,
+    or each transaction of its own, commits by itself."""
+    global _is_ordinary
+    _is_ordinary = True
+    try:
+        _switch(READ_WRITE)
+        yield
+    finally:
+        _is_ordinary = False
+        if connection.connection is not None:
+            try:
+                _switch(READ_ONLY)
+            except DatabaseError:
+                connection.close()  # the next session is read-only again
+
+
+def _switch(statement: str) -> None:
+    """By the driver: no change of the session that the body has made (`runs.attempt.clean_session`)."""
+    connection.ensure_connection()
+    driver: Any = connection.connection
+    with connection.wrap_database_errors:
+        driver.execute(statement)
+
+
 def is_read_only() -> bool:
-    """Does a durable body run in this process?"""
-    return bool(_name)
+    """Are the sessions of this process read-only, since a durable body runs?"""
+    return bool(_name) and not _is_ordinary
 
 
 def seconds_connected() -> float:
@@ -81,7 +108,7 @@ def _prepare(connection: Any, **kwargs: Any) -> None:
     _connected_at = time.monotonic()
     if _name and connection.alias == DEFAULT_DB_ALIAS:
         with connection.cursor() as cursor:
-            cursor.execute(NAMED_READ_ONLY, [_name])
+            cursor.execute(NAMED_READ_ONLY, ["off" if _is_ordinary else "on", _name])
 
 
 connection_created.connect(_prepare)

@@ -17,6 +17,8 @@ from runs.enqueue import NewRun, UnstartedRun
 from runs.keys import KeyState
 from triggers.dispatch.rates import Use
 from triggers.dispatch.windows import OpenWindow
+from triggers.django_tasks.names import AGENT as DJANGO_TASK
+from triggers.django_tasks.terms import terms_of
 from triggers.matching.flow_control import Rate
 from triggers.matching.index import Rule
 from triggers.matching.matches import Group, Match, Refusal, hold_or_stop, refuse
@@ -131,7 +133,9 @@ def _admit(match: Match, ledger: Ledger) -> UUID | None:
         ledger.refused.append(refuse(match, Outcome.JOINED, "joined a run that had not started", taker.id))
         return None
 
-    start_at = None
+    policy, start_at = rule.policy, None
+    if rule.agent == DJANGO_TASK:
+        policy, start_at = terms_of(policy, match.input, ledger.now)
     if rule.intake.rate:
         use = ledger.uses[match.group]
         start = use.next_start(rule.intake.rate, ledger.now)
@@ -139,7 +143,8 @@ def _admit(match: Match, ledger: Ledger) -> UUID | None:
             ledger.refused.append(refuse(match, Outcome.RATE, f"over its rate until {start:%Y-%m-%d %H:%M:%S} UTC"))
             return None
         use.take(start, rule.intake.rate)
-        start_at = start if start > ledger.now else None
+        if start > ledger.now:
+            start_at = max(start, start_at or start)
 
     run = NewRun(
         id=id,
@@ -147,7 +152,7 @@ def _admit(match: Match, ledger: Ledger) -> UUID | None:
         trigger=rule.slug,
         trigger_id=rule.id,
         event_ids=list(match.event_ids),
-        policy=rule.policy,
+        policy=policy,
         root_id=match.root_id,
         replay_id=match.replay_id,
         depth=match.depth,

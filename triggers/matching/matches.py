@@ -8,6 +8,7 @@ from uuid import UUID
 from django.conf import settings
 
 from runs.enqueue import Chain, in_words
+from triggers.django_tasks.names import AGENT as DJANGO_TASK
 from triggers.matching.index import Rule
 from triggers.models import Decision
 
@@ -44,7 +45,10 @@ class Match:
 
     @property
     def loop(self) -> str | None:
-        """The rate key of the loop that this match closes; None: it closes no loop."""
+        """The rate key of the loop that this match closes; None: it closes no loop. All Django tasks have one trigger, so a task that
+        enqueues others looks like one; how deep they go is limited all the same."""
+        if self.rule.agent == DJANGO_TASK:
+            return None
         return f"loop:{self.chain[-1]}:{self.rule.id}" if self.rule.slug in self.chain else None
 
 

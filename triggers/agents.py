@@ -1,0 +1,19 @@
+"""The agent of Django's tasks, where TASKS of the settings has Wakeful's backend. `agents.apps` imports this file of each app."""
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+
+def _has_backend() -> bool:
+    """Django has no tasks before 6.0, and no setting of them."""
+    named = {one.get("BACKEND", "") for one in getattr(settings, "TASKS", {}).values()}
+    theirs = {name for name in named if name and not name.startswith("django.tasks.")}
+    if not theirs:
+        return False
+    from triggers.django_tasks.backend import TaskBackend
+
+    return any(issubclass(import_string(name), TaskBackend) for name in theirs)
+
+
+if _has_backend():
+    from triggers.django_tasks import agent  # noqa: F401  (importing it registers the agent)
