@@ -13,7 +13,7 @@ export PYTHONUNBUFFERED := 1
 # A stack is several processes that start from the same sources: the first one compiles them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test check docs chaos bench wheel lock fmt clean
+.PHONY: help run test check docs chaos matrix bench wheel lock fmt clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -65,6 +65,11 @@ else
 	@$(CHAOS)
 	@exec $(PY) -m pytest -s -m "$(SAMPLE)"
 endif
+
+# PYTHONS="python3.12 /opt/python3.14/bin/python3" takes these alone, DJANGOS=6.0, SERVERS=17 and TESTS=tests/runs/api too; PYTHONS= none.
+matrix: .venv/dev ## Django 5.2 and 6.0 on each Python found, and each PostgreSQL: checks, a stack, the console, Django's tasks
+	@exec $(PY) -m tests.matrix $(if $(filter-out undefined,$(origin PYTHONS)),--pythons $(PYTHONS)) \
+		$(if $(DJANGOS),--djangos $(DJANGOS)) $(if $(filter-out undefined,$(origin SERVERS)),--servers $(SERVERS)) $(if $(TESTS),--tests $(TESTS))
 
 wheel: .venv/dev ## the package wakeful in dist/: everything under wakeful.*, for an environment of yours
 	@rm -rf build dist

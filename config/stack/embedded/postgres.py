@@ -42,7 +42,15 @@ class Postgres(Server):
     stop_signal = signal.SIGINT  # fast: sessions are closed, transactions rolled back
     command_names: ClassVar[tuple[str, ...]] = ("postgres",)
 
-    def __init__(self, home: Path, *, durable: bool = True, say: Callable[[str], None] = print) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        durable: bool = True,
+        find: Callable[[int | None], PostgresBinaries] = find_postgres,
+        say: Callable[[str], None] = print,
+    ) -> None:
+        self.find = find
         self.account = _account(home) if os.geteuid() == 0 else None
         super().__init__(_place(home, self.account, say), say=say)
         self.settings = SETTINGS if durable else SETTINGS | FAST
@@ -66,7 +74,7 @@ class Postgres(Server):
                 connection.execute(f"CREATE DATABASE {DATABASE}")
 
     def spawn(self) -> subprocess.Popen[bytes]:
-        binaries = self._readable(find_postgres(self._data_major()))
+        binaries = self._readable(self.find(self._data_major()))
         if self._data_major() is None:
             self._initialize(binaries)
         self.stop_orphan(self.data / "postmaster.pid")
