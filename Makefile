@@ -13,7 +13,7 @@ export PYTHONUNBUFFERED := 1
 # A stack is several processes that start from the same sources: the first one compiles them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test check docs chaos matrix bench wheel lock fmt clean
+.PHONY: help run test check docs chaos matrix graphs bench wheel lock fmt clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -71,6 +71,11 @@ matrix: .venv/dev ## Django 5.2 and 6.0 on each Python found, and each PostgreSQ
 	@exec $(PY) -m tests.matrix $(if $(filter-out undefined,$(origin PYTHONS)),--pythons $(PYTHONS)) \
 		$(if $(DJANGOS),--djangos $(DJANGOS)) $(if $(filter-out undefined,$(origin SERVERS)),--servers $(SERVERS)) $(if $(TESTS),--tests $(TESTS))
 
+# LangGraph and its conformance suite are beside the development environment: `make test` skips what needs them.
+graphs: export WAKEFUL_FULL = 1
+graphs: .venv/dev .venv/extra-conformance ## the tests of run.graph, with LangGraph and its conformance suite
+	@exec $(PY) -m pytest -s -m "" $(or $(ARGS),tests/agents/graphs tests/integration/test_graphs.py)
+
 wheel: .venv/dev ## the package wakeful in dist/: everything under wakeful.*, for an environment of yours
 	@rm -rf build dist
 	@$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
@@ -92,7 +97,7 @@ lock: ## write the lock files again from pyproject.toml, with the oldest Python 
 		"requirements-bench.lock -c requirements-dev.lock --extra embedded --extra dev --extra bench"; do set -- $$lock; file=$$1; shift; \
 		CUSTOM_COMPILE_COMMAND="make lock" .wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_ARGS) -o $$file "$$@" pyproject.toml || exit 1; done
-	@for extra in anthropic apprise bedrock google groq kafka mcp mistral nats s3 sqs; do \
+	@for extra in anthropic apprise bedrock conformance google groq kafka langgraph mcp mistral nats s3 sqs; do \
 		cat requirements.lock deploy/extras/$$extra.lock > .wakeful/lock/$$extra 2>/dev/null; \
 		.wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_ARGS) -c requirements.lock --extra $$extra -o .wakeful/lock/$$extra pyproject.toml && \

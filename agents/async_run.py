@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agents.checklists.run_checklist import Checked, DueItem
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread
 from agents.journal.engine import Journal
-from agents.journal.protocol import Effect
+from agents.journal.protocol import Answer, Effect
 from agents.memory import Note
 
 from .run import AgentRun, Duration, step_request
@@ -17,6 +17,7 @@ from .run import AgentRun, Duration, step_request
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from langgraph.pregel import Pregel
     from pydantic_ai import Agent as LlmAgent
     from pydantic_ai.run import AgentRunResult
 
@@ -143,6 +144,25 @@ class AsyncAgentRun:
         from agents.llm.call import LlmCall
 
         return await LlmCall(self._steps, self._run.llm_context(), agent, key=key).run(prompt, untrusted, deps, options)
+
+    async def graph(
+        self,
+        app: "Pregel[Any, Any, Any, Any]",
+        input: Any,
+        *,
+        key: str = "",
+        config: Any = None,
+        context: Any = None,
+        answer: Callable[[Any, Answer], Any] | None = None,
+    ) -> Any:
+        """`AgentRun.graph`."""
+        from agents.graphs.extra import require_langgraph
+
+        require_langgraph()
+        from agents.graphs.call import GraphCall
+
+        call = GraphCall(self._steps, self._run.llm_context(), app, key=key, answer=answer)
+        return await call.run(input, config, context)
 
     async def finish_steps(self) -> None:
         """Call after the body has ended: let its running steps end and begin no other."""

@@ -40,6 +40,7 @@ from .state import State
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from langgraph.pregel import Pregel
     from pydantic_ai import Agent as LlmAgent
     from pydantic_ai.run import AgentRunResult
 
@@ -342,6 +343,29 @@ class AgentRun:
             key=key,
             options=options,
         )
+
+    def graph(
+        self,
+        app: "Pregel[Any, Any, Any, Any]",
+        input: Any,
+        *,
+        key: str = "",
+        config: Any = None,
+        context: Any = None,
+        answer: Callable[[Any, Answer], Any] | None = None,
+    ) -> Any:
+        """Run a compiled graph of LangGraph to its end; return its output. Its checkpoints are steps, so a replay goes on from
+        its last node; its interrupts are questions to people (`agents.graphs.questions`), and `answer(value, decision)` replaces
+        what their nodes get. Models are to be `agents.graphs.journaled`. `config` and `context` are those of the graph. Needs the
+        extra `langgraph`.
+        """
+        from agents.graphs.extra import require_langgraph
+
+        journal = self._durable("graph")
+        require_langgraph()
+        from agents.graphs.call import run_sync
+
+        return run_sync(journal, self.llm_context(), app, input, key=key, config=config, given=context, answer=answer)
 
     def llm_context(self) -> "LlmContext":
         from agents.llm.context import LlmContext

@@ -37,6 +37,7 @@ FLOORS = {
         "state agent",
         "checklists memory sessions",
         "llm",
+        "graphs",
         "run",
         "async_run gate_run reminders",
         "tools",
@@ -51,6 +52,12 @@ FLOORS = {
         "door turn",
         "requests",
         "call",
+    ],
+    "agents/graphs": [
+        "extra values refusals definition messages questions",
+        "costs executions saver",
+        "requests",
+        "chat_model call",
     ],
     "agents/llm/door": [
         "danger main_thread shown_arguments trusted_texts",
@@ -167,6 +174,7 @@ STORE = "the protocol between the engine of journals and what keeps them; most m
 PLACE = "connection and place could be cut as those of Kafka are"
 LARGE = {
     "agents/agent.py agent": "the decorator of authors: most lines are its parameters and their description",
+    "agents/graphs/saver.py JournalSaver": "the protocol of LangGraph's checkpointers, plain and awaitable",
     "agents/journal/steps.py Steps": "one step, from its beginning to each of its ends",
     "agents/journal/store.py Store": STORE,
     "agents/llm/requests/durability.py Durability": "the extension point of pydantic-ai: one method for each of its hooks",

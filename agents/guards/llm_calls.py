@@ -69,6 +69,11 @@ def metered() -> Iterator[None]:
         _metered.set(before)  # by value: a stream may be closed in another context than it was opened in
 
 
+def is_within_body() -> bool:
+    """Does the body of a run execute in this process?"""
+    return _bodies > 0
+
+
 def _require_admission(agent: Any) -> None:
     admission = _admission.get()
     if admission:

@@ -47,6 +47,10 @@ class Commits:
     def _park(self, reason: str, unproved: str = "") -> NoReturn:
         self._stop(Parked(reason, self.pending, unproved=unproved))
 
+    def park(self, reason: str) -> NoReturn:
+        """A person has to resolve the run: its code and its journal do not fit."""
+        self._park(reason)
+
     def _go_on(self, is_wanted_back: bool) -> None:
         if is_wanted_back:
             self._stop(Released("its worker stops, or its agent was stopped, between two steps"))

@@ -1,14 +1,11 @@
 """One call of `run.llm`, from the prompt to the result."""
 
-import asyncio
-import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from asgiref.sync import async_to_sync
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.durable_exec import replay_scope
 from pydantic_ai.messages import ModelMessage
@@ -20,6 +17,7 @@ from agents.exceptions import Permanent
 from agents.guards.llm_calls import admitted
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread
 from agents.journal.engine import Journal
+from agents.journal.from_plain import from_plain_function
 from agents.journal.protocol import Place, fitting
 from agents.llm.context import LlmArguments, LlmContext, LlmOptions, Prompt
 from agents.llm.costs.metered import MeteredModel
@@ -152,30 +150,7 @@ def run_sync(
 ) -> AgentRunResult[Any]:
     """`LlmCall.run` from a plain function."""
 
-    async def run() -> AgentRunResult[Any] | None:
-        steps = ConcurrentSteps(journal)
-        limit = asyncio.timeout(_most(journal.store.seconds_left))
-        try:
-            async with limit:
-                try:
-                    return await LlmCall(steps, context, agent, key=key).run(prompt, untrusted, deps, options)
-                except asyncio.CancelledError:
-                    raise
-                except BaseException:
-                    await steps.finish()  # parallel steps would be repeated otherwise
-                    raise
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            return None
+    async def run(steps: ConcurrentSteps) -> AgentRunResult[Any]:
+        return await LlmCall(steps, context, agent, key=key).run(prompt, untrusted, deps, options)
 
-    result = async_to_sync(run)()
-    if result is None:
-        time.sleep(1 + (journal.store.seconds_left or 0))  # the signal of the body's deadline arrives here
-        raise TimeoutError("the time of the body was over")
-    return result
-
-
-def _most(seconds: float | None) -> float | None:
-    # The signal interrupts the thread that waits for the loop. The loop must end first.
-    return None if seconds is None else max(seconds - min(1.0, seconds / 5), 0.0)
+    return from_plain_function(journal, run)

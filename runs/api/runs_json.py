@@ -5,6 +5,7 @@ from django.db.models import Case, F, Func, IntegerField, When
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from agents.graphs.values import without_bytes
 from runs.actions.approve import Choice
 from runs.actions.resolve import UncertainOutcome
 from runs.actions.select import ApprovalStatus
@@ -51,6 +52,10 @@ class StepSerializer(Shown, serializers.ModelSerializer[Step]):
             "error", "error_kind", "usage", "started_at", "ended_at",
         ]  # fmt: skip
         read_only_fields = fields
+
+    def to_representation(self, step: Step) -> dict[str, Any]:
+        told: dict[str, Any] = super().to_representation(step)
+        return {**told, "output": without_bytes(told["output"])} if step.key.startswith(Step.OF_GRAPHS) else told
 
 
 class WaitSerializer(Shown, serializers.ModelSerializer[Wait]):

@@ -27,6 +27,7 @@ class Step(models.Model):
 
     # Of a call of run.llm: what these hold is its conversation.
     CONVERSATION = (Kind.LLM, Kind.MODEL, Kind.TOOL)
+    OF_GRAPHS = ("graph#", "graph:")  # prefixes of the keys of checkpoints, which hold conversations as well
 
     class Status(models.TextChoices):
         STARTED = "started"

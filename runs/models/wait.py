@@ -97,6 +97,7 @@ class Approval(models.Model):
     """A question of a run to a person. It can be decided once, while its wait is open, and only for the arguments of its digest."""
 
     OF_TOOLS = "approval:llm "  # prefix of the keys of waits in which a tool of run.llm needs approval
+    OF_GRAPHS = "approval:graph"  # prefix of the keys of waits for the answer to an interrupt of a graph
     QUESTIONS = r" answer( \d+)?$"  # suffix of the keys of such waits for an answer instead of an approval
     ANSWER = "answer"  # the argument that the answer stands in
 

@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 from uuid import UUID
 
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from agents.journal.entries import StepEntry
@@ -26,15 +29,23 @@ def remove_payloads(run_ids: Sequence[UUID]) -> list[UUID]:
 
 
 def remove_conversation(run_id: UUID, pending: Sequence[StepEntry]) -> list[StepEntry]:
-    """Remove prompts, answers of models, and arguments and results of tools from a run's journal, in the caller's
+    """Remove prompts, answers of models, arguments and results of tools, and checkpoints of graphs from a run's journal, in the caller's
     transaction; return the entries that are still to be written, without them. The run cannot be replayed
     afterwards.
     """
-    Step.objects.filter(run_id=run_id, kind__in=Step.CONVERSATION).update(arguments=None, output=None, error="")
-    asked = Approval.objects.filter(wait__run_id=run_id, wait__key__startswith=Approval.OF_TOOLS)
-    asked.filter(wait__key__regex=Approval.QUESTIONS).update(question="")  # texts of the model
+    of_graphs = reduce(or_, (Q(key__startswith=prefix) for prefix in Step.OF_GRAPHS))
+    conversation = Step.objects.filter(Q(kind__in=Step.CONVERSATION) | of_graphs, run_id=run_id)
+    conversation.update(arguments=None, output=None, error="")
+    of_graphs = Q(wait__key__startswith=Approval.OF_GRAPHS)
+    asked = Approval.objects.filter(Q(wait__key__startswith=Approval.OF_TOOLS) | of_graphs, wait__run_id=run_id)
+    asked.filter(Q(wait__key__regex=Approval.QUESTIONS) | of_graphs).update(question="")  # texts of the model
     asked.update(detail="", arguments=None, digest="", decided_arguments=None, decided_digest="", reason="")
-    return [replace(entry, output=None) if entry.kind in Step.CONVERSATION else entry for entry in pending]
+    return [
+        replace(entry, output=None)
+        if entry.kind in Step.CONVERSATION or entry.key.startswith(Step.OF_GRAPHS)
+        else entry
+        for entry in pending
+    ]
 
 
 def _empty_journals(run_ids: Sequence[UUID]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agents.graphs.values import without_bytes
 from config.console.parts.html import format_html
 from config.console.parts.links import event_link, link, page
 from config.console.parts.moments import moment
@@ -49,9 +50,13 @@ def _step(step: Step) -> Opened:
         ],
         texts=[
             *([("Error", f"{step.error_kind}: {step.error}" if step.error_kind else step.error)] if step.error else []),
-            *_as_json(("Arguments", step.arguments), ("Output", step.output), ("Usage", step.usage)),
+            *_as_json(("Arguments", step.arguments), ("Output", _output(step)), ("Usage", step.usage)),
         ],
     )
+
+
+def _output(step: Step) -> Any:
+    return without_bytes(step.output) if step.key.startswith(Step.OF_GRAPHS) else step.output
 
 
 def _wait(wait: Wait) -> Opened:
