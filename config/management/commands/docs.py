@@ -4,13 +4,14 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import CommandError
 
 from config.documentation.build import broken_links, write
 from config.documentation.pages import pages
+from runs.management.json_output import JsonOutput
 
 
-class Command(BaseCommand):
+class Command(JsonOutput):
     help = "Check every link of the documentation, and write it as static pages. The stack itself serves it at /docs/."
     requires_system_checks: list[str] = []  # it needs no database
 
@@ -20,8 +21,7 @@ class Command(BaseCommand):
     def handle(self, *, folder: Path | None, **options: Any) -> None:
         every = pages()
         if broken := list(broken_links(every)):
-            self.stderr.write("\n".join(broken))
-            raise SystemExit(1)
+            raise CommandError("\n".join(broken))
         if folder is None:
             self.stdout.write(f"{len(every.by_slug)} pages; every link leads somewhere.")
         else:

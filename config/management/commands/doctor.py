@@ -4,12 +4,12 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
 
 from config.health.doctor import examine
+from runs.management.json_output import JsonOutput
 
 
-class Command(BaseCommand):
+class Command(JsonOutput):
     help = "Show what is wrong with this installation and how to fix it; exit code 1 if anything is wrong."
     # They are part of the findings; a failed check must not prevent the others.
     requires_system_checks: list[str] = []
@@ -23,25 +23,38 @@ class Command(BaseCommand):
         if knobs:
             self._list_knobs()
             return
-        wrong = 0
+        found: list[dict[str, str]] = []
         for finding in examine():
-            if finding.fix:
-                wrong += 1
-                self.stdout.write(self.style.ERROR(f"WRONG  {finding.text}"))
-                self.stdout.write(f"       fix: {finding.fix}")
-            else:
-                self.stdout.write(f"ok     {finding.text}")
+            found.append({"text": finding.text, "fix": finding.fix})
+            if not self.as_json:
+                self._print(finding.text, finding.fix)
+        wrong = sum(bool(finding["fix"]) for finding in found)
+        self.answer({"wrong": wrong, "findings": found}, f"{wrong} to fix." if wrong else "Nothing is wrong.")
         if wrong:
-            self.stdout.write(f"{wrong} to fix.")
             raise SystemExit(1)
-        self.stdout.write("Nothing is wrong.")
+
+    def _print(self, text: str, fix: str) -> None:
+        if fix:
+            self.stdout.write(self.style.ERROR(f"WRONG  {text}"))
+            self.stdout.write(f"       fix: {fix}")
+        else:
+            self.stdout.write(f"ok     {text}")
 
     def _list_knobs(self) -> None:
-        for knob in settings.KNOBS:
-            value = "(set)" if knob.secret and knob.value else knob.value
-            self.stdout.write(
-                f"{knob.name}={_readable(value)}\n    {knob.meaning}. Default: {knob.default or '(empty)'}"
-            )
+        knobs = [
+            {
+                "name": knob.name,
+                "value": "(set)" if knob.secret and knob.value else _readable(knob.value),
+                "default": knob.default,
+                "meaning": knob.meaning,
+            }
+            for knob in settings.KNOBS
+        ]
+        lines = [
+            f"{knob['name']}={knob['value']}\n    {knob['meaning']}. Default: {knob['default'] or '(empty)'}"
+            for knob in knobs
+        ]
+        self.answer(knobs, "\n".join(lines))
 
 
 def _readable(value: Any) -> str:

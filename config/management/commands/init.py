@@ -9,11 +9,12 @@ from typing import Any
 from django.apps import AppConfig
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from config import settings as ours
 from config.beside import apps_of, is_postgresql, settings_of
 from config.place import COMMAND
+from runs.management.json_output import JsonOutput
 
 TEXT = '''"""Wakeful's settings in this project: DJANGO_SETTINGS_MODULE={module} for each of Wakeful's processes and commands.
 
@@ -30,7 +31,7 @@ globals().update(settings_of(project, globals(), without={without}))
 '''
 
 
-class Command(BaseCommand):
+class Command(JsonOutput):
     help = "Write the settings module by which Wakeful stands beside a project; asks nothing, and overwrites nothing."
     requires_system_checks: list[str] = []
 

@@ -10,13 +10,14 @@ from psycopg.errors import LockNotAvailable
 
 from config.installation.schema_objects import differences, repair
 from runs.db.schema_check import pending_migrations
+from runs.management.json_output import JsonOutput
 from triggers.sources.databases.tables.keep import keep_tables
 
 WAIT_FOR_A_LOCK = "SET LOCAL lock_timeout = '2s'"
 PAUSE = 5  # seconds, in which the statements behind it continue
 
 
-class Command(migrate.Command):
+class Command(JsonOutput, migrate.Command):
     def handle(self, *args: Any, **options: Any) -> None:
         while True:
             try:

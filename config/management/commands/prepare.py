@@ -37,7 +37,7 @@ class Command(BaseCommand):
 
     def handle(self, *, demo: bool, paused: bool, **options: Any) -> None:
         # Standard output is only for the login; other output goes to standard error.
-        call_command("migrate", interactive=False, verbosity=0)
+        call_command("migrate", interactive=False, verbosity=0, stdout=self.stderr)
         if paused:
             pause_everything()
         call_command("sync_agents", stdout=self.stderr)

@@ -6,6 +6,7 @@ from django.core.management.base import CommandError
 from django.core.management.templates import TemplateCommand
 
 from config.place import COMMAND
+from runs.management.json_output import JsonOutput
 
 TEMPLATE = Path(__file__).resolve().parent.parent / "agent_app"
 NEXT = """Made the app {name}: an agent, {name}/agents.py, and its test. Next:
@@ -18,7 +19,7 @@ NEXT = """Made the app {name}: an agent, {name}/agents.py, and its test. Next:
 """
 
 
-class Command(TemplateCommand):
+class Command(JsonOutput, TemplateCommand):
     help = "Make an app with an agent and its test in the current directory, or in the given one."
     missing_args_message = "You must provide a name for the app, such as invoices."
 

@@ -35,6 +35,8 @@ class Command(BaseCommand):
                 f"These need what would be removed, and would go with it: {', '.join(needing)}. Drop them first"
                 f"{', or leave --also out' if also else ''}. Nothing was removed."
             )
+        if self.as_json and not (dry_run or yes):
+            raise CommandError("--json asks nothing: add --yes, or --dry-run. Nothing was removed.")
         if (
             not (dry_run or yes)
             and input("This deletes all events, runs and settings. Type `uninstall`: ") != "uninstall"

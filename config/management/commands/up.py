@@ -14,21 +14,23 @@ from types import FrameType
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
 from config.place import MANAGE
 from config.stack import embedded, home
 from config.stack.nursery import CAN_FORK, Nursery
 from config.stack.supervisor import Program, Supervisor, environment_of_programs
+from runs.management.json_output import JsonOutput
 
 HOST = "127.0.0.1"
 STDERR = 2
 
 
-class Command(BaseCommand):
+class Command(JsonOutput):
     help = "Run the whole stack: embedded servers unless DATABASE_URL / REDIS_URL name others, then every process."
     # A wrong setting is reported by the first command that is run below, once.
     requires_system_checks: list[str] = []
+    is_process = True
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--demo", action="store_true", help="load the demo and print signed requests for it")

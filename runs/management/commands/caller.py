@@ -9,6 +9,7 @@ from runs.management.command import BaseCommand
 
 class Command(BaseCommand):
     help = "Make the requests to models that runs wait for, many at once, so that a waiting run occupies no worker. Any number may run."
+    is_process = True
 
     def handle(self, *args: Any, **options: Any) -> None:
         asyncio.run(call())

@@ -1,4 +1,3 @@
-import json
 from argparse import ArgumentParser
 from typing import Any
 
@@ -21,10 +20,11 @@ class Command(BaseCommand):
         parser.add_argument(
             "--queue", metavar="NAME", help="put them into this queue instead of the one they came from"
         )
-        parser.add_argument("--json", action="store_true", help="one JSON object per line")
+        parser.add_argument("--json", action="store_true", dest="as_json", help="print a JSON list")
 
     def handle(self, *, do: str, task: str | None, queue: str | None, **options: Any) -> None:
         found = [one for one in kept() if task in (None, one.task)]
+        verb = {"put-back": "put back ", "discard": "discarded "}.get(do, "")
         for one in found:
             if do == "put-back":
                 self._put_back(one, queue)
@@ -32,9 +32,10 @@ class Command(BaseCommand):
                 discard(one)
             if do != "list":
                 record_about(operator(), do.replace("-", "_"), "unknown_task", one.task, queue=one.queue, at=one.at)
-            self._say(one, do, options["json"])
-        if not found and not options["json"]:
-            self.stdout.write("No message is kept.")
+            if not self.as_json:
+                self.stdout.write(f"{verb}{one.task} of {one.at}, from the queue {one.queue}")
+        if self.as_json or not found:
+            self.answer([_as_json(one) for one in found], "No message is kept.")
 
     def _put_back(self, one: Kept, queue: str | None) -> None:
         try:
@@ -43,10 +44,6 @@ class Command(BaseCommand):
             # Each broker's client has errors of its own; what was put back before stays so.
             raise CommandError(f"The broker did not take {one.task}: {error}. It is still kept.") from None
 
-    def _say(self, one: Kept, done: str, as_json: bool) -> None:
-        if as_json:
-            line = {"at": one.at, "task": one.task, "queue": one.queue, "headers": one.message["headers"]}
-            self.stdout.write(json.dumps(line))
-        else:
-            verb = {"put-back": "put back ", "discard": "discarded "}.get(done, "")
-            self.stdout.write(f"{verb}{one.task} of {one.at}, from the queue {one.queue}")
+
+def _as_json(one: Kept) -> dict[str, Any]:
+    return {"at": one.at, "task": one.task, "queue": one.queue, "headers": one.message["headers"]}

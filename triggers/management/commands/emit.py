@@ -45,4 +45,5 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from None
         if accepted.duplicate:
             self.stderr.write("duplicate: nothing was recorded")
-        self.stdout.write(str(accepted.event_id))
+        document = {"event": accepted.event_id, "duplicate": accepted.duplicate}
+        self.answer(document, str(accepted.event_id))

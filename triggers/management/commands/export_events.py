@@ -41,17 +41,22 @@ class Command(BaseCommand):
         if output is None:
             if resume:
                 raise CommandError("--resume needs --output.")
-            return self._write(sys.stdout.buffer, search, 0, raw)
+            if self.as_json:
+                raise CommandError("--json needs --output: without it, the events themselves are the output.")
+            self._write(sys.stdout.buffer, search, 0, raw)
+            return
         if output.exists() and not resume:
             raise CommandError(f"{output} exists; add --resume, or choose another file.")
         # A new file holds payloads: it is its owner's alone.
         with os.fdopen(os.open(output, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
-            self._write(file, search, _last_seq(file), raw)
+            count = self._write(file, search, _last_seq(file), raw)
             file.flush()
             os.fsync(file.fileno())
-        return None
+        if self.as_json:
+            self.answer({"events": count, "file": str(output)}, "")
 
-    def _write(self, file: IO[bytes], search: Search, after: int, raw: bool) -> None:
+    def _write(self, file: IO[bytes], search: Search, after: int, raw: bool) -> int:
+        """Returns how many events were written."""
         record_about(operator(), "export", "event", "*", conditions=sorted(search.dump()), resumed=after > 0)
         horizon, goal, count = Horizon(), last_of(search), 0
         for count, exported in enumerate(export(search, after=after, raw=raw, horizon=horizon), 1):  # noqa: B007
@@ -62,6 +67,7 @@ class Command(BaseCommand):
                 "Newer ones are left out: a transaction is open that may have recorded an event before them. "
                 "Go on with --resume when it has ended."
             )
+        return count
 
 
 def _last_seq(file: IO[bytes]) -> int:

@@ -23,4 +23,4 @@ class Command(BaseCommand):
             event_id = fire(trigger_named(trigger), data=data, by=operator())
         except IllegalState as error:
             raise CommandError(str(error)) from None
-        self.stdout.write(str(event_id))
+        self.answer({"event": event_id}, str(event_id))

@@ -39,8 +39,11 @@ class Command(BaseCommand):
         for number, reason in loaded.reasons:
             self.stderr.write(f"line {number}: {reason}")
         without = f" ({loaded.without_payload:,} without payload)" if loaded.without_payload else ""
-        self.stdout.write(
-            f"{loaded.imported:,} events imported{without}, {loaded.known:,} known already, {loaded.refused:,} lines refused"
+        counts = ("lines", "imported", "without_payload", "known", "refused")
+        refusals = [{"line": number, "reason": reason} for number, reason in loaded.reasons]
+        self.answer(
+            {**{name: getattr(loaded, name) for name in counts}, "refusals": refusals},
+            f"{loaded.imported:,} events imported{without}, {loaded.known:,} known already, {loaded.refused:,} lines refused",
         )
         if loaded.refused:
             raise CommandError(f"{loaded.refused:,} of {loaded.lines:,} lines refused.")

@@ -32,9 +32,11 @@ class Command(BaseCommand):
             done = import_triggers(content, by=operator(), dry_run=dry_run)
         except ImportRefused as refusal:
             raise CommandError(f"Nothing was changed.\n{refusal}") from None
-        for change in done.changes:
-            self.stdout.write(str(change))
         for note in done.notes:
             self.stderr.write(note)
-        count = len(done.changes)
-        self.stdout.write(f"{count or 'nothing'} {'would change' if dry_run else 'changed'}")
+        count = f"{len(done.changes) or 'nothing'} {'would change' if dry_run else 'changed'}"
+        changes = [{"what": one.what, "is_new": one.is_new, "fields": one.fields} for one in done.changes]
+        self.answer(
+            {"dry_run": dry_run, "changes": changes, "notes": done.notes},
+            "\n".join([*map(str, done.changes), count]),
+        )

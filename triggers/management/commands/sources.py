@@ -9,6 +9,7 @@ class Command(BaseCommand):
     help = (
         "Read the sources that Wakeful has to read: brokers and feeds. Any number may run; each source has one reader."
     )
+    is_process = True
 
     def handle(self, *args: Any, **options: Any) -> None:
         # An exception interrupts the wait for a batch; setting a flag would not.

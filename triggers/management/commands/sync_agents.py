@@ -23,7 +23,5 @@ class Command(BaseCommand):
             ]
         except DeclarationError as error:
             raise CommandError(f"Nothing was changed.\n{error}") from None
-        for change in changes:
-            self.stdout.write(str(change))
-        if not changes:
-            self.stdout.write("nothing changed")
+        lines = [str(change) for change in changes]
+        self.answer({"changes": lines}, "\n".join(lines) or "nothing changed")
