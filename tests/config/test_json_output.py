@@ -52,11 +52,12 @@ def test_a_wrong_command_line_is_one_document_with_exit_code_2(name: str, capsys
     assert list(document) == ["error"] and document["error"] in err
 
 
-@pytest.mark.parametrize("name", ["schedules", "slot", "prompt_agent", "recipients"])
+@pytest.mark.parametrize("name", ["schedules", "slot", "prompt_agent", "import_from", "recipients"])
 def test_the_option_may_stand_before_and_behind_an_action(name: str) -> None:
     parser = command_named(name).create_parser("manage.py", name)
     first = {
-        "schedules": ["list"], "slot": ["drop", "x"], "prompt_agent": ["list"], "recipients": ["list"],
+        "schedules": ["list"], "slot": ["drop", "x"], "prompt_agent": ["list"], "import_from": ["beat", "-"],
+        "recipients": ["list"],
     }[name]  # fmt: skip
 
     assert parser.parse_args([*first, "--json"]).as_json

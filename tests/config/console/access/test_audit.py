@@ -564,7 +564,7 @@ COMMANDS: dict[str, Door] = {
     "prune": command("prune", "--budget", "1s"),
     "unknown_tasks": command("unknown_tasks", "discard", make=unknown_task),
 }
-# These look, or run the installation; rotate_keys, erase, import_triggers, shadow and slot are tested beside what they do.
+# These look, or run the installation; rotate_keys, erase, import_triggers, import_from, shadow and slot are tested beside what they do.
 OTHER_COMMANDS = {
     "docs",
     "caller",
@@ -580,6 +580,7 @@ OTHER_COMMANDS = {
     "query_role",
     "erase",
     "import_triggers",
+    "import_from",
     "shadow",
     "slot",
     "init",

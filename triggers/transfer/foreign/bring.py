@@ -1,0 +1,106 @@
+"""Import what another program's file became: all of it or nothing, and a second time without a second schedule."""
+
+from collections.abc import Collection
+from datetime import datetime
+
+from django.db import transaction
+from django_celery_beat.models import PeriodicTask
+
+from agents.guards.atomic import not_in_atomic_body
+from runs.models.audit import record_about
+from runs.network.site import site
+from triggers.models import Schedule, Source
+from triggers.schedules.edit import delete_schedule
+from triggers.sources.secrets import rotate
+from triggers.sources.webhooks.scheme import schemes
+from triggers.switches.switch import PING
+from triggers.transfer.carry_out import Import, import_triggers
+from triggers.transfer.check import ImportRefused
+from triggers.transfer.export import FORMAT, VERSION
+from triggers.transfer.foreign.brought import Brought
+
+HERE_ALREADY = (
+    "{count} of these tasks are in this database already, such as {name}: if no other Beat is to fire them, stop it and set "
+    "WAKEFUL_ADOPT_PERIODIC_TASKS=true instead of an import; else rename them in the file"
+)
+ADDRESSES = "the addresses of new switches are in this report alone: enter them at the jobs now, or make new ones in the console"
+
+
+@not_in_atomic_body
+def bring(brought: Brought, *, program: str, is_on: bool, by: str, dry_run: bool) -> Import:
+    """Raises ImportRefused with every problem; then nothing is changed. `is_on`: schedules fire from now on; else they are paused, and
+    resumed one by one. A schedule that is here already stays on or paused as it is; with `is_on`, one that is paused and has never fired
+    is made again, to go on from where the other program stopped."""
+    if brought.problems:
+        raise ImportRefused(brought.problems)
+    with transaction.atomic():
+        if is_on:
+            for schedule in _never_fired(brought):
+                delete_schedule(schedule, by=by)
+        known = _known(brought)
+        for entry in brought.schedules:
+            if entry["name"] in known:
+                entry.pop("enabled", None)
+            else:
+                entry["enabled"] = is_on and entry.get("enabled", True)
+        new_switches = _new_switches(brought)
+        done = import_triggers(_file(brought), by=by)
+        for name, since in brought.owed_since.items():
+            if is_on and name not in known:
+                _go_on(name, since)
+        _address(brought, new_switches, by, dry_run=dry_run)
+        done.notes = [note for note in done.notes if "has no secret yet" not in note]
+        if done.changes:
+            record_about(by, "import", program, "*", changes=len(done.changes))
+        transaction.set_rollback(dry_run)
+    return done
+
+
+def _file(brought: Brought) -> dict[str, object]:
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "sources": brought.sources,
+        "triggers": brought.triggers,
+        "schedules": brought.schedules,
+    }
+
+
+def _known(brought: Brought) -> set[str]:
+    """The names of schedules that are here. ImportRefused if they are of other tasks."""
+    triggers = {entry["name"]: entry["trigger"] for entry in brought.schedules}
+    rows = PeriodicTask.objects.filter(name__in=triggers).values_list("name", "wakeful__trigger__slug")
+    if others := sorted(name for name, slug in rows if slug != triggers[name]):
+        raise ImportRefused([HERE_ALREADY.format(count=len(others), name=others[0])])
+    return {name for name, _ in rows}
+
+
+def _never_fired(brought: Brought) -> list[Schedule]:
+    """Schedules of an earlier import that are paused and have not fired."""
+    names = [entry["name"] for entry in brought.schedules if entry.get("enabled", True)]
+    schedules = Schedule.objects.select_related("task", "trigger").filter(
+        task__name__in=names, task__enabled=False, fires=0
+    )
+    triggers = {entry["name"]: entry["trigger"] for entry in brought.schedules}
+    return [one for one in schedules if one.trigger and one.trigger.slug == triggers[one.task.name]]
+
+
+def _go_on(name: str, since: datetime) -> None:
+    """What fell due until then, the other program has fired; what fell due since is owed, by the catch-up of the schedule."""
+    PeriodicTask.objects.filter(name=name).update(last_run_at=since)
+    Schedule.objects.filter(task__name=name).update(accounted_until=since)
+
+
+def _new_switches(brought: Brought) -> set[str]:
+    slugs = {entry["slug"] for entry in brought.sources}
+    return slugs - set(Source.objects.filter(slug__in=slugs).values_list("slug", flat=True))
+
+
+def _address(brought: Brought, new: Collection[str], by: str, *, dry_run: bool) -> None:
+    """Give each new switch a token; its address is in the report, and nowhere else."""
+    for line in brought.lines:
+        if line.switch in new:
+            token = "" if dry_run else rotate(Source.objects.get(slug=line.switch), by=by)
+            line.new_address = f"{site()}{schemes()[PING].address(line.switch, token)}"
+    if new and not dry_run:
+        brought.notes.append(ADDRESSES)
