@@ -12,6 +12,7 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 
 from config.celery import OUR_SCHEDULER
+from runs.network import broker_options
 from runs.network.mail_server import EXAMPLE, MailServer
 from runs.network.outgoing import what_is_wrong_with
 from runs.notifications.channels.channel import fault_of
@@ -130,6 +131,13 @@ def scheduler(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
             "limits, record no skips, and fire twice if two Beats run.",
             id="wakeful.W004",
         )
+
+
+@register(SETTINGS)
+def broker(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
+    # Neither is quoted: both may hold a password.
+    for fault, fix in broker_options.faults(settings.CELERY_BROKER_URL, settings.WAKEFUL_BROKER_OPTIONS):
+        yield Error(fault, hint=fix, id="wakeful.E010")
 
 
 @register(Tags.database)

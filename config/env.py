@@ -1,5 +1,6 @@
 """Typed settings from the environment, read once; invalid values raise. `NAME_FILE` names a file with the value of `NAME`."""
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -140,6 +141,15 @@ class Env:
         with _loud(name, "must be networks separated by commas, such as 10.1.0.0/16"):
             value = [str(ip_network(word)) for word in self.words(name, default)]
         return self._keep(name, default, meaning, value)
+
+    def members(self, name: str, meaning: str = "", *, secret: bool = False) -> dict[str, Any]:
+        """A JSON object; empty: one without members."""
+        with _loud(name, 'must be a JSON object, such as {"name": "value"}'):
+            text = self._env.str(name, "").strip()
+            value = json.loads(text) if text else {}
+            if not isinstance(value, dict):
+                raise ValueError
+        return self._keep(name, "", meaning, value, secret)
 
     def path(self, name: str, default: Path, meaning: str = "", *, shown: str = "") -> Path:
         """An absolute path; a relative one is taken from the current folder."""

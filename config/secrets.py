@@ -55,7 +55,11 @@ def texts_in(value: Any) -> Iterator[str]:
                 yield value
             yield from passwords_in(value)
         case dict():
-            yield str(value.get("PASSWORD") or "")
+            for name, item in value.items():
+                if name.lower() == "password":
+                    yield str(item or "")
+                elif isinstance(item, dict):
+                    yield from texts_in(item)
         case list():
             for item in value:
                 yield from texts_in(item)
@@ -63,8 +67,9 @@ def texts_in(value: Any) -> Iterator[str]:
 
 def passwords_in(url: str) -> Iterator[str]:
     """The passwords in a URL, both quoted and unquoted."""
-    try:
-        password = urlsplit(url).password or ""
-    except ValueError:
-        return
-    yield from (password, unquote(password))
+    for address in url.split(";"):  # of several sentinels
+        try:
+            password = urlsplit(address).password or ""
+        except ValueError:
+            continue
+        yield from (password, unquote(password))

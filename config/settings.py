@@ -11,6 +11,7 @@ from config import logs, place
 from config.console.theme import UNFOLD as UNFOLD
 from config.env import Env
 from config.labels import require_free_labels
+from runs.network import broker_options
 from runs.network.mail_server import MailServer
 
 BASE_DIR = place.BASE
@@ -31,8 +32,8 @@ LIBRARY = "anomaly-explainer, approval-chaser, backlog-heartbeat, daily-digest, 
 # --- The knobs: name, default with unit, meaning. `manage.py doctor --knobs` prints them with their values. ---
 # The servers
 DATABASE = env.postgres("DATABASE_URL", "postgres://app@127.0.0.1:5432/wakeful", "PostgreSQL 15 or newer, direct or through a session-mode pooler")
-REDIS_URL = env.text("REDIS_URL", "redis://127.0.0.1:6379/0", "Redis or Valkey", secret=True)
-CELERY_BROKER_URL = env.text("CELERY_BROKER_URL", REDIS_URL, "Celery's broker, if it is not REDIS_URL", shown="REDIS_URL", secret=True)
+REDIS_URL = env.text("REDIS_URL", "redis://127.0.0.1:6379/0", "Redis or Valkey: redis://, rediss:// with TLS, or sentinel://a:26379;sentinel://b:26379 with WAKEFUL_BROKER_OPTIONS", secret=True)
+CELERY_BROKER_URL = env.text("CELERY_BROKER_URL", REDIS_URL, "Celery's broker, if it is not REDIS_URL: another Redis, or RabbitMQ (amqp://user:password@host:5672/vhost, amqps:// with TLS)", shown="REDIS_URL", secret=True)
 # Django
 SECRET_KEY = env.text("SECRET_KEY", "", "signs sessions; at least 50 random characters", secret=True)
 DEBUG = env.flag("DEBUG", False, "error pages with source code: never where others can reach them")
@@ -51,6 +52,7 @@ WAKEFUL_LIBRARY = env.words("WAKEFUL_LIBRARY", LIBRARY if WAKEFUL_DEMO else "", 
 WAKEFUL_QUEUES = env.words("WAKEFUL_QUEUES", "default", "queues that a worker serves by default")
 CELERY_TASK_DEFAULT_QUEUE = env.text("CELERY_TASK_DEFAULT_QUEUE", "wakeful", "the broker's queue of ordinary periodic tasks and of maintenance; not one that another program reads: Celery's own default is `celery`")
 WAKEFUL_BROKER_PREFIX = env.text("WAKEFUL_BROKER_PREFIX", "", "prefix of every key in Redis, such as `staging:`, for two installations on one Redis database; change it only while no process runs")
+WAKEFUL_BROKER_OPTIONS = env.members("WAKEFUL_BROKER_OPTIONS", 'options of the broker as a JSON object: {"master_name": "mymaster"} with sentinel://, {"tls": {"ca_certs": "/etc/ca.pem"}} with TLS, and those of kombu\'s transport', secret=True)
 WAKEFUL_ADOPT_PERIODIC_TASKS = env.flag("WAKEFUL_ADOPT_PERIODIC_TASKS", False, "Beat fires ordinary periodic tasks too, all that are on this database: only without another Beat on it")
 CELERY_BEAT_SCHEDULER = env.text("CELERY_BEAT_SCHEDULER", "triggers.beat:Scheduler", "what fires schedules; `django_celery_beat.schedulers:DatabaseScheduler` goes back to django-celery-beat's own")
 WAKEFUL_CONCURRENCY = env.count("WAKEFUL_CONCURRENCY", 2, "children of the worker that `manage.py up` starts")
@@ -341,22 +343,13 @@ CELERY_BROKER_CONNECTION_TIMEOUT = 4.0  # seconds
 CELERY_WORKER_CONSUMER = (
     "runs.worker.consumer:Consumer"  # comes back to a broker within a second, however long that was away
 )
-# No retry_on_timeout: it silently turns kombu's batch publishing off.
-CELERY_BROKER_TRANSPORT_OPTIONS = (
-    {
-        "ack_emulation": False,
-        "global_keyprefix": WAKEFUL_BROKER_PREFIX,
-        "socket_timeout": 10,
-        "socket_connect_timeout": 4,
-        "socket_keepalive": True,
-        "health_check_interval": 25,
-    }
-    if CELERY_BROKER_URL.startswith(("redis", "sentinel"))
-    else {}
+CELERY_BROKER_TRANSPORT_OPTIONS = broker_options.transport_options(
+    CELERY_BROKER_URL, WAKEFUL_BROKER_OPTIONS, WAKEFUL_BROKER_PREFIX
 )
+CELERY_BROKER_USE_SSL = broker_options.tls(CELERY_BROKER_URL, WAKEFUL_BROKER_OPTIONS) or False
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
-# A ring must not wait behind a busy child. (Redis only; Celery warns and goes on elsewhere.)
-CELERY_WORKER_DISABLE_PREFETCH = CELERY_BROKER_URL.startswith("redis")
+# A ring must not wait behind a busy child. (Redis only; elsewhere Celery would warn and go on.)
+CELERY_WORKER_DISABLE_PREFETCH = broker_options.is_redis(CELERY_BROKER_URL)
 CELERY_WORKER_SEND_TASK_EVENTS = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_REDIRECT_STDOUTS = False

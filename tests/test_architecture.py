@@ -191,6 +191,7 @@ LARGE = {
     "config/console/sources/page.py": PAGE,
     "config/console/sources/page.py SourcePanel": PAGE,
     "config/console/theme.py _navigation": "the sidebar: one entry a line",
+    "config/env.py Env": "one method for each type of a setting",
     "config/health/metrics.py collect": "a list of metrics, one after the other",
     "config/stack/embedded/server.py Server": "one child process, from its start to its end",
     "runs/durable/store.py DatabaseStore": STORE,

@@ -25,6 +25,8 @@ from runs.db.encryption import decrypt
 from runs.db.poll import readable
 from runs.db.schema_check import pending_migrations
 from runs.db.sql import database_now, fetch
+from runs.network.broker import BrokerAway, redis_client
+from runs.network.broker_options import is_redis
 from runs.processes.lease import CLOCKS_APART
 from runs.sign import NAMED
 from triggers.matching.expressions.cel import compile_each
@@ -245,15 +247,15 @@ def broker() -> Iterator[Finding]:
         )
         return
     yield Finding("the broker answers")
-    if settings.CELERY_BROKER_URL.startswith(("redis://", "rediss://")):
+    if is_redis(settings.CELERY_BROKER_URL):
         yield _eviction()
 
 
 def _eviction() -> Finding:
     try:
-        with redis.Redis.from_url(settings.CELERY_BROKER_URL, socket_timeout=2) as client:
-            policy = client.config_get("maxmemory-policy").get("maxmemory-policy", "noeviction")
-    except redis.RedisError:
+        with redis_client() as client:
+            policy = client.config_get("maxmemory-policy").get("maxmemory-policy", "noeviction") if client else ""
+    except (redis.RedisError, BrokerAway):
         return Finding("the broker does not report its eviction policy: make sure it is noeviction")
     if policy != "noeviction":
         return Finding(

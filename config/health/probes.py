@@ -8,15 +8,14 @@ from django.db import DatabaseError, connection
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
-from kombu.exceptions import OperationalError
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from config.celery import app
 from config.health.problems import problems
 from config.health.situation import read_situation
 from runs.db.outage import CONNECTION_ERRORS
 from runs.db.schema_check import pending_migrations
+from runs.network.broker import connection_of_its_own
 from runs.processes.alive import alive
 from runs.sign import BAD, Problem
 from triggers.api.authentication import TokenAuthentication
@@ -89,9 +88,11 @@ def alive_processes() -> dict[str, int]:
 
 def broker_answers() -> bool:
     """Whether the broker takes a connection within about two seconds."""
-    with app.connection_for_write(connect_timeout=2) as broker:
+    with connection_of_its_own(2.0) as broker:
         try:
             broker.ensure_connection(max_retries=1, timeout=2)
-        except (OperationalError, OSError):
+        except Exception as error:
+            # Any error of a broker's client: that of Sentinel has its own, and a file of a certificate may be missing.
+            log.info("health.no_broker", error=f"{type(error).__name__}: {error}"[:300])
             return False
     return True

@@ -227,8 +227,8 @@ def _troubles(now: Situation) -> Iterator[Problem]:
                 f"doorbell and ordinary periodic tasks wait; nothing is lost. The last error: {trouble['error']}"
             )
             remedy = (
-                "Start Redis, or find out why it refuses (`redis-cli ping`, its disk, its memory). Work then continues without "
-                "a restart."
+                "Start the broker, or find out why it refuses (of Redis: `redis-cli ping`, its disk, its memory). Work then "
+                "continues without a restart."
             )
         elif name.startswith("stuck:"):
             thread = name.removeprefix("stuck:")

@@ -7,13 +7,13 @@ Wakeful's own rows go. Everything happens in one transaction, with a short wait 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import redis
 from django.apps import apps
 from django.conf import settings
 from django.db import connection
 
 from config.installation.schema_objects import APPS, CAPTURE, expected
 from runs.db.sql import execute, fetch
+from runs.network.broker import redis_client
 from triggers.schedules.own_tasks import FIRE_TASK, MAINTENANCE
 
 OF_OTHERS = ("admin", "auth", "contenttypes", "django_celery_beat", "django_celery_results", "sessions")
@@ -207,15 +207,15 @@ def queue_names() -> list[str]:
 
 def keys() -> list[str]:
     """The keys in Redis; with a prefix all that have it. None with another broker, whose queues are named by `queue_names`."""
-    if not settings.CELERY_BROKER_URL.startswith(("redis://", "rediss://")):
-        return []
     prefix = settings.WAKEFUL_BROKER_PREFIX
     own = [
         settings.CELERY_CONTROL_EXCHANGE,
         settings.CELERY_EVENT_EXCHANGE,
         f"{settings.CELERY_CONTROL_EXCHANGE}.pidbox",
     ]
-    with _redis() as client:
+    with redis_client() as client:
+        if client is None:
+            return []
         if prefix:
             return sorted(key.decode() for key in client.scan_iter(match=f"{prefix}*", count=1000))
         wanted = [
@@ -231,9 +231,6 @@ def keys() -> list[str]:
 
 def delete_keys(found: Sequence[str]) -> None:
     if found:
-        with _redis() as client:
-            client.delete(*found)
-
-
-def _redis() -> "redis.Redis":
-    return redis.Redis.from_url(settings.CELERY_BROKER_URL, socket_timeout=5)
+        with redis_client() as client:
+            if client is not None:
+                client.delete(*found)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from celery import current_app
@@ -15,6 +15,10 @@ from kombu.exceptions import OperationalError
 from kombu.pools import producers
 
 from runs.network.breakers import Breaker
+from runs.network.broker_options import REDIS, impatient
+
+if TYPE_CHECKING:
+    import redis
 
 log = structlog.get_logger(__name__)
 
@@ -22,6 +26,7 @@ log = structlog.get_logger(__name__)
 # executes nothing while it waits.
 ANSWER = 0.5
 CONNECT = 1.0
+PATIENT = 5.0  # for a person, who waits
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
 
 
@@ -68,11 +73,36 @@ def ask() -> None:
 @cache
 def connection() -> Connection:
     """Celery's broker connection with shorter timeouts. kombu keeps connections, and drops them after a fork."""
-    options: dict[str, Any] = dict(settings.CELERY_BROKER_TRANSPORT_OPTIONS)
-    if "socket_timeout" in options:
-        options |= {"socket_timeout": ANSWER, "socket_connect_timeout": CONNECT}
-    found: Connection = current_app.connection_for_write(connect_timeout=CONNECT)
+    options = impatient(settings.CELERY_BROKER_TRANSPORT_OPTIONS, answer=ANSWER, connect=CONNECT)
+    # heartbeat: nothing sends any while there is nothing to send, and RabbitMQ would end the connection.
+    found: Connection = current_app.connection_for_write(connect_timeout=CONNECT, heartbeat=0)
     return found.clone(transport_options=options)
+
+
+@contextmanager
+def redis_client() -> Iterator["redis.Redis | None"]:
+    """A client of the broker's Redis, which it reaches as Celery does: by TLS, by Sentinel. Its keys have no prefix. None: the broker
+    is another one. Raises BrokerAway and errors of the client."""
+    if not settings.CELERY_BROKER_URL.startswith(REDIS):
+        yield None
+        return
+    import redis  # which pages and workers do without
+
+    with connection_of_its_own(PATIENT) as found:
+        try:
+            found.ensure_connection(max_retries=1, timeout=2)
+            channel: Any = found.default_channel
+        except Exception as error:
+            # Any error of a broker's client.
+            raise BrokerAway(f"{type(error).__name__}: {error}"[:300]) from error
+        yield redis.Redis(connection_pool=channel.pool)
+
+
+def connection_of_its_own(seconds: float) -> Connection:
+    """A connection of its own, which is to be closed, and waits this long for an answer."""
+    options = impatient(settings.CELERY_BROKER_TRANSPORT_OPTIONS, answer=seconds, connect=seconds)
+    found: Connection = current_app.connection_for_write(connect_timeout=seconds, transport_options=options)
+    return found
 
 
 # Any: kombu's stubs lack most of what a Producer has.

@@ -20,6 +20,7 @@ KEY = Fernet.generate_key().decode()
         ({"WAKEFUL_QUEUES": []}, "wakeful.E007"),
         ({"WAKEFUL_QUEUES": ["default", "all"]}, "wakeful.E008"),
         ({"WAKEFUL_LOOP_RATE": "often"}, "wakeful.E009"),
+        ({"CELERY_BROKER_URL": "sentinel://127.0.0.1:26379"}, "wakeful.E010"),
         ({"EMAIL_URL": "mail.example.com"}, "wakeful.E031"),
         ({"WAKEFUL_NOTIFY_TO": "ops@example.com"}, "wakeful.E032"),
         ({"WAKEFUL_NOTIFY_TO": "mailto:ops@example.com", "EMAIL_URL": ""}, "wakeful.E032"),

@@ -6,9 +6,10 @@ It starts two processes and leaves none behind: the node, and the port mapper th
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -32,6 +33,7 @@ class RabbitServer:
     port: int
     tls_port: int
     node: subprocess.Popen[bytes] | None = None
+    begin: Callable[[], None] = lambda: None
     connections: list[Any] = field(default_factory=list)
 
     @property
@@ -45,6 +47,11 @@ class RabbitServer:
     def signal(self, sent: signal.Signals) -> None:
         assert self.node
         children.kill_group(self.node, sent)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        assert self.node
+        self.node.wait()
 
     def disconnect(self) -> None:
         for connection in self.connections:
@@ -90,12 +97,18 @@ def rabbitmq(folder: Path, certificate: Path | None = None) -> Iterator[RabbitSe
         "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "enabled_plugins"),
     }
     with ExitStack() as stack, (folder / "rabbitmq.log").open("ab") as log:
-        for command in (["epmd", "-port", str(mapper)], [program]):
+
+        def begin(command: Sequence[str]) -> None:
             server.node = children.spawn(command, env=env, output=log)
             stack.callback(server.node.wait)
             stack.callback(children.kill_group, server.node)
+            if command == [program]:
+                eventually(lambda: _answers(server))
+
+        begin(["epmd", "-port", str(mapper)])
+        server.begin = partial(begin, [program])
+        server.begin()
         stack.callback(server.disconnect)
-        eventually(lambda: _answers(server))
         yield server
 
 

@@ -6,6 +6,7 @@ from django.db import transaction
 
 from config.installation import removal
 from runs.management.command import BaseCommand
+from runs.network.broker import BrokerAway
 from runs.processes.alive import alive
 
 
@@ -42,7 +43,12 @@ class Command(BaseCommand):
             and input("This deletes all events, runs and settings. Type `uninstall`: ") != "uninstall"
         ):
             raise CommandError("Nothing was removed.")
-        keys = removal.keys()
+        try:
+            keys = removal.keys()
+        except BrokerAway as error:
+            raise CommandError(
+                f"Redis does not answer ({error}). Start it, or correct CELERY_BROKER_URL. Nothing was removed."
+            ) from None
         with transaction.atomic():
             for done in removal.remove(also):
                 self.stdout.write(f"{'would remove' if dry_run else 'removed'} {done}")
