@@ -49,9 +49,9 @@ class LoggedCursor(ServerBindingCursor):
 def _count_ours(connection: Any, **kwargs: Any) -> None:
     if connection.alias == DEFAULT_DB_ALIAS:
         driver = connection.connection
-        threshold, most = driver.prepare_threshold, driver.prepared_max
-        driver._prepared = OfServer()
-        driver.prepare_threshold, driver.prepared_max = threshold, most
+        ours = OfServer()
+        vars(ours).update(vars(driver._prepared))  # a backend such as PostGIS's may have prepared statements already
+        driver._prepared = ours
 
 
 connection_created.connect(_count_ours)

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from django.db.backends.postgresql.base import ServerBindingCursor
 from django.test.utils import CaptureQueriesContext
+from psycopg.types import TypeInfo
 
 from agents import AgentRun
 from runs.claim import Claim
@@ -85,3 +87,24 @@ def test_statements_of_ours_stand_in_the_log_of_django_also_once_they_are_prepar
         for _ in range(5):
             fetch("SELECT %s::int + 1", [1])
     assert [query["sql"] for query in queries] == ["SELECT $1::int + 1"] * 5
+
+
+def test_names_of_what_a_backend_has_prepared_before_are_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PostGIS's looks for three types by one statement before Django has the connection, and its third execution is prepared."""
+    mine = connection.copy()
+    connect = mine.get_new_connection
+
+    def connect_and_look(parameters: dict[str, Any]) -> Any:
+        driver = connect(parameters)
+        for name in ("geometry", "geography", "raster"):
+            TypeInfo.fetch(driver, name)
+        return driver
+
+    monkeypatch.setattr(mine, "get_new_connection", connect_and_look)
+    mine.connect()
+    try:
+        cursor = ServerBindingCursor(mine.connection)
+        for number in range(4):
+            assert cursor.execute("SELECT %s::int", [number]).fetchall() == [(number,)]
+    finally:
+        mine.close()
