@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+from django.apps import AppConfig
 from django.conf import global_settings
+from django.core.exceptions import ImproperlyConfigured
 
 from config.labels import require_free_labels
 
@@ -75,6 +77,14 @@ def apps_of(theirs: Sequence[str], ours: Sequence[str], without: Sequence[str] =
     """Of the project's INSTALLED_APPS those that Wakeful's do not have."""
     known = {_name_of(entry) for entry in ours} | {*without}
     return [entry for entry in theirs if entry not in known and _name_of(entry) not in known]
+
+
+def app_of(entry: str) -> str:
+    """The module of the app that an entry of INSTALLED_APPS stands for: `django.contrib.admin` of an admin with a site of its own."""
+    try:
+        return AppConfig.create(entry).name
+    except (ImportError, ImproperlyConfigured):
+        return entry
 
 
 def is_postgresql(engine: str) -> bool:

@@ -5,12 +5,14 @@ Wakeful's own rows go. Everything happens in one transaction, with a short wait 
 """
 
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import Any
 
 from django.apps import apps
 from django.conf import settings
 from django.db import connection
 
+from config.beside import app_of
 from config.installation.schema_objects import APPS, CAPTURE, expected
 from runs.db.sql import execute, fetch
 from runs.network.broker import redis_client
@@ -47,6 +49,7 @@ WHERE deptype = 'n' AND coalesce(ev_class, conrelid, adrelid) <> ALL(%(relations
 ORDER BY 1
 """
 BINDINGS = ("_kombu.binding", "_kombu.binding_permanent")  # keys that kombu makes of an exchange
+DEADLINES = "_kombu.binding_deadlines"  # a key for the exchanges of every program on that Redis database
 RULES = ("crontab", "interval", "clocked", "solar")
 OWN_TASKS = "task = %(fire)s::text OR starts_with(task, %(maintenance)s::text)"
 ROLES = ("viewer", "operator", "approver")
@@ -187,12 +190,24 @@ def _holders(of: str = "auth_permission") -> list[str]:
     return [name for (name,) in found]
 
 
+def used_by_project() -> list[str]:
+    """Of the packages whose tables may be removed as well, those that the project has, too: its tables are the same ones."""
+    if not settings.WAKEFUL_PROJECT:
+        return []
+    theirs = {app_of(entry) for entry in import_module(settings.WAKEFUL_PROJECT).INSTALLED_APPS}
+    return [name for name in OF_OTHERS if _module(name) in theirs]
+
+
 def left(also: Sequence[str]) -> Iterator[str]:
     """What stays, because it may be the project's."""
+    theirs = used_by_project()
     others = [name for name in OF_OTHERS if name not in also and apps.is_installed(_module(name))]
     for name in others:
         if any(exists(table) for table in tables_of([name])):
-            yield f"the tables of {name}; `--also {name}` removes them, if your project does not use them"
+            if name in theirs:
+                yield f"the tables of {name}, which {settings.WAKEFUL_PROJECT} has, too"
+            else:
+                yield f"the tables of {name}; `--also {name}` removes them, if your project does not use them"
 
 
 def _module(label: str) -> str:
@@ -208,25 +223,22 @@ def queue_names() -> list[str]:
 def keys() -> list[str]:
     """The keys in Redis; with a prefix all that have it. None with another broker, whose queues are named by `queue_names`."""
     prefix = settings.WAKEFUL_BROKER_PREFIX
-    own = [
-        settings.CELERY_CONTROL_EXCHANGE,
-        settings.CELERY_EVENT_EXCHANGE,
-        f"{settings.CELERY_CONTROL_EXCHANGE}.pidbox",
-    ]
     with redis_client() as client:
         if client is None:
             return []
         if prefix:
             return sorted(key.decode() for key in client.scan_iter(match=f"{prefix}*", count=1000))
-        wanted = [
-            *queue_names(),
-            *(f"{binding}.{name}" for binding in BINDINGS for name in [*queue_names(), *own, f"reply.{own[-1]}"]),
-        ]
-        return sorted(
-            key
-            for key in {*wanted, *(f"{name}\x06\x16{step}" for name in queue_names() for step in (3, 6, 9))}
-            if client.exists(key)
-        )
+        queues, exchanges = queue_names(), _exchanges()
+        wanted = [*queues, *(f"{binding}.{name}" for binding in BINDINGS for name in [*queues, *exchanges])]
+        found = {*wanted, *(f"{name}\x06\x16{step}" for name in queues for step in (3, 6, 9))}
+        timed = {name.decode() for name in client.zrange(DEADLINES, 0, -1)}
+        of_ours_alone = [DEADLINES] if timed and timed <= {*queues, *exchanges} else []
+        return sorted([*(key for key in found if client.exists(key)), *of_ours_alone])
+
+
+def _exchanges() -> list[str]:
+    control = settings.CELERY_CONTROL_EXCHANGE
+    return [control, settings.CELERY_EVENT_EXCHANGE, f"{control}.pidbox", f"reply.{control}.pidbox"]
 
 
 def delete_keys(found: Sequence[str]) -> None:
@@ -234,3 +246,4 @@ def delete_keys(found: Sequence[str]) -> None:
         with redis_client() as client:
             if client is not None:
                 client.delete(*found)
+                client.zrem(DEADLINES, *_exchanges())  # where other programs have theirs, it stays

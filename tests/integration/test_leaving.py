@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from config.installation.removal import DEADLINES
 from config.stack.embedded.binaries import find_postgres
 from tests.support.beside import Shop
 from tests.support.stack import SHOP, Stack, StackMaker, eventually
@@ -85,6 +86,7 @@ def test_a_database_is_the_same_before_and_after(make_stack: StackMaker, tmp_pat
     assert not differs, "\n".join(differs)
     with redis.Redis.from_url(stack.redis_url) as client:
         assert client.keys("*wakeful*") == client.keys("*runs.*") == []
+        assert not [name for name in client.zrange(DEADLINES, 0, -1) if b"wakeful" in name]
 
 
 @pytest.mark.chaos

@@ -12,7 +12,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
 
 from config import settings as ours
-from config.beside import apps_of, is_postgresql, settings_of
+from config.beside import app_of, apps_of, is_postgresql, settings_of
 from config.place import COMMAND
 from runs.management.json_output import JsonOutput
 
@@ -119,18 +119,11 @@ class Command(JsonOutput):
         self.stdout.write(
             f"Set for each of Wakeful's processes: DJANGO_SETTINGS_MODULE={name}, DATABASE_URL (the project's), PYTHONPATH"
         )
-        self.stdout.write(f"Then: {COMMAND} migrate && {COMMAND} doctor")
+        self.stdout.write(f"Then: {COMMAND} migrate && {COMMAND} up, and in a second terminal: {COMMAND} doctor")
 
 
 def _without(module: ModuleType) -> list[str]:
     """Apps of theirs whose AppConfig stands for an app that is in Wakeful's list, such as an admin with a site of its own."""
     theirs = getattr(module, "INSTALLED_APPS", ())
     known = {AppConfig.create(entry).name for entry in ours.INSTALLED_APPS}
-    return [entry for entry in apps_of(theirs, ours.INSTALLED_APPS) if _app_of(entry) in known]
-
-
-def _app_of(entry: str) -> str:
-    try:
-        return AppConfig.create(entry).name
-    except (ImportError, ImproperlyConfigured):
-        return entry
+    return [entry for entry in apps_of(theirs, ours.INSTALLED_APPS) if app_of(entry) in known]

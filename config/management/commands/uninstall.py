@@ -1,6 +1,7 @@
 from argparse import ArgumentParser
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import CommandError
 from django.db import transaction
 
@@ -31,6 +32,10 @@ class Command(BaseCommand):
     def handle(self, *, dry_run: bool, yes: bool, also: list[str], **options: Any) -> None:
         if removal.is_installed() and (running := sorted(set(alive().values_list("kind", flat=True)))) and not dry_run:
             raise CommandError(f"Stop every process first; alive: {', '.join(running)}.")
+        if theirs := [name for name in removal.used_by_project() if name in also]:
+            raise CommandError(
+                f"{settings.WAKEFUL_PROJECT} has {', '.join(theirs)} among its apps: the tables are the project's. Nothing was removed."
+            )
         if needing := removal.dependents(also):
             raise CommandError(
                 f"These need what would be removed, and would go with it: {', '.join(needing)}. Drop them first"

@@ -1,13 +1,18 @@
 """Nothing that migrations make is forgotten when Wakeful is removed; `tests/integration/test_leaving.py` removes it."""
 
+import sys
 from io import StringIO
+from typing import ClassVar
 
 import pytest
+import redis
 from django.apps import apps
 from django.core.management import CommandError, call_command
+from pytest_django import Settings
 
-from config.installation.removal import SEQUENCES, TABLES
+from config.installation.removal import DEADLINES, SEQUENCES, TABLES, delete_keys, keys
 from runs.db.sql import execute, fetch
+from tests.support.servers import TestServers
 
 WITHOUT_OWNER = """
 SELECT relname FROM pg_class relation WHERE relkind IN ('r', 'p', 'v', 'm', 'S')
@@ -49,3 +54,41 @@ def test_users_may_be_in_tables_of_any_name() -> None:
 
     assert "would remove the table runs_run" in said.getvalue()
     assert "rows of django_migrations" in said.getvalue()
+
+
+@pytest.mark.django_db
+def test_tables_of_packages_that_the_project_has_are_not_removed(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Project:
+        INSTALLED_APPS: ClassVar = ["django.contrib.auth.apps.AuthConfig", "django.contrib.contenttypes", "orders"]
+
+    monkeypatch.setitem(sys.modules, "shop.settings", Project)
+    settings.WAKEFUL_PROJECT = "shop.settings"
+    said = StringIO()
+
+    with pytest.raises(CommandError, match="shop.settings has auth among its apps"):
+        call_command("uninstall", yes=True, also=["django_celery_results", "auth"])
+    call_command("uninstall", dry_run=True, stdout=said)
+
+    assert fetch("SELECT to_regclass('auth_user')") != [(None,)]
+    assert "left the tables of auth, which shop.settings has, too\n" in said.getvalue()
+    assert "left the tables of django_celery_results; `--also django_celery_results` removes them" in said.getvalue()
+
+
+@pytest.mark.django_db
+def test_of_what_programs_have_together_in_redis_each_keeps_its_own(settings: Settings, servers: TestServers) -> None:
+    settings.CELERY_BROKER_URL = f"{servers.redis_url.rpartition('/')[0]}/9"
+    with redis.Redis.from_url(settings.CELERY_BROKER_URL) as client:
+        client.flushdb()
+        client.set("_kombu.binding.wakeful", "1")
+        client.zadd(DEADLINES, {"wakeful.pidbox": 1, "celery.pidbox": 2})
+        found = keys()
+        delete_keys(found)
+        assert (found, client.zrange(DEADLINES, 0, -1)) == (["_kombu.binding.wakeful"], [b"celery.pidbox"])
+
+        client.delete(DEADLINES)
+        client.zadd(DEADLINES, {"wakeful.pidbox": 1, "reply.wakeful.pidbox": 2})
+        assert keys() == [DEADLINES]
+        delete_keys(keys())
+        assert client.keys("*") == []
