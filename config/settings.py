@@ -1,5 +1,6 @@
 """Every setting, each read from the environment once. The knobs an operator may turn stand in one list, below."""
 
+import socket
 from contextlib import suppress
 
 import django
@@ -76,6 +77,7 @@ WAKEFUL_INCIDENT_AFTER = env.count("WAKEFUL_INCIDENT_AFTER", 2, "failures of one
 WAKEFUL_INCIDENT_COOLDOWN = env.duration("WAKEFUL_INCIDENT_COOLDOWN", "1h", "time after its end within which an incident opens again instead of a new one, and least time between its messages from then on")
 WAKEFUL_INCIDENT_MESSAGES = env.count("WAKEFUL_INCIDENT_MESSAGES", 20, "incidents an hour that open with a message of their own; one alarm covers further ones")
 WAKEFUL_VERSION = env.text("WAKEFUL_VERSION", "", "version of this code, such as a release or a commit; empty: the package's version")
+WAKEFUL_HOST_NAME = env.text("WAKEFUL_HOST_NAME", socket.gethostname(), "name of this host in the list of processes", shown="the system's name of the host")
 WAKEFUL_LOG_FORMAT = env.text("WAKEFUL_LOG_FORMAT", "text", "text or json", choices=("text", "json"))
 WAKEFUL_LOG_LEVEL = env.text("WAKEFUL_LOG_LEVEL", "INFO", "least level that is logged", choices=("DEBUG", "INFO", "WARNING", "ERROR"))
 # Events in

@@ -6,7 +6,6 @@ known to be dead as soon as PostgreSQL has lost its session; one that is frozen 
 """
 
 import os
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from runs.db.nudge import nudge_dispatcher
 from runs.db.ready_runs import IS_STOPPED
 from runs.db.sql import database_now, fetch, fetch_as
 from runs.models import Worker
+from runs.processes import host_clock
 from runs.transitions.outcome import Ticket
 
 
@@ -51,7 +51,7 @@ def open_row(
     row = Worker.objects.create(
         id=id or uuid4(),
         kind=kind,
-        host=socket.gethostname(),
+        host=settings.WAKEFUL_HOST_NAME,
         pid=os.getpid(),
         version=wakeful_version(),
         concurrency=concurrency,
@@ -188,7 +188,7 @@ T = TypeVar("T")
 
 class Clock:
     """The difference between this host's clock and the database's. Wakeful makes no decision by the host's clock, but
-    uses it to order the ids of accepted events, to check the time in signatures, and as the time that agents see.
+    uses it to order the ids of accepted events, and as the time that agents see.
     """
 
     def __init__(self) -> None:
@@ -197,6 +197,7 @@ class Clock:
 
     def compare(self, before: float, database: float, after: float) -> None:
         """Compare the database's time, read between two readings of this clock, so that a slow answer does not count."""
+        host_clock.note(database, took=after - before)
         was_wrong = self.is_wrong
         self.apart = (
             0.0 if before <= database <= after else (before - database if database < before else after - database)

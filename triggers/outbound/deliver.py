@@ -9,7 +9,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -32,6 +32,7 @@ from runs.network.breakers import Breakers
 from runs.network.posting import CutOff, NotHandedOver, post
 from runs.network.sending import LEASE, NO_WORD, Sending, rest
 from runs.network.signing import signature
+from runs.processes import host_clock
 from triggers.models import EventDelivery, Subscription
 from triggers.models.subscription import webhook_id
 from triggers.outbound.body import CONTENT_TYPE, Unsendable, body_of
@@ -241,7 +242,7 @@ def job_of(delivery: Claimed, endpoint: Endpoint) -> Job | None:
 
 
 def send(job: Job) -> Tried:
-    at, began = datetime.now(UTC), time.monotonic()
+    at, began = host_clock.now(), time.monotonic()
     try:
         tried = _tried(job, at)
     except Exception as error:

@@ -6,7 +6,6 @@ arrived is sent again.
 """
 
 import json
-import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import ClassVar
@@ -19,6 +18,7 @@ from runs.network.signing import LARGEST, PREFIX, SMALLEST, key_of, signature
 from runs.notifications.channels.channel import CONNECT, WHOLE, NotNow, Outcome, Refused, Sent, Unknown
 from runs.notifications.channels.reach import networks_for, with_hint
 from runs.notifications.message import Message
+from runs.processes import host_clock
 
 TYPE = "wakeful.notification"
 LONGEST_PAUSE = timedelta(hours=1)  # that a receiver may ask for
@@ -56,7 +56,7 @@ class Webhook:
         url, secret = urldefrag(address)
         document = {"type": TYPE, "timestamp": message.at.isoformat(), "data": message.as_json()}
         body = json.dumps(document, ensure_ascii=False).encode()
-        at = int(time.time())
+        at = int(host_clock.now().timestamp())
         headers = {
             "Content-Type": "application/json",
             "webhook-id": f"msg_{message.id}",

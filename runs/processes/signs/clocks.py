@@ -24,8 +24,8 @@ def problems(rows: Sequence[Clock]) -> Iterator[Problem]:
         yield Problem(
             name=f"clock:{clock.host}",
             severity=WARNING,
-            text=f"The clock of host {clock.host} is {clock.apart} the database's. This host may refuse signed webhooks as too old or too "
-            "new, gives events ids that are out of order, and gives its agents the wrong time.",
+            text=f"The clock of host {clock.host} is {clock.apart} the database's. It gives events ids that are "
+            "out of order, and its agents the wrong time.",
             remedy=f"Synchronise the clocks of {clock.host} and of the database server (NTP).",
         )
 

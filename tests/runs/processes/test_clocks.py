@@ -55,7 +55,7 @@ def test_the_clock_of_a_workers_host_is_compared_when_it_renews_its_lease(
         [problem] = named()
         assert Worker.objects.get().host in problem
         assert message in problem
-        assert "gives its agents the wrong time" in problem
+        assert "its agents the wrong time" in problem
 
     renew(row, clock)
     renew(row, clock)

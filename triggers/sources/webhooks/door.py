@@ -4,10 +4,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.utils import timezone
 from rest_framework.exceptions import MethodNotAllowed, NotFound
 
 from runs.db.outage import CONNECTION_ERRORS
+from runs.processes import host_clock
 from triggers.accept import Accepted, Incoming, SourceChanged, accept_verified, require_free
 from triggers.sources.backlog import LOOK_EVERY, seconds_since_look, was_exceeded
 from triggers.sources.http.answers import Unavailable, on_live_connection, require_room
@@ -198,7 +198,7 @@ def _delivery(endpoint: Endpoint, arrival: Arrival) -> Delivery:
         endpoint=f"/hooks/{endpoint.slug}/",
         headers=arrival.headers,
         body=arrival.body,
-        received_at=timezone.now(),
+        received_at=host_clock.now(),
         method=arrival.method,
         url=arrival.url,
         per_minute=endpoint.limits.per_minute,

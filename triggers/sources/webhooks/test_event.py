@@ -3,11 +3,10 @@
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from django.utils import timezone
-
 from agents.guards.atomic import not_in_atomic_body
 from runs.models.audit import record
 from runs.network.site import site
+from runs.processes import host_clock
 from triggers.accept import Incoming, accept
 from triggers.exceptions import Invalid
 from triggers.models import Source
@@ -90,7 +89,7 @@ def _signed(endpoint: Endpoint) -> Sample:
     if scheme.needs_secret and newest is None:
         raise Rejected("the source has no live secret")
     addressed = replace(sample, url=f"{site()}/hooks/{endpoint.slug}/")
-    return scheme.signed(addressed, newest.value if newest else b"", timezone.now(), settings)
+    return scheme.signed(addressed, newest.value if newest else b"", host_clock.now(), settings)
 
 
 def _arrival(sample: Sample) -> Arrival:
