@@ -16,11 +16,13 @@ from config.health.presence import be_present  # noqa: E402
 from config.web.application import Web  # noqa: E402
 from config.web.schema_check import RequireMigrations  # noqa: E402  (models are loaded by now)
 from config.web.shortcut import Shortcut  # noqa: E402
+from runs.db.listen import KEEPALIVES  # noqa: E402
 
 # A web process that freezes in a transaction keeps its locks, possibly on a run's key, and rescue does not end its sessions. If
 # it freezes while PostgreSQL sends it a large row, the session is not idle, and the connection times out instead.
-IDLE = """
-SELECT set_config('idle_in_transaction_session_timeout', '20s', false), set_config('tcp_user_timeout', '20s', false)
+IDLE = f"""
+SELECT set_config('idle_in_transaction_session_timeout', '20s', false), set_config('tcp_user_timeout', '20s', false),
+  {", ".join(f"set_config('{name}', '{value}', false)" for name, value in KEEPALIVES.items())}
 """
 
 

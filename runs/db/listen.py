@@ -6,13 +6,17 @@ from collections.abc import Sequence
 import psycopg
 from django.db import connection
 
+from runs.db import standstill
 from runs.db.poll import readable
 from runs.db.sql import execute, fetch
 
+# PostgreSQL ends the sessions of a host that has vanished within half a minute, and not after the two hours of most systems.
+KEEPALIVES = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
 # A stalled dispatcher or Beat must lose its locks, so that the next one takes over.
 TIMEOUTS = (
     "SELECT set_config('idle_in_transaction_session_timeout', '5s', false), "
-    "set_config('statement_timeout', '30s', false), set_config('lock_timeout', '2s', false)"
+    "set_config('statement_timeout', '30s', false), set_config('lock_timeout', '2s', false), "
+    + ", ".join(f"set_config('{name}', '{value}', false)" for name, value in KEEPALIVES.items())
 )
 
 
@@ -30,6 +34,7 @@ def set_lazy_commits() -> None:
 def set_timeouts() -> None:
     """Call after every (re)connection of a dispatcher, a courier, a worker's parent or a Beat."""
     execute(TIMEOUTS)
+    standstill.watch(connection.connection)
 
 
 def listen(channel: str) -> None:

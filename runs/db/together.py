@@ -11,6 +11,7 @@ import psycopg
 import structlog
 from django.db import connection
 
+from runs.db.listen import KEEPALIVES
 from runs.db.sql import Row
 
 log = structlog.get_logger(__name__)
@@ -23,7 +24,12 @@ RECONNECT = 1.0  # seconds
 PACE = 0.002
 # A statement that waits for the lock of another session must not hold up the others for long: its callers go each its own way then. A
 # process that freezes keeps no locks for ever.
-TIMEOUTS = (("lock_timeout", "200ms"), ("idle_in_transaction_session_timeout", "20s"), ("tcp_user_timeout", "20s"))
+TIMEOUTS = (
+    ("lock_timeout", "200ms"),
+    ("idle_in_transaction_session_timeout", "20s"),
+    ("tcp_user_timeout", "20s"),
+    *KEEPALIVES.items(),
+)
 
 
 class Together(Generic[T]):
