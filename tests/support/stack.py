@@ -274,9 +274,10 @@ class Stack:
         env: Mapping[str, str] | None = None,
         wait: bool = True,
         by_itself: bool = False,
+        within: Sequence[str] = (),
     ) -> Process:
         """Start a `web`, `beat`, `dispatcher`, `sources` or `worker` (its name is worker, worker-2, …): forked from a prepared
-        process, or `by_itself`, as in production."""
+        process, or `by_itself`, as in production. `within`: a command that executes the rest of its line, such as nsenter."""
         python = [sys.executable, "-m"]
         commands = {
             "web": [
@@ -306,10 +307,10 @@ class Stack:
                 f"w{next(_numbers)}@%h",
             ],
         }
-        command = [*commands[kind], *(["-Q", ",".join(queues)] if queues else []), *arguments]
+        command = [*within, *commands[kind], *(["-Q", ",".join(queues)] if queues else []), *arguments]
         number = sum(process.kind == kind for process in self.processes) + 1
         name = kind if number == 1 else f"{kind}-{number}"
-        process = Process(self, name, kind, command, {**self.env, **(env or {})}, by_itself=by_itself)
+        process = Process(self, name, kind, command, {**self.env, **(env or {})}, by_itself=by_itself or bool(within))
         self.processes.append(process)
         if wait:
             process.wait_ready()
