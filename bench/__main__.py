@@ -23,6 +23,7 @@ SECTIONS = (
     "schedules",
     "scale",
     "growth",
+    "hosts",
     "recovery",
     "notifications",
     "archive",

@@ -7,10 +7,18 @@ from agents import AgentRun, Budget, Retry, agent, on
 from bench.ground.names import DRAINED
 from runs.db.sql import execute
 
+NAP = 0.2  # seconds
+
 
 @agent("bench.noop", triggers=[on.event("bench.noop")])
 def noop(run: AgentRun) -> None:
     """Nothing, once."""
+
+
+@agent("bench.nap", triggers=[on.event("bench.nap")])
+def nap(run: AgentRun) -> None:
+    """Waits for something outside, and occupies its child meanwhile."""
+    time.sleep(NAP)
 
 
 @agent("bench.last", triggers=[on.event("bench.last")], priority=9)

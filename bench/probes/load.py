@@ -1,4 +1,4 @@
-"""Load for Wakeful, in a process of its own: `fill COUNT`, `send COUNT RATE`, `answer COUNT`,
+"""Load for Wakeful, in a process of its own: `fill COUNT`, `pile COUNT TYPE`, `send COUNT RATE`, `answer COUNT`,
 `wake NUMBER` or `think COUNT SCRIPT`; what it saw goes to standard output."""
 
 import json
@@ -41,6 +41,16 @@ def fill(count: int) -> dict[str, Any]:
         accept([*events, incoming("bench.last", f"{tag}-last")])
         await_word()
     return {"began_at": began_at, "tag": tag}
+
+
+def pile(count: int, type: str) -> dict[str, Any]:
+    """Events of a type, accepted in one transaction; when it was committed."""
+    tag = str(time.time_ns())
+    events = [incoming(type, f"{tag}-{number}") for number in range(count)]
+    with transaction.atomic():
+        accept(events)
+        await_word()
+    return {"began_at": time.time(), "tag": tag}
 
 
 def send(count: int, rate: float) -> dict[str, tuple[float, float]]:
@@ -108,6 +118,9 @@ if __name__ == "__main__":
         sys.exit()
     if command == "think":
         print(json.dumps(think(int(arguments[0]), arguments[1])))
+        sys.exit()
+    if command == "pile":
+        print(json.dumps(pile(int(arguments[0]), arguments[1])))
         sys.exit()
     made = {"fill": fill, "answer": answer, "wake": wake}.get(command)
     print(json.dumps(made(int(arguments[0])) if made else send(int(arguments[0]), float(arguments[1]))))
