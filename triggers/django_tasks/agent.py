@@ -38,8 +38,8 @@ class TaskRaisedForGood(Permanent):
 class Asked:
     """A task that was enqueued."""
 
-    task: Task
-    result: TaskResult
+    task: "Task[Any, Any]"
+    result: "TaskResult[Any, Any]"
     backend: TaskBackend
     effect: Any
 
@@ -120,7 +120,9 @@ def _called(asked: Asked, path: str, args: list[Any], kwargs: Mapping[str, Any])
     return value
 
 
-def _finished(asked: Asked, result: TaskResult, status: TaskResultStatus, error: BaseException | None = None) -> None:
+def _finished(
+    asked: Asked, result: "TaskResult[Any, Any]", status: TaskResultStatus, error: BaseException | None = None
+) -> None:
     object.__setattr__(result, "status", status)
     object.__setattr__(result, "finished_at", timezone.now())
     if error:

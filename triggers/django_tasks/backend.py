@@ -1,7 +1,7 @@
 """The backend of Django's tasks. A task is enqueued by one statement, in the transaction of its caller: it is there if, and only if, the
 transaction commits, so no `on_commit` is needed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -27,7 +27,7 @@ class TaskBackend(BaseTaskBackend):
     supports_get_result = True
     supports_priority = True
 
-    def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
+    def __init__(self, alias: str, params: dict[str, Any]) -> None:
         super().__init__(alias, params)
         options = {"effect": EFFECTS[0], "using": "default", **self.options}
         self.effect, self.using = options.pop("effect"), options.pop("using")
@@ -36,7 +36,7 @@ class TaskBackend(BaseTaskBackend):
                 f"TASKS[{alias!r}]: OPTIONS are effect, one of {', '.join(EFFECTS)}, and using; not {self.options!r}"
             )
 
-    def enqueue(self, task: Task, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult:
+    def enqueue(self, task: "Task[Any, Any]", args: Sequence[Any], kwargs: Mapping[str, Any]) -> "TaskResult[Any, Any]":
         self.validate_task(task)
         asked = {
             "task": task.module_path,
@@ -49,7 +49,7 @@ class TaskBackend(BaseTaskBackend):
             "backend": self.alias,
         }
         id = emit(TYPE, asked, subject=task.module_path, using=self.using)
-        result = TaskResult(
+        result: TaskResult[Any, Any] = TaskResult(
             task=task,
             id=str(id),
             status=TaskResultStatus.READY,
@@ -66,19 +66,18 @@ class TaskBackend(BaseTaskBackend):
         task_enqueued.send(type(self), task_result=result)
         return result
 
-    def get_result(self, result_id: str) -> TaskResult:
+    def get_result(self, result_id: str) -> "TaskResult[Any, Any]":
         return results.read(result_id, self.alias, self.using)
 
-    def check(self, **kwargs: Any) -> Iterator[CheckMessage]:
-        yield from super().check(**kwargs)
+    def check(self, **kwargs: Any) -> list[CheckMessage]:
+        found = super().check(**kwargs)
         if self.using not in connections:
-            yield Error(f"TASKS[{self.alias!r}]: there is no database {self.using!r}.", id="wakeful.E043")
+            found.append(Error(f"TASKS[{self.alias!r}]: there is no database {self.using!r}.", id="wakeful.E043"))
         elif connections[self.using].vendor != "postgresql":
-            yield Error(
-                f"TASKS[{self.alias!r}]: the database {self.using!r} is not PostgreSQL.",
-                hint="Name the connection to Wakeful's database with OPTIONS = {'using': …}.",
-                id="wakeful.E044",
-            )
+            said = f"TASKS[{self.alias!r}]: the database {self.using!r} is not PostgreSQL."
+            hint = "Name the connection to Wakeful's database with OPTIONS = {'using': …}."
+            found.append(Error(said, hint=hint, id="wakeful.E044"))
+        return found
 
 
 def _instant(given: datetime | None) -> str:

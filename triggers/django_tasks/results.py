@@ -34,7 +34,7 @@ NOT_TAKEN = "No trigger has taken this task: TASKS of Wakeful's processes must n
 RAISED = re.compile(r"TaskRaised\w*: ((?:\w+\.)+\w+)(?::|$)")
 
 
-def read(id: object, alias: str, using: str) -> TaskResult:
+def read(id: object, alias: str, using: str) -> "TaskResult[Any, Any]":
     """TaskResultDoesNotExist: there is no such task, or retention has removed its arguments."""
     try:
         key = UUID(str(id))
@@ -49,7 +49,7 @@ def read(id: object, alias: str, using: str) -> TaskResult:
     return result_of(key, found, alias)
 
 
-def result_of(id: UUID, found: Mapping[str, Any], alias: str) -> TaskResult:
+def result_of(id: UUID, found: Mapping[str, Any], alias: str) -> "TaskResult[Any, Any]":
     asked, run = found["data"], found["run"] or {}
     task = task_at(asked["task"])
     if not isinstance(task, Task):
@@ -57,7 +57,7 @@ def result_of(id: UUID, found: Mapping[str, Any], alias: str) -> TaskResult:
     attempts = [one for one in run.get("attempts") or () if one["outcome"] not in NO_ATTEMPT]
     workers = [one["worker"] or "" for one in attempts] + [run["worker"] for _ in "1" if run.get("worker")]
     begun = [one["started_at"] for one in attempts] + [run["claimed_at"] for _ in "1" if run.get("worker")]
-    result = TaskResult(
+    result: TaskResult[Any, Any] = TaskResult(
         task=task.using(
             priority=asked["priority"], queue_name=asked["queue"], run_after=_local(asked["run_after"]), backend=alias
         ),
@@ -78,7 +78,7 @@ def result_of(id: UUID, found: Mapping[str, Any], alias: str) -> TaskResult:
     return result
 
 
-def task_at(path: str) -> Task | None:
+def task_at(path: str) -> "Task[Any, Any] | None":
     """The task that a project has declared at this place; None: there is none."""
     try:
         found = import_string(path)
