@@ -71,10 +71,11 @@ matrix: .venv/dev ## Django 5.2 and 6.0 on each Python found, and each PostgreSQ
 	@exec $(PY) -m tests.matrix $(if $(filter-out undefined,$(origin PYTHONS)),--pythons $(PYTHONS)) \
 		$(if $(DJANGOS),--djangos $(DJANGOS)) $(if $(filter-out undefined,$(origin SERVERS)),--servers $(SERVERS)) $(if $(TESTS),--tests $(TESTS))
 
-# LangGraph and its conformance suite are beside the development environment: `make test` skips what needs them.
+# LangGraph needs older versions of some packages than the lock of development has, so it is in an environment of its own, and
+# `make test` skips what needs it.
 graphs: export WAKEFUL_FULL = 1
-graphs: .venv/dev .venv/extra-conformance ## the tests of run.graph, with LangGraph and its conformance suite
-	@exec $(PY) -m pytest -s -m "" $(or $(ARGS),tests/agents/graphs tests/integration/test_graphs.py)
+graphs: .venv/graphs/ready ## the tests of run.graph, with LangGraph and its conformance suite
+	@exec .venv/graphs/bin/python -m pytest -s -m "" $(or $(ARGS),tests/agents/graphs tests/runs/durable/test_graphs.py tests/integration/test_graphs.py)
 
 wheel: .venv/dev ## the package wakeful in dist/: everything under wakeful.*, for an environment of yours
 	@rm -rf build dist
@@ -94,10 +95,11 @@ lock: ## write the lock files again from pyproject.toml, with the oldest Python 
 	@python3.11 -m venv .wakeful/lock
 	@.wakeful/lock/bin/python -m pip install --quiet --disable-pip-version-check pip-tools
 	@for lock in "requirements.lock" "requirements-dev.lock --extra embedded --extra dev" \
+		"requirements-graphs.lock --extra embedded --extra dev --extra conformance" \
 		"requirements-bench.lock -c requirements-dev.lock --extra embedded --extra dev --extra bench"; do set -- $$lock; file=$$1; shift; \
 		CUSTOM_COMPILE_COMMAND="make lock" .wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_ARGS) -o $$file "$$@" pyproject.toml || exit 1; done
-	@for extra in anthropic apprise bedrock conformance embedded google groq kafka langgraph mcp mistral nats s3 sqs; do \
+	@for extra in anthropic apprise bedrock embedded google groq kafka mcp mistral nats s3 sqs; do \
 		cat requirements.lock deploy/extras/$$extra.lock > .wakeful/lock/$$extra 2>/dev/null; \
 		.wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_ARGS) -c requirements.lock --extra $$extra -o .wakeful/lock/$$extra pyproject.toml && \
@@ -131,6 +133,13 @@ clean: ## remove the environment and caches; the data in .wakeful stays
 	@echo "Installing what the bench needs …"
 	@test -x .venv/bench/bin/python || $(PY) -m venv .venv/bench
 	@.venv/bench/bin/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes --no-deps -r requirements-bench.lock
+	@touch $@
+
+.venv/graphs/ready: requirements-graphs.lock
+	@test -x .venv/bin/python || $(MAKE) --no-print-directory .venv/bin/python
+	@echo "Installing LangGraph beside the dependencies for development …"
+	@test -x .venv/graphs/bin/python || $(PY) -m venv .venv/graphs
+	@.venv/graphs/bin/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes --no-deps -r requirements-graphs.lock
 	@touch $@
 
 .venv/bin/python:

@@ -9,5 +9,5 @@ def require_langgraph() -> None:
     """Permanent: LangGraph is not installed."""
     if not all(find_spec(name) for name in ("langchain_core", "langgraph")):
         raise Permanent(
-            'graphs need LangGraph, the extra "langgraph": pip install "wakeful[langgraph]", or in a tree: make .venv/extra-langgraph'
+            'graphs need LangGraph, the extra "langgraph": pip install "wakeful[langgraph]" in the environment of all workers'
         )

@@ -38,7 +38,7 @@ class JournalSaver(InMemorySaver):
         self._own = own
         self._number = 0
         self._is_closed = False
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._lock = threading.RLock()
         self._is_recorded = threading.Condition(self._lock)
         if journal.store.is_binding:  # a shadow run begins its graph anew
@@ -65,7 +65,7 @@ class JournalSaver(InMemorySaver):
                 done = (
                     begun.output if begun.is_recorded else self._journal.perform(begun, lambda: {"v": VERSION, **what})
                 )
-            except Exception as error:
+            except BaseException as error:
                 self._failure = error
                 raise
             self._number += 1
