@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from deploy.wheel import namespaced
-from tests.support.stack import ROOT
+from tests.support.wheel import build
 
 
 @pytest.mark.parametrize(
@@ -53,14 +53,8 @@ def test_a_new_app_has_no_label_of_one_that_is_there(name: str, tmp_path: Path) 
 
 @pytest.mark.chaos
 def test_the_wheel_works_where_the_names_of_the_rooms_are_taken(tmp_path: Path) -> None:
-    files, theirs = tmp_path / "files", tmp_path / "theirs"
-    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(tmp_path)]
-    tree = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    for name in tree:
-        (files / name).parent.mkdir(parents=True, exist_ok=True)
-        (files / name).write_bytes((ROOT / name).read_bytes())
-    subprocess.run([*build, str(files)], check=True, timeout=120)
-    with ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+    theirs = tmp_path / "theirs"
+    with ZipFile(build(tmp_path)) as wheel:
         assert {name.partition("/")[0].partition("-")[0] for name in wheel.namelist()} == {"wakeful"}
         wheel.extractall(tmp_path / "site")
     for name in ("agents", "config", "runs", "triggers"):

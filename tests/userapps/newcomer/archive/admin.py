@@ -1,0 +1,4 @@
+from archive.models import Entry
+from django.contrib import admin
+
+admin.site.register(Entry)
