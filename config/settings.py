@@ -46,7 +46,9 @@ WAKEFUL_PROXY_NETWORKS = env.networks("WAKEFUL_PROXY_NETWORKS", "", "addresses a
 WAKEFUL_SESSION_IDLE = env.duration("WAKEFUL_SESSION_IDLE", "8h", "a login to the admin ends when it has not been used for this long")
 WAKEFUL_PASSWORD_AGAIN = env.duration("WAKEFUL_PASSWORD_AGAIN", "15m", "a login asks for the password again, this long after the last time, before payloads are erased and before tokens, secrets, accounts, sources and the addresses of what is sent are made or changed")
 # The installation
-WAKEFUL_PORT = env.count("WAKEFUL_PORT", 8000, "port of the web process, on 127.0.0.1", high=65535)
+WAKEFUL_PORT = env.count("WAKEFUL_PORT", 8000, "port of the web process that `up` starts", high=65535)
+WAKEFUL_BIND = env.text("WAKEFUL_BIND", "127.0.0.1", "address that this web process listens at; 0.0.0.0: every address of the host, where a proxy must stand in front")
+WAKEFUL_PULSE_FOLDER = env.text("WAKEFUL_PULSE_FOLDER", "", "folder of the files that `manage.py alive` reads: one for each installation of a user on a host", shown="wakeful-<user id>, among the temporary files")
 WAKEFUL_APPS = env.words("WAKEFUL_APPS", "", "your own Django apps, found through PYTHONPATH")
 WAKEFUL_DEMO = env.flag("WAKEFUL_DEMO", False, "the agents and models of agents.library; `up --demo` sets it")
 WAKEFUL_LIBRARY = env.words("WAKEFUL_LIBRARY", LIBRARY if WAKEFUL_DEMO else "", "agents of agents.library to install, separated by commas", shown="these with WAKEFUL_DEMO: " + LIBRARY)
@@ -169,6 +171,7 @@ INSTALLED_APPS = [
 require_free_labels(WAKEFUL_APPS, "WAKEFUL_APPS")
 MIDDLEWARE = [
     "config.web.clients.KnowTheClient",
+    "config.web.probes.AnswerProbes",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "config.web.headers.SetPolicy",

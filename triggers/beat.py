@@ -22,7 +22,7 @@ from runs.db.listen import Listener, set_timeouts
 from runs.db.schema_check import require_migrations
 from runs.db.sql import database_now
 from runs.models import Worker
-from runs.processes.lease import Presence, rest
+from runs.processes.lease import Presence, pulse_of, rest
 from triggers.schedules import own_tasks
 from triggers.schedules.backfill import advance
 from triggers.schedules.firing import due_schedules, owed_fires, reconcile, second_beat
@@ -42,6 +42,7 @@ class Scheduler(beat.Scheduler):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.presence = Presence(Worker.Kind.BEAT)
+        self.pulse = pulse_of(Worker.Kind.BEAT)
         self.listener = Listener([CHANNEL])
         self.is_connected = False
         self.is_lost = False  # and this has been logged
@@ -68,6 +69,7 @@ class Scheduler(beat.Scheduler):
         if self.is_ending:
             # SIGTERM may arrive where Python swallows the exception of its handler, e.g. in a destructor.
             raise SystemExit
+        self.pulse.beat()
         try:
             wait = self.look()
             if wait:

@@ -3,11 +3,15 @@
 import os
 import sys
 
-from django.core.management import execute_from_command_line
+from runs.processes import probe
 
 
 def main() -> None:
     """With the apps of the folder it is called in, as `manage.py` has those beside it."""
+    if sys.argv[1:2] == ["alive"]:  # a probe, which runs every few seconds: it does without Django
+        sys.exit(probe.main(sys.argv[2:]))
+    from django.core.management import execute_from_command_line
+
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")

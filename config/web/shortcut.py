@@ -45,6 +45,7 @@ ADDRESSED = ("host", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto"
 KNOWN = frozenset(
     {
         "config.web.clients.KnowTheClient",
+        "config.web.probes.AnswerProbes",
         "django.middleware.security.SecurityMiddleware",
         "whitenoise.middleware.WhiteNoiseMiddleware",
         "config.web.headers.SetPolicy",

@@ -32,7 +32,7 @@ from runs.db.schema_check import require_migrations
 from runs.failpoints import failpoint
 from runs.models import Run, Worker
 from runs.processes import lease
-from runs.processes.lease import Presence
+from runs.processes.lease import Presence, pulse_of
 
 if TYPE_CHECKING:
     from agents.llm.requests.left import End, Requests  # pydantic-ai is loaded for the first request
@@ -72,6 +72,7 @@ class Caller:
     def __init__(self, record_late: RecordLate) -> None:
         self.record_late = record_late
         self.presence = Presence(Worker.Kind.CALLER)
+        self.pulse = pulse_of(Worker.Kind.CALLER)
         self.me: UUID | None = None
         self.bell = Bell()
         self.requests: Requests | None = None
@@ -86,11 +87,13 @@ class Caller:
     async def run(self) -> None:
         """Run until `stop`. If the database is lost, wait for it."""
         while not self.is_stopping:
+            self.pulse.beat()
             try:
                 await in_database_thread(self._connect)
                 self.bell.listen()
                 log.info("caller.ready")
                 while not self.is_stopping:
+                    self.pulse.beat()
                     pause = await self.look()
                     together = TOGETHER if self.tasks else 0.0
                     await self.bell.wait(pause, together=together, needs_notify=not self.is_stopping)
@@ -233,6 +236,7 @@ class Caller:
                 await in_database_thread(lease.drain, self.me)
             until = time.monotonic() + settings.WAKEFUL_SHUTDOWN_GRACE.total_seconds()
             while len(self.tasks) > len(self.ended) and time.monotonic() < until:
+                self.pulse.beat()
                 await self.bell.wait(WHILE_BUSY, needs_notify=False)
                 await self._renew()
                 await self._record()

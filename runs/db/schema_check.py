@@ -1,6 +1,7 @@
 """A process works only on a database with all migrations of its version."""
 
 import time
+from collections.abc import Callable
 from functools import cache
 
 import structlog
@@ -38,11 +39,12 @@ def require_migrations() -> None:
         raise NotMigrated(f"The database lacks {len(missing)} migrations ({first}): run `manage.py migrate`.")
 
 
-def wait_for_migrations() -> None:
+def wait_for_migrations(*, meanwhile: Callable[[], None]) -> None:
     """Block until they are applied."""
     while True:
         try:
             return require_migrations()
         except NotMigrated as error:
+            meanwhile()
             log.error("database.not_migrated", error=str(error))
             time.sleep(LOOK_EVERY)

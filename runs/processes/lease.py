@@ -26,6 +26,7 @@ from runs.db.ready_runs import IS_STOPPED
 from runs.db.sql import database_now, fetch, fetch_as
 from runs.models import Worker
 from runs.processes import host_clock
+from runs.processes.pulse import Pulse
 from runs.transitions.outcome import Ticket
 
 
@@ -111,6 +112,15 @@ MAY_REST = """NOT EXISTS (SELECT FROM runs_worker earlier
 NOW = "extract(epoch FROM clock_timestamp())::float8"
 # One instant for both: ALLOWED takes their difference.
 SEEN = "seen_at = statement_timestamp(), expires_at = statement_timestamp() + %(allowed)s::interval, troubles = %(troubles)s::jsonb"
+
+
+# Seconds that a pass of any loop takes at most: its statements are ended at 30 s. A process that is frozen has long lost by its row what
+# it owned, so a restart may be late.
+SLOWEST = 120.0
+
+
+def pulse_of(kind: Worker.Kind) -> Pulse:
+    return Pulse(kind.value, limit=max(SLOWEST, 3 * rest().total_seconds()))
 
 
 def patience() -> dict[str, timedelta]:

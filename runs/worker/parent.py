@@ -35,6 +35,7 @@ from runs.failpoints import failpoint
 from runs.models import UNPARSED, Attempt, Run, Worker
 from runs.processes import lease, timeline
 from runs.processes.lease import Running
+from runs.processes.pulse import Pulse
 from runs.processes.rescue import lost, terminate_session
 from runs.queues.doorbell import DOORBELL, QUEUE_PREFIX
 from runs.states import RunStatus
@@ -110,7 +111,8 @@ class Parent(bootsteps.StartStopStep):
             for name in worker.app.amqp.queues.consume_from
             if name.startswith(QUEUE_PREFIX)
         ]
-        wait_for_migrations()
+        pulse = lease.pulse_of(Worker.Kind.WORKER)
+        wait_for_migrations(meanwhile=pulse.beat)
         catalog.refresh(at_once=True)
         agents = registry.all_agents()
         timeline.notice_failover()  # before this incarnation, which belongs to the new timeline
@@ -122,7 +124,7 @@ class Parent(bootsteps.StartStopStep):
             **names_of(agents),
         )
         connection.close()
-        Parent.watch = Watch(worker, agents)
+        Parent.watch = Watch(worker, agents, pulse)
         Parent.watch.start()
 
     def close(self, worker: Any) -> None:
@@ -152,9 +154,10 @@ def end_incarnation(**kwargs: Any) -> None:
 class Watch(threading.Thread):
     """Blocks until a child dies, the lease must be renewed, prompt agents were edited, or a shutdown begins."""
 
-    def __init__(self, worker: Any, agents: Sequence[Agent] = ()) -> None:
+    def __init__(self, worker: Any, agents: Sequence[Agent] = (), pulse: Pulse | None = None) -> None:
         super().__init__(name="wakeful-parent", daemon=True)
         self.worker = worker
+        self.pulse = pulse or lease.pulse_of(Worker.Kind.WORKER)
         self.known = names_of(agents)  # the agents that this worker's row names
         self.children: dict[int, int] = {}  # pid → a descriptor that becomes readable when the child dies
         self.prompt_agents = ""
@@ -188,6 +191,7 @@ class Watch(threading.Thread):
 
     def run(self) -> None:
         while not self.stopped.is_set():
+            self.pulse.beat()
             try:
                 self.look()
             except Exception as error:

@@ -9,9 +9,14 @@ from tests.integration.protocol import emit, in_status
 from tests.integration.test_brokers_of_celery import assert_each_once, load
 from tests.support.certificates import Authority
 from tests.support.pooler import pgbouncer
-from tests.support.stack import SHOP, Stack, StackMaker
+from tests.support.stack import SHOP, Stack, StackMaker, prepare
+from tests.support.tls_postgres import tls_postgres
 
 pytestmark = pytest.mark.chaos
+
+ENCRYPTED = """
+SELECT bool_and(ssl) AS "all" FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE starts_with(application_name, 'wakeful')
+"""
 
 
 def begin(stack: Stack) -> None:
@@ -46,28 +51,20 @@ def test_a_pooler_in_transaction_mode_is_named_by_doctor(tmp_path: Path, make_st
 
 
 def test_a_server_whose_certificate_is_verified_carries_everything(tmp_path: Path, make_stack: StackMaker) -> None:
-    stack = make_stack(env=SHOP, agents=True, own_servers=True)
-    authority, postgres = Authority(tmp_path), stack.servers.postgres
-    assert postgres
-    signed = authority.sign("server", "127.0.0.1")
-    postgres.kill()
-    postgres.settings |= {"ssl": "on", "ssl_cert_file": str(signed.certificate), "ssl_key_file": str(signed.key)}
-    try:
-        postgres.start()
-    except Exception as error:
-        pytest.skip(f"this PostgreSQL has no TLS: {error}")
-    stack.env["DATABASE_URL"] += f"?sslmode=verify-full&sslrootcert={authority.path}"
-    begin(stack)
-
-    with load(stack) as recorded:
-        time.sleep(3)
-
-    assert_each_once(stack, recorded)
-    encrypted = "SELECT bool_and(ssl) AS all FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name LIKE 'wakeful%'"
-    assert stack.query(encrypted) == [{"all": True}]
+    authority = Authority(tmp_path)
     (tmp_path / "other").mkdir()
-    unknown = {
-        "DATABASE_URL": f"{stack.database_url}?sslmode=verify-full&sslrootcert={Authority(tmp_path / 'other').path}"
-    }
-    assert "certificate verify failed" in stack.manage("doctor", check=False, env=unknown).stdout
-    stack.stop()
+    other = Authority(tmp_path / "other")
+    stack = make_stack(env=SHOP)
+    with tls_postgres(tmp_path, authority) as url:
+        stack.database_url = stack.env["DATABASE_URL"] = f"{url}?sslmode=verify-full&sslrootcert={authority.path}"
+        prepare(stack.env, agents=True)
+        begin(stack)
+
+        with load(stack) as recorded:
+            time.sleep(3)
+
+        assert_each_once(stack, recorded)
+        assert stack.query(ENCRYPTED) == [{"all": True}]
+        unknown = {"DATABASE_URL": f"{url}?sslmode=verify-full&sslrootcert={other.path}"}
+        assert "certificate verify failed" in stack.manage("doctor", check=False, env=unknown).stdout
+        stack.stop()

@@ -23,7 +23,7 @@ from runs.db.schema_check import require_migrations
 from runs.models import Worker
 from runs.processes import timeline
 from runs.processes.dead_man import Heartbeat
-from runs.processes.lease import Presence
+from runs.processes.lease import Presence, pulse_of
 from runs.queues.courier import Couriers, further
 from runs.queues.stayers import CLAIMED, Stayers
 from triggers.dispatch import failures
@@ -60,6 +60,7 @@ class Dispatcher:
         self.chores = Chores()
         self.heartbeat = Heartbeat()
         self.presence = Presence(Worker.Kind.DISPATCHER)
+        self.pulse = pulse_of(Worker.Kind.DISPATCHER)
         self.listener = Listener([nudge.CHANNEL])
         self.notified = False
         self.is_urgent = False  # and not only by NOTIFYs that can wait
@@ -84,6 +85,7 @@ class Dispatcher:
 
     def serve_for_ever(self) -> None:
         while True:
+            self.pulse.beat()
             try:
                 self.connect()
                 self.serve()
@@ -108,6 +110,7 @@ class Dispatcher:
 
     def serve(self) -> None:
         while True:
+            self.pulse.beat()
             self.couriers.watch()  # only now, so that none of them finds no dispatcher
             began = time.monotonic()
             batch, wait = self.look()

@@ -22,7 +22,7 @@ from config.stack.nursery import CAN_FORK, Nursery
 from config.stack.supervisor import Program, Supervisor, environment_of_programs
 from runs.management.json_output import JsonOutput
 
-HOST = "127.0.0.1"
+ANY = ("0.0.0.0", "::")  # noqa: S104  (addresses of all interfaces)
 STDERR = 2
 
 
@@ -43,7 +43,12 @@ class Command(JsonOutput):
             help="start each program by its command line, as in production, and not as a fork of one that has loaded its modules",
         )
 
-    def handle(self, *, demo: bool, paused: bool, separate: bool, **options: Any) -> None:
+        parser.add_argument(
+            "--bind", metavar="ADDRESS", help="address that the web process listens at, instead of WAKEFUL_BIND"
+        )
+
+    def handle(self, *, demo: bool, paused: bool, separate: bool, bind: str | None, **options: Any) -> None:
+        settings.WAKEFUL_BIND = bind or settings.WAKEFUL_BIND
         # Line buffering also for files and pipes, so that lines of all processes appear in order.
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
         # A SIGTERM while the servers start must stop them like a Ctrl-C.
@@ -111,10 +116,10 @@ class Command(JsonOutput):
         return said.strip()
 
     def _check_port(self) -> None:
-        with socket.socket() as probe:
+        with socket.socket(socket.AF_INET6 if ":" in settings.WAKEFUL_BIND else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind((HOST, settings.WAKEFUL_PORT))
+                probe.bind((settings.WAKEFUL_BIND, settings.WAKEFUL_PORT))
             except OSError as error:
                 raise CommandError(
                     f"Port {settings.WAKEFUL_PORT} cannot be used ({error.strerror}): is another stack or program on it? "
@@ -137,7 +142,15 @@ def _programs() -> list[Program]:
         str(settings.WAKEFUL_CONCURRENCY),
     ]
     granian = [python, "-m", "granian", "--interface", "rsgi", "--http", "1", "--no-ws", "--log-level", "error"]
-    web = [*granian, "--host", HOST, "--port", str(settings.WAKEFUL_PORT), "--workers-kill-timeout", "10"]
+    web = [
+        *granian,
+        "--host",
+        settings.WAKEFUL_BIND,
+        "--port",
+        str(settings.WAKEFUL_PORT),
+        "--workers-kill-timeout",
+        "10",
+    ]
     # Each granian worker listens on its own socket, so the port stays open while one of the two is alive.
     web = [*web, "--workers", "2", "--respawn-failed-workers"]
     return [
@@ -152,7 +165,8 @@ def _programs() -> list[Program]:
 
 def _alive() -> set[str]:
     """The kinds of live processes by /health/ready; none while the web process does not answer."""
-    connection = http.client.HTTPConnection(HOST, settings.WAKEFUL_PORT, timeout=2)
+    host = "127.0.0.1" if settings.WAKEFUL_BIND in ANY else settings.WAKEFUL_BIND
+    connection = http.client.HTTPConnection(host, settings.WAKEFUL_PORT, timeout=2)
     try:
         connection.request("GET", "/health/ready")
         return set(json.loads(connection.getresponse().read())["processes"])

@@ -19,6 +19,15 @@ def test_a_live_process_answers_without_a_database(client: Client, monkeypatch: 
     assert client.get("/health/live").status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/health/live", "/health/ready"])
+def test_a_probe_need_not_know_the_name_of_the_site(client: Client, settings: Any, path: str) -> None:
+    settings.ALLOWED_HOSTS, settings.SECURE_SSL_REDIRECT = ["wakeful.example.org"], True
+
+    assert client.get(path, headers={"Host": "10.1.2.3:8000"}).status_code == 200
+    assert client.post(path, headers={"Host": "10.1.2.3:8000"}).status_code == 405
+    assert client.get("/", headers={"Host": "10.1.2.3:8000"}).status_code == 400
+
+
 def test_a_whole_installation_is_ready_and_names_its_processes(client: Client) -> None:
     for kind in ("beat", "dispatcher", "worker"):
         Worker.objects.create(kind=kind, host="here", pid=1, version="1")

@@ -27,7 +27,7 @@ from runs.db.poll import readable
 from runs.db.schema_check import require_migrations
 from runs.db.sql import execute
 from runs.models import Worker
-from runs.processes.lease import Presence, rest
+from runs.processes.lease import Presence, pulse_of, rest
 from triggers.models import Secret
 from triggers.sources.backlog import backlog_exceeded
 from triggers.sources.continuity import Marks, load
@@ -70,6 +70,7 @@ class TooManyHang(Exception):
 class Sources:
     def __init__(self) -> None:
         self.presence = Presence(Worker.Kind.SOURCES)
+        self.pulse = pulse_of(Worker.Kind.SOURCES)
         self.me: UUID | None = None
         self.valid_until = 0.0  # monotonic seconds: the end of the lease, by this host's clock
         self.threads: dict[UUID, ReaderThread] = {}
@@ -92,6 +93,7 @@ class Sources:
 
     def serve_for_ever(self) -> None:
         while True:
+            self.pulse.beat()
             try:
                 require_migrations()
                 set_timeouts()
@@ -106,6 +108,7 @@ class Sources:
 
     def serve(self) -> None:
         while True:
+            self.pulse.beat()
             if time.monotonic() >= self.look_at:
                 self.look()
             self.wait(max(self.look_at - time.monotonic(), 0))
