@@ -4,16 +4,16 @@ from typing import Any
 
 from django.urls import include, path
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
-from drf_spectacular.views import SpectacularAPIView
 from rest_framework.routers import SimpleRouter
 
+from config.api_document import Description
 from runs.api.routes import router as runs
 from triggers.api.routes import router as triggers
 
 router = SimpleRouter()
 router.registry += [*triggers.registry, *runs.registry]
 
-urlpatterns = [path("v1/", include(router.urls)), path("schema/", SpectacularAPIView.as_view(), name="schema")]
+urlpatterns = [path("v1/", include(router.urls)), path("schema/", Description.as_view(), name="schema")]
 
 
 class BearerToken(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]

@@ -295,7 +295,7 @@ LOGGING = logs.configuration(format=WAKEFUL_LOG_FORMAT, level=WAKEFUL_LOG_LEVEL)
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": ["triggers.api.authentication.TokenAuthentication"],
     "DEFAULT_PERMISSION_CLASSES": ["triggers.api.authentication.HasPermission"],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "config.api_schema.Operations",
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "UNAUTHENTICATED_USER": None,
@@ -306,6 +306,18 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
+    "APPEND_COMPONENTS": {
+        "schemas": {
+            "Faults": {
+                "type": "object",
+                "description": "What is wrong, by field: texts, or the faults of its parts by name or in their order.",
+                "properties": {
+                    "detail": {"type": "string", "description": "what is wrong with the request as a whole"}
+                },
+                "additionalProperties": {},
+            }
+        }
+    },
     "ENUM_NAME_OVERRIDES": {
         "ReplayStatus": "triggers.models.Replay.Status",
         "RunStatus": "runs.states.RunStatus",

@@ -1,19 +1,24 @@
 """The OpenAPI schema is what the API answers. `tests.support.api` holds the answers of all other tests against it as well."""
 
+import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from django.core.exceptions import FieldDoesNotExist
 from django.db import DatabaseError, transaction
+from django.test import Client
 from django.utils import timezone
 from drf_spectacular.validation import validate_schema
 from jsonschema import Draft202012Validator
 from rest_framework.serializers import ModelSerializer
 
+from config.api_document import _document
 from tests.support.api import Api
 from tests.support.console import make_one_of_each
 from tests.support.journals import make_approval, make_wait
@@ -25,6 +30,7 @@ from triggers.models import Gate, Skip
 
 pytestmark = pytest.mark.django_db
 
+NAMES = Path(__file__).with_name("operations.txt")
 QUERIES = {"/api/v1/schedules/{id}/why/": {"at": "2050-01-01T09:00"}}
 LINES = "/api/v1/events/export/"  # no JSON
 SAMPLES: dict[str, Any] = {
@@ -44,6 +50,43 @@ def test_the_schema_is_valid_and_complete() -> None:
 
     assert complaints() == []
     assert "/api/v1/triggers/{slug}/fire/" in schema()["paths"]
+
+
+def test_operations_have_names_that_stay() -> None:
+    """Programs call a generated client by these: `WRITE=1` writes down a new operation, and a renamed one breaks them."""
+    named = "".join(f"{one['operationId']}  {method.upper()} {path}\n" for path, method, one in operations())
+    if "WRITE" in os.environ:
+        NAMES.write_text(named)
+
+    assert named == NAMES.read_text()
+    assert max(Counter(one["operationId"] for _, _, one in operations()).values()) == 1
+    for _, _, one in operations():
+        [group] = one["tags"]
+        assert one["operationId"].startswith(f"{group.replace('-', '_')}_"), one["operationId"]
+
+
+def test_each_operation_describes_its_refusals() -> None:
+    for path, _, one in operations():
+        if path.startswith("/api/"):
+            described = set(one["responses"])
+            assert {"401", "403", "503"} <= described, path
+            assert "404" in described or "{" not in path, path
+            assert {"400", "411", "413"} <= described or "requestBody" not in one, path
+
+
+def test_the_document_is_made_once_and_cached_by_its_etag() -> None:
+    first = Client().get("/api/schema/", {"format": "json"})
+    made = _document.cache_info().misses
+    again = Client().get("/api/schema/", {"format": "json"}, headers={"If-None-Match": first["ETag"]})
+
+    assert first["Cache-Control"] == again["Cache-Control"] == "public, max-age=60"
+    assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
+    assert _document.cache_info().misses == made
+    assert Client().get("/api/schema/")["ETag"] != first["ETag"]  # YAML
+
+
+def operations() -> list[tuple[str, str, Any]]:
+    return [(path, method, one) for path, methods in schema()["paths"].items() for method, one in methods.items()]
 
 
 def test_each_get_answers_as_described_also_where_all_that_may_be_null_is_the_other_way_round() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 from django.db.models import QuerySet
 from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.decorators import action
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
@@ -26,6 +26,10 @@ from triggers.models import Event, Redispatch
 from triggers.replays.replay import replay
 from triggers.sources.cloudevents.intake import EventIntake
 from triggers.sources.http.answers import OCTETS
+
+NEXT = OpenApiParameter(
+    "Link", OpenApiTypes.STR, OpenApiParameter.HEADER, response=[200], description='the next piece, rel="next"'
+)
 
 
 class EventResource(EventIntake, ListModelMixin, RetrieveModelMixin, Resource):
@@ -57,7 +61,7 @@ class EventResource(EventIntake, ListModelMixin, RetrieveModelMixin, Resource):
         page = self.paginate_queryset(self.get_queryset())
         return self.get_paginated_response(EventSerializer(page, many=True).data)
 
-    @extend_schema(parameters=[ExportQuery], responses={(200, NDJSON): OpenApiTypes.BINARY})
+    @extend_schema(parameters=[ExportQuery, NEXT], responses={(200, NDJSON): OpenApiTypes.BINARY})
     @action(detail=False, methods=["get"])
     def export(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
         """A piece of an export: CloudEvents, one JSON object per line, in the order of arrival. While there are more, the header

@@ -81,7 +81,7 @@ class OvernightResource(Resource):
     serializer_class = OvernightSerializer
     pagination_class = None
 
-    @extend_schema(parameters=[OvernightQuery], responses=OvernightSerializer)
+    @extend_schema(operation_id="overnight_get", parameters=[OvernightQuery], responses=OvernightSerializer)
     def list(self, request: Request) -> Response:
         """Figures of the night, by agent."""
         query = OvernightQuery.read(request)

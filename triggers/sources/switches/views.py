@@ -47,7 +47,7 @@ class PingView(HookView):
     http_method_names = ["get", "head", "post", "put"]
 
     @extend_schema(
-        operation_id="ping",
+        operation_id="hooks_ping",
         tags=["hooks"],
         auth=[],
         parameters=[SLUG, TOKEN],
@@ -65,7 +65,12 @@ class PingView(HookView):
         return sent(taken.reply)
 
     @extend_schema(
-        operation_id="ping_get", tags=["hooks"], auth=[], parameters=[SLUG, TOKEN], request=None, responses=ANSWERS
+        operation_id="hooks_ping_get",
+        tags=["hooks"],
+        auth=[],
+        parameters=[SLUG, TOKEN],
+        request=None,
+        responses=ANSWERS,
     )
     def get(self, request: Request, slug: str, **address: Any) -> HttpResponse:
         """The same without a body, for clients that only GET. One of a browser or a chat that fetches ahead is 503, and no ping."""

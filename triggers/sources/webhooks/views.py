@@ -72,7 +72,7 @@ class HookView(APIView):
         request.accepted_renderer, request.accepted_media_type = RENDERER, RENDERER.media_type
 
     @extend_schema(
-        operation_id="deliver",
+        operation_id="hooks_deliver",
         tags=["hooks"],
         auth=[],
         parameters=[OpenApiParameter("slug", OpenApiTypes.STR, OpenApiParameter.PATH, description="of the source")],
