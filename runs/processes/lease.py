@@ -21,11 +21,11 @@ from psycopg.types.json import Jsonb
 
 from agents.kernel.durations import in_words
 from agents.prompt_agents import catalog
+from runs.db import host_clock
 from runs.db.nudge import nudge_dispatcher
 from runs.db.ready_runs import IS_STOPPED
 from runs.db.sql import database_now, fetch, fetch_as
 from runs.models import Worker
-from runs.processes import host_clock
 from runs.processes.pulse import Pulse
 from runs.transitions.outcome import Ticket
 

@@ -19,6 +19,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from tests.integration.protocol import make_ticker
+from tests.support.cables import Cable
 from tests.support.hosts import KINDS, Host, hosts
 from tests.support.moved_clock import MovedClock, can_move_clocks
 from tests.support.stack import SHOP, Stack, StackMaker, eventually, within
@@ -52,7 +53,8 @@ SELECT extract(epoch FROM max(run.finished_at - greatest(event.received_at, %s))
 FROM runs_run run JOIN triggers_event event ON event.id = ANY (run.event_ids) WHERE event.ce_id LIKE %s AND run.finished_at > %s
 """
 NOMINALS = r"""
-SELECT substring(ce_id FROM '\d{4}-\d\d-.*')::timestamptz AS at FROM triggers_event WHERE type = 'schedule.fired' AND target_id = %s ORDER BY 1
+SELECT substring(ce_id FROM '\d{4}-\d\d-.*')::timestamptz AS at FROM triggers_event
+WHERE type = 'schedule.fired' AND target_id = %s ORDER BY 1
 """
 
 
@@ -240,15 +242,15 @@ def test_a_host_freezes_and_goes_on_later(stack: Stack, pair: list[Host]) -> Non
 # Cut off
 
 
-CUTS: Mapping[str, Callable[[Host], None]] = {
-    "PostgreSQL is silent": lambda host: host.database.silence(),
-    "PostgreSQL's answers do not arrive": lambda host: host.database.deafen(),
-    "PostgreSQL resets and refuses": lambda host: host.database.cut(),
-    "the broker is silent": lambda host: host.broker.silence(),
-    "the broker's answers do not arrive": lambda host: host.broker.deafen(),
-    "the broker resets and refuses": lambda host: host.broker.cut(),
-    "both are silent": lambda host: (host.database.silence(), host.broker.silence())[0],
-    "both reset and refuse": lambda host: (host.database.cut(), host.broker.cut())[0],
+CUTS: Mapping[str, tuple[Callable[[Cable], None], Sequence[str]]] = {
+    "PostgreSQL is silent": (Cable.silence, ["database"]),
+    "PostgreSQL's answers do not arrive": (Cable.deafen, ["database"]),
+    "PostgreSQL resets and refuses": (Cable.cut, ["database"]),
+    "the broker is silent": (Cable.silence, ["broker"]),
+    "the broker's answers do not arrive": (Cable.deafen, ["broker"]),
+    "the broker resets and refuses": (Cable.cut, ["broker"]),
+    "both are silent": (Cable.silence, ["database", "broker"]),
+    "both reset and refuse": (Cable.cut, ["database", "broker"]),
 }
 
 
@@ -259,12 +261,17 @@ def test_a_host_is_cut_off(stack: Stack, pair: list[Host], cut: str, lossy: bool
     berta = pair[1]
     if lossy and "reset" in cut:
         pytest.skip("what is reset is lost in any case")
+    do, where = CUTS[cut]
+
+    def begin() -> None:
+        for name in where:
+            do(getattr(berta, name))
 
     def heal() -> None:
         berta.database.heal(lossy=lossy)
         berta.broker.heal(lossy=lossy)
 
-    seen = send_through(stack, pair, lambda: CUTS[cut](berta), heal)
+    seen = send_through(stack, pair, begin, heal)
 
     report(f"{cut}{', lossy' if lossy else ''}", seen)
     if "broker" not in cut:

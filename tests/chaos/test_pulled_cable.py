@@ -59,7 +59,7 @@ def test_inside(make_stack: StackMaker) -> None:
             eventually(lambda: not berta.unseen(since))
         back = time.monotonic() - plugged
 
-        eventually(lambda: ticks_so_far(stack) == TICKS, TICKS + 30)
+        eventually(lambda: ticks_so_far(stack) >= TICKS - 1, TICKS + 30)
         eventually(lambda: not stack.query("SELECT 1 FROM runs_run WHERE status <> 'succeeded'"))
         stack.manage("verify")
         words = ", ".join(f"{kind} {seconds - pulled:.0f}" for kind, seconds in noticed.items())

@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
-TO_SERVER, TO_HOST = "to the server", "to the host"
 Way = Literal["to the server", "to the host"]
+TO_SERVER: Way = "to the server"
+TO_HOST: Way = "to the host"
 AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: a close resets the connection
 
 

@@ -13,7 +13,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 
-HERE = "WAKEFUL_TEST_NETWORK"  # set in a process that has a network of its own
+from tests.support.servers import surroundings
+
+HERE = "TEST_NETWORK"  # set in a process that has a network of its own
+SERVERS = ("DATABASE_URL", "REDIS_URL", "CELERY_BROKER_URL")
 UNSHARE = ["unshare", "--map-current-user", "--keep-caps", "--net"]
 NEAR, FAR, BITS = "10.99.0.1", "10.99.0.2", 24
 
@@ -29,9 +32,9 @@ def can_make_networks() -> bool:
 def in_a_network(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Execute a command in a network of its own."""
     up = ["sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
-    return subprocess.run(
-        [*UNSHARE, *up, *command], env={**os.environ, HERE: "1"}, capture_output=True, text=True, check=False
-    )
+    # Servers of this process are out of its reach.
+    env = {name: value for name, value in surroundings().items() if name not in SERVERS} | {HERE: "1"}
+    return subprocess.run([*UNSHARE, *up, *command], env=env, capture_output=True, text=True, check=False)
 
 
 def is_in_a_network() -> bool:

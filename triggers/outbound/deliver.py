@@ -24,6 +24,7 @@ from psycopg.types.json import Jsonb
 from agents.guards.addresses import networks_of
 from agents.kernel.durations import in_words
 from agents.kernel.redaction import redacted
+from runs.db import host_clock
 from runs.db.encryption import decrypt
 from runs.db.sql import database_now, execute, fetch, fetch_as
 from runs.failpoints import failpoint
@@ -32,7 +33,6 @@ from runs.network.breakers import Breakers
 from runs.network.posting import CutOff, NotHandedOver, post
 from runs.network.sending import LEASE, NO_WORD, Sending, rest
 from runs.network.signing import signature
-from runs.processes import host_clock
 from triggers.models import EventDelivery, Subscription
 from triggers.models.subscription import webhook_id
 from triggers.outbound.body import CONTENT_TYPE, Unsendable, body_of

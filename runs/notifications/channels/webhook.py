@@ -12,13 +12,13 @@ from typing import ClassVar
 from urllib.parse import urldefrag, urlsplit
 
 from agents.guards.addresses import Network
+from runs.db import host_clock
 from runs.network.outgoing import what_is_wrong_with
 from runs.network.posting import CutOff, NotHandedOver, PostResponse, post
 from runs.network.signing import LARGEST, PREFIX, SMALLEST, key_of, signature
 from runs.notifications.channels.channel import CONNECT, WHOLE, NotNow, Outcome, Refused, Sent, Unknown
 from runs.notifications.channels.reach import networks_for, with_hint
 from runs.notifications.message import Message
-from runs.processes import host_clock
 
 TYPE = "wakeful.notification"
 LONGEST_PAUSE = timedelta(hours=1)  # that a receiver may ask for

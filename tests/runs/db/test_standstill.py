@@ -10,6 +10,7 @@ import pytest
 from django.db import connection
 
 from runs.db import standstill
+from runs.db.listen import KEEPALIVES, set_timeouts
 from tests.support.cables import Cable, cabling
 
 pytestmark = [pytest.mark.django_db, pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's TCP_INFO")]
@@ -35,7 +36,7 @@ def test_a_statement_without_an_answer_fails_after_its_time(cable: Cable, monkey
     standstill.watch(session)
     cable.silence()
 
-    with pytest.raises(psycopg.OperationalError):
+    with session, pytest.raises(psycopg.OperationalError):
         session.execute("SELECT 1")
 
 
@@ -53,5 +54,14 @@ def test_one_that_takes_its_time_and_one_that_waits_for_nothing_go_on(
     monkeypatch.setattr(standstill, "LONGEST", 0.0)
     standstill.cut_off_silent()
 
-    assert idle.execute("SELECT 1").fetchone() == (1,)
-    assert busy.execute("SELECT 1").fetchone() == (1,)
+    for session in (idle, busy):
+        assert session.execute("SELECT 1").fetchone() == (1,)
+        session.close()
+
+
+def test_postgresql_forgets_the_sessions_of_a_host_that_vanished() -> None:
+    with connection.cursor() as cursor:
+        set_timeouts()
+        for name, value in KEEPALIVES.items():
+            cursor.execute("SELECT current_setting(%s)", [name])
+            assert cursor.fetchone() == (value,)

@@ -6,8 +6,8 @@ from uuid import UUID
 
 from rest_framework.exceptions import MethodNotAllowed, NotFound
 
+from runs.db import host_clock
 from runs.db.outage import CONNECTION_ERRORS
-from runs.processes import host_clock
 from triggers.accept import Accepted, Incoming, SourceChanged, accept_verified, require_free
 from triggers.sources.backlog import LOOK_EVERY, seconds_since_look, was_exceeded
 from triggers.sources.http.answers import Unavailable, on_live_connection, require_room

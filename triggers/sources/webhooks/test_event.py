@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from agents.guards.atomic import not_in_atomic_body
+from runs.db import host_clock
 from runs.models.audit import record
 from runs.network.site import site
-from runs.processes import host_clock
 from triggers.accept import Incoming, accept
 from triggers.exceptions import Invalid
 from triggers.models import Source

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from runs.db import host_clock
 from runs.db.sql import database_now
 from runs.models import Worker
 from runs.network.signing import new_secret
-from runs.processes import host_clock
 from runs.processes.lease import Presence
 from tests.support.hooks import make_source, post
 from triggers.sources.webhooks.scheme import schemes
@@ -34,7 +34,7 @@ def wrong_clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
     class Wrong(datetime):
         @classmethod
-        def now(cls, tz: Any = None) -> datetime:
+        def now(cls, tz: Any = None) -> Any:
             return datetime.fromtimestamp(real(), tz) + off
 
     monkeypatch.setattr(time, "time", lambda: real() + off.total_seconds())
