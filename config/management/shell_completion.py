@@ -6,7 +6,7 @@ triggers nor runs, and is written again after an upgrade, or for other apps.
 
 import re
 from argparse import ArgumentParser, _SubParsersAction
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from django.core.management import get_commands, load_command_class
@@ -52,8 +52,7 @@ class Place:
     actions: list[str] = field(default_factory=list)
 
 
-def bash() -> str:
-    places = list(_places())
+def bash(places: Sequence[Place]) -> str:
     actions = [f"'{place.path} {action}'" for place in places for action in place.actions]
     values = [
         f"            '{place.path} {option}') words='{' '.join(choices)}' ;;"
@@ -70,17 +69,17 @@ def bash() -> str:
     )
 
 
-def zsh() -> str:
-    return ZSH.format(programs=" ".join(PROGRAMS)) + bash()
+def zsh(places: Sequence[Place]) -> str:
+    return ZSH.format(programs=" ".join(PROGRAMS)) + bash(places)
 
 
-def fish() -> str:
-    return "\n".join(f"complete -c {program} {rest}" for program in PROGRAMS for rest in _of_fish()) + "\n"
+def fish(places: Sequence[Place]) -> str:
+    return "\n".join(f"complete -c {program} {rest}" for program in PROGRAMS for rest in _of_fish(places)) + "\n"
 
 
-def _of_fish() -> Iterator[str]:
+def _of_fish(places: Sequence[Place]) -> Iterator[str]:
     yield f"-n __fish_use_subcommand -f -a '{' '.join(sorted(get_commands()))}'"
-    for place in _places():
+    for place in places:
         here = "; and ".join(f"__fish_seen_subcommand_from {name}" for name in place.path.split())
         for word in place.words:
             if not word.startswith("--"):
@@ -91,7 +90,7 @@ def _of_fish() -> Iterator[str]:
                 yield f"-n '{here}' -l {word[2:]}"
 
 
-def _places() -> Iterator[Place]:
+def places_of_commands() -> Iterator[Place]:
     for name, app in sorted(get_commands().items()):
         try:
             command = load_command_class(app, name) if isinstance(app, str) else app

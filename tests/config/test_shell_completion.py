@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from config.management.shell_completion import SHELLS
+from config.management.shell_completion import SHELLS, Place, places_of_commands
 
 ASK = """
 for line in "$@"; do
@@ -33,10 +33,22 @@ LINES = [
 
 
 @cache
+def places() -> list[Place]:
+    return list(places_of_commands())
+
+
+def script(shell: str) -> str:
+    return SHELLS[shell](places())
+
+
+@cache
 def completed() -> dict[str, list[str]]:
-    script = f"{SHELLS['bash']()}\n{ASK}"
     done = subprocess.run(
-        ["bash", "--norc", "-u", "-c", script, "bash", *LINES], capture_output=True, text=True, check=True, timeout=60
+        ["bash", "--norc", "-u", "-c", f"{script('bash')}\n{ASK}", "bash", *LINES],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     assert done.stderr == ""
     *answers, registered = done.stdout.splitlines()
@@ -69,7 +81,7 @@ def test_commands_and_actions_come_first() -> None:
 
 
 def test_zsh_takes_the_functions_of_bash_and_fish_has_its_own_words() -> None:
-    assert SHELLS["bash"]() in SHELLS["zsh"]() and "bashcompinit" in SHELLS["zsh"]()
-    fish = SHELLS["fish"]().splitlines()
+    assert script("bash") in script("zsh") and "bashcompinit" in script("zsh")
+    fish = script("fish").splitlines()
     assert "complete -c wakeful -n '__fish_seen_subcommand_from emit' -l subject" in fish
     assert all(line.startswith(("complete -c wakeful -n ", "complete -c manage.py -n ")) for line in fish)

@@ -18,6 +18,7 @@ from triggers.models import Event, Schedule, Source, Trigger
 from triggers.schedules.edit import pause_schedule, resume_schedule
 from triggers.schedules.firing import due_schedules
 from triggers.sources.secrets import keys_in_use
+from triggers.transfer.foreign.read import read
 
 pytestmark = pytest.mark.django_db
 
@@ -76,6 +77,12 @@ def rules() -> dict[str, tuple[str, str]]:
     }
 
 
+def jobs_of(crontab: str) -> dict[str, Any]:
+    """The data of each schedule, as the file is read."""
+    schedules = read("crontab", crontab.encode(), agent="").schedules
+    return {"-".join(one["name"].split("-")[:2]): one["data"] for one in schedules}
+
+
 def data_of(name: str) -> Any:
     return Schedule.objects.filter(task__name__startswith=name)[0].data
 
@@ -101,19 +108,19 @@ def test_each_line_of_a_crontab_becomes_a_paused_schedule_with_a_trigger_of_its_
     assert Trigger.objects.filter(agent="job", overlap="skip").count() == 4
 
 
-def test_the_event_has_the_command_as_cron_would_run_it(tmp_path: Path) -> None:
-    imported(tmp_path, "crontab", CRONTAB)
+def test_the_event_has_the_command_as_cron_would_run_it() -> None:
+    jobs = jobs_of(CRONTAB)
 
     env = {"SHELL": "/bin/bash"}
-    assert data_of("srv-desk") == {
+    assert jobs["srv-desk"] == {
         "command": "/srv/desk/count-tickets --open", "env": env, "description": "Counts the tickets that wait.",
     }  # fmt: skip
-    assert data_of("date") == {"command": "date +%F", "env": env}
-    assert data_of("mail-ops") == {"command": "mail ops", "stdin": "Good morning\n", "env": env}
+    assert jobs["date-F"] == {"command": "date +%F", "env": env}
+    assert jobs["mail-ops"] == {"command": "mail ops", "stdin": "Good morning\n", "env": env}
 
 
 def test_the_report_names_what_is_left_out_and_what_changes(tmp_path: Path) -> None:
-    report = imported(tmp_path, "crontab", CRONTAB)
+    report = imported(tmp_path, "crontab", CRONTAB, "--dry-run", agent="")
 
     left = [entry for entry in report["entries"] if not entry["becomes"]]
     assert [(entry["where"], entry["what"]) for entry in left] == [("line 12", "@reboot   /srv/warm-up")]

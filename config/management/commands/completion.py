@@ -1,7 +1,7 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from config.management.shell_completion import SHELLS
+from config.management.shell_completion import SHELLS, places_of_commands
 from runs.management.json_output import JsonOutput
 
 
@@ -13,4 +13,4 @@ class Command(JsonOutput):
         parser.add_argument("shell", choices=SHELLS, help="such as bash: source <(wakeful completion bash)")
 
     def handle(self, *, shell: str, **options: Any) -> None:
-        self.stdout.write(SHELLS[shell]())
+        self.stdout.write(SHELLS[shell](list(places_of_commands())))
