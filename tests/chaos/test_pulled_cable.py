@@ -18,7 +18,7 @@ pytestmark = pytest.mark.chaos
 LEASE = {"WAKEFUL_LEASE": "3s", "WAKEFUL_LEASE_RENEW": "0.75s", "WAKEFUL_SAFETY_LOOK": "2s"}
 FAR_KINDS = ("dispatcher", "beat", "sources", "caller", "worker")
 NOTICED = re.compile(rf"\b({'|'.join(FAR_KINDS)})\.database_gone")
-PULLED = 45.0  # seconds
+PULLED = 60.0  # seconds
 TICKS = 60
 
 
@@ -48,14 +48,14 @@ def test_inside(make_stack: StackMaker) -> None:
         pulled = time.monotonic()
         for number in range(100):
             emit(stack, "effect.a", f"during-{number}")
-        with within(15):
+        with within(30):
             eventually(lambda: finished(stack) >= 320)
         took_over = time.monotonic() - pulled
         noticed = watch(berta, until=pulled + PULLED)
 
         far.plug()
         since, plugged = stack.query("SELECT clock_timestamp() AS at")[0]["at"], time.monotonic()
-        with within(20):
+        with within(30):
             eventually(lambda: not berta.unseen(since))
         back = time.monotonic() - plugged
 
@@ -67,7 +67,7 @@ def test_inside(make_stack: StackMaker) -> None:
             f"\ntaken over within {took_over:.1f} s; noticed after, s: {words}; all back {back:.1f} s after it was plugged in"
         )
         assert set(noticed) == set(FAR_KINDS)
-        assert max(noticed.values()) - pulled < 40
+        assert max(noticed.values()) - pulled < 50
 
 
 def finished(stack: Stack) -> int:
