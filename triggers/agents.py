@@ -7,12 +7,16 @@ from django.utils.module_loading import import_string
 def _has_backend() -> bool:
     """Django has no tasks before 6.0, and no setting of them."""
     named = {one.get("BACKEND", "") for one in getattr(settings, "TASKS", {}).values()}
-    theirs = {name for name in named if name and not name.startswith("django.tasks.")}
-    if not theirs:
-        return False
+    return any(_is_ours(name) for name in named if name and not name.startswith("django.tasks."))
+
+
+def _is_ours(name: str) -> bool:
     from triggers.django_tasks.backend import TaskBackend
 
-    return any(issubclass(import_string(name), TaskBackend) for name in theirs)
+    try:
+        return issubclass(import_string(name), TaskBackend)
+    except ImportError:  # Django reports it, where the backend is used
+        return False
 
 
 if _has_backend():
