@@ -95,7 +95,6 @@ lock: ## write the lock files again from pyproject.toml, with the oldest Python 
 	@python3.11 -m venv .wakeful/lock
 	@.wakeful/lock/bin/python -m pip install --quiet --disable-pip-version-check pip-tools
 	@for lock in "requirements.lock" "requirements-dev.lock --extra embedded --extra dev" \
-		"requirements-graphs.lock --extra embedded --extra dev --extra conformance" \
 		"requirements-bench.lock -c requirements-dev.lock --extra embedded --extra dev --extra bench"; do set -- $$lock; file=$$1; shift; \
 		CUSTOM_COMPILE_COMMAND="make lock" .wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_ARGS) -o $$file "$$@" pyproject.toml || exit 1; done
@@ -105,6 +104,11 @@ lock: ## write the lock files again from pyproject.toml, with the oldest Python 
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_ARGS) -c requirements.lock --extra $$extra -o .wakeful/lock/$$extra pyproject.toml && \
 		$(PY) deploy/extras/lock.py .wakeful/lock/$$extra requirements.lock > .wakeful/lock/$$extra.lock && \
 		mv .wakeful/lock/$$extra.lock deploy/extras/$$extra.lock || exit 1; done
+
+	@cp requirements-dev.lock .wakeful/lock/graphs # LangGraph needs other versions of some packages: no constraint, but where to begin
+	@.wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
+		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_ARGS) --extra embedded --extra dev --extra conformance -o .wakeful/lock/graphs pyproject.toml
+	@$(PY) deploy/extras/lock.py .wakeful/lock/graphs requirements-dev.lock > .wakeful/lock/graphs.lock && mv .wakeful/lock/graphs.lock deploy/extras/graphs.lock
 
 clean: ## remove the environment and caches; the data in .wakeful stays
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -135,11 +139,11 @@ clean: ## remove the environment and caches; the data in .wakeful stays
 	@.venv/bench/bin/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes --no-deps -r requirements-bench.lock
 	@touch $@
 
-.venv/graphs/ready: requirements-graphs.lock
+.venv/graphs/ready: requirements-dev.lock deploy/extras/graphs.lock
 	@test -x .venv/bin/python || $(MAKE) --no-print-directory .venv/bin/python
 	@echo "Installing LangGraph beside the dependencies for development …"
 	@test -x .venv/graphs/bin/python || $(PY) -m venv .venv/graphs
-	@.venv/graphs/bin/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes --no-deps -r requirements-graphs.lock
+	@for lock in $^; do .venv/graphs/bin/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes --no-deps -r $$lock || exit 1; done
 	@touch $@
 
 .venv/bin/python:

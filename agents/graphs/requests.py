@@ -23,7 +23,7 @@ from agents.graphs.refusals import passing, require_in_cap
 from agents.graphs.saver import JournalSaver
 from agents.journal.begun import Begun
 from agents.journal.budget import NOTHING, Limits, NoRoom, Reserved, Used
-from agents.journal.concurrent import ConcurrentSteps, in_main_thread
+from agents.journal.concurrent import ConcurrentSteps, in_main_thread, to_its_end
 from agents.journal.protocol import Place, StepRequest, fitting
 from agents.llm.context import LlmContext
 from agents.llm.costs.used import used_by
@@ -116,15 +116,19 @@ class Requests:
         if outcome is not None:
             return _given(outcome)
         await in_main_thread(self._taint_by, request)
-        with self._steps.beside(_step(self._place, key, request)):
-            begun = await in_main_thread(self._begin, key, request)
-            if begun.is_recorded:
-                return self._recorded(key, request, begun.output)
-            try:
-                output = await self._steps.run(begun, lambda: self._sent_async(begun, request, send))
-            except Exception as error:
-                self.executions.note(key, error)
-                raise
+
+        async def step() -> Any:
+            with self._steps.beside(_step(self._place, key, request)):
+                begun = await in_main_thread(self._begin, key, request)
+                if begun.is_recorded:
+                    return begun.output
+                return await self._steps.run(begun, lambda: self._sent_async(begun, request, send))
+
+        try:
+            output = await to_its_end(step())  # LangGraph cancels nodes beside one that fails
+        except Exception as error:
+            self.executions.note(key, error)
+            raise
         return self._recorded(key, request, output)
 
     async def _sent_async(self, begun: Begun, request: Request, send: SendAsync) -> dict[str, Any]:
@@ -181,9 +185,8 @@ class Requests:
                 f"the answer of {self._place}:{key} has been erased from the journal, so it cannot be replayed"
             )
         if output["prompt"] not in ("", request.asked.fingerprint):
-            log.warning(
-                "llm.prompt_changed", request=key
-            )  # the answer is used: it is paid, and later steps depend on it
+            # The answer is used nevertheless: it is paid, and later steps depend on it.
+            log.warning("llm.prompt_changed", request=key)
         message = message_in(output)
         self.executions.note(key, message)
         for call in message.tool_calls:

@@ -3,6 +3,7 @@ made again from the journal. So checkpoints are kept, forked, erased and removed
 
 import asyncio
 import threading
+import time
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -25,6 +26,7 @@ from agents.journal.engine import Journal
 from agents.journal.protocol import Place, StepRequest
 
 VERSION = 1
+COMES_WITHIN = 10.0  # seconds from the beginning of a node to LangGraph's call with the checkpoint that it began from
 UNFINISHED = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED})  # what a task has written that has not ended
 
 
@@ -38,6 +40,7 @@ class JournalSaver(InMemorySaver):
         self._own = own
         self._number = 0
         self._is_closed = False
+        self._came: set[str] = set()  # ids of the checkpoints that are recorded, or are about to be
         self._failure: BaseException | None = None
         self._lock = threading.RLock()
         self._is_recorded = threading.Condition(self._lock)
@@ -95,6 +98,7 @@ class JournalSaver(InMemorySaver):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
+        self._came.add(checkpoint["id"])
         where: dict[str, Any] = config["configurable"]
         rest: dict[str, Any] = {name: value for name, value in checkpoint.items() if name != "channel_values"}
         values = checkpoint["channel_values"]
@@ -173,30 +177,39 @@ class JournalSaver(InMemorySaver):
         return any(one.id == interrupt for one in (found if isinstance(found, list | tuple) else [found]))
 
     def wait_for(self, checkpoints: Mapping[str, str]) -> None:
-        """Wait until these checkpoints (their ids, by namespaces) are recorded: LangGraph begins the first nodes beside that."""
+        """Wait until these checkpoints (their ids, by namespaces) are recorded: LangGraph begins the first nodes beside that. Permanent:
+        one of them is not going to be."""
+        began = time.monotonic()
         with self._is_recorded:
-            while not all(self._has(ns, id) for ns, id in checkpoints.items()):
-                self._require_open()
+            while missing := self._missing(checkpoints):
+                self._require_coming(missing, time.monotonic() - began)
                 self._is_recorded.wait(0.2)
 
     async def wait_for_async(self, checkpoints: Mapping[str, str]) -> None:
         """The same, on the event loop that writes them."""
-        while not all(self._has(ns, id) for ns, id in checkpoints.items()):
-            self._require_open()
+        began = time.monotonic()
+        while missing := self._missing(checkpoints):
+            self._require_coming(missing, time.monotonic() - began)
             await asyncio.sleep(0.01)
 
     def close(self) -> None:
         """The graph has ended: no further checkpoint comes."""
         self._is_closed = True
 
-    def _require_open(self) -> None:
+    def _require_coming(self, missing: Mapping[str, str], waited: float) -> None:
         if self._journal.end:
             raise self._journal.end
+        if unknown := [ns for ns, id in missing.items() if id not in self._came and waited > COMES_WITHIN]:
+            raise Permanent(
+                f"the checkpoints of the subgraph {unknown[0]!r} are not recorded, so its requests could not be known again after a "
+                "crash: compile it without checkpointer=False"
+            )
         if self._is_closed:
             raise Permanent(f"{self._place!r} ended before the checkpoint of its node was recorded")
 
-    def _has(self, ns: str, id: str) -> bool:
-        return any(id in of_thread.get(ns, {}) for of_thread in list(self.storage.values()))
+    def _missing(self, checkpoints: Mapping[str, str]) -> dict[str, str]:
+        threads = list(self.storage.values())
+        return {ns: id for ns, id in checkpoints.items() if not any(id in thread.get(ns, {}) for thread in threads)}
 
     # Threads
 
@@ -222,12 +235,12 @@ class JournalSaver(InMemorySaver):
         source, to = self._thread(source), self._thread(to)
         for ns, checkpoints in list(self.storage[source].items()):
             self.storage[to][ns].update(checkpoints)
-        for (thread, *checkpoint), writes in list(self.writes.items()):
+        for (thread, ns, id), writes in list(self.writes.items()):
             if thread == source:
-                self.writes[to, checkpoint[0], checkpoint[1]] = dict(writes)
-        for (thread, *blob), kept in list(self.blobs.items()):
+                self.writes[to, ns, id] = dict(writes)
+        for (thread, ns, channel, version), kept in list(self.blobs.items()):
             if thread == source:
-                self.blobs[to, blob[0], blob[1], blob[2]] = kept
+                self.blobs[to, ns, channel, version] = kept
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         if strategy not in ("keep_latest", "delete"):
@@ -265,6 +278,7 @@ class JournalSaver(InMemorySaver):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
+        self._came.add(checkpoint["id"])
         return await in_main_thread(self.put, config, checkpoint, metadata, new_versions)
 
     async def aput_writes(

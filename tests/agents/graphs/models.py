@@ -46,7 +46,7 @@ class Scripted(BaseChatModel):
         self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
     ) -> Iterator[ChatGenerationChunk]:
         for word in str(self._answer(messages, kwargs).text).split(" "):
-            yield ChatGenerationChunk(message=AIMessageChunk(f"{word} "))
+            yield ChatGenerationChunk(message=AIMessageChunk(content=f"{word} "))
 
 
 def scripted(script: Any = "so") -> Scripted:

@@ -24,7 +24,8 @@ pytestmark = pytest.mark.django_db
 
 
 def one_node(node: Any, **options: Any) -> Any:
-    builder = StateGraph(dict)
+    state: Any = dict
+    builder = StateGraph(state)
     builder.add_node("node", node, **options)
     builder.add_edge(START, "node")
     return builder.compile()
@@ -283,6 +284,17 @@ def test_outside_of_runs_a_journaled_model_is_the_model_itself() -> None:
 
     assert journaled(inner).invoke("?").text == "so"
     assert [one.text for one in journaled(scripted("a b")).stream("?") if one.text] == ["a ", "b "]
+
+
+def test_a_graph_that_a_node_calls_is_recorded_too() -> None:
+    inner = scripted("so")
+    sub = one_node(lambda state: {"said": journaled(inner).invoke("?").text})
+
+    done = run_agent(walking(lambda state: sub.invoke(state)))
+
+    assert done.result == {"said": "so"}
+    assert_replays(done)
+    assert len(inner.asked) == 1
 
 
 class Refused(Exception):

@@ -25,7 +25,8 @@ __all__ = ["lab"]
 
 
 def app_of(*nodes: Any) -> Any:
-    builder = StateGraph(dict)
+    state: Any = dict
+    builder = StateGraph(state)
     names = [node.__name__ for node in nodes]
     for node in nodes:
         builder.add_node(node.__name__, node)
@@ -49,9 +50,10 @@ def test_a_request_is_reserved_settled_and_in_the_transcript(lab: Lab) -> None:
 
     assert (run.status, run.result) == ("succeeded", "so"), run.error
     [step] = Step.objects.filter(run=run, kind="model")
-    assert step.usage["model"] == "gpt-4o" and Decimal(step.usage["cost"]) > 0 and step.usage["input_tokens"] == 100
+    usage: Any = step.usage
+    assert usage["model"] == "gpt-4o" and Decimal(usage["cost"]) > 0 and usage["input_tokens"] == 100
     assert not Reservation.objects.exists()
-    assert BudgetWindow.objects.get().spent == Decimal(step.usage["cost"])
+    assert BudgetWindow.objects.get().spent == Decimal(usage["cost"])
     assert inner.asked[0]["max_tokens"] > 0  # bounded, as it was reserved
     [turn] = transcript_of(run).calls[0].turns
     assert [part.text for part in turn.answer] == ["so"] and turn.prompt[0].text == "What is to be done?"
