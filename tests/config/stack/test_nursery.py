@@ -89,6 +89,28 @@ def test_a_fork_is_a_child_of_ours_in_a_session_of_its_own(nursery: Nursery, scr
     assert seen["descriptors"] == 4  # three, and the one that looks
 
 
+def test_a_setting_that_cannot_be_read_here_is_the_same_where_a_module_of_the_team_has_it(
+    script: Path, env: dict[str, str], tmp_path: Path
+) -> None:
+    """Such as a page of the project, which is not among the URLs of Wakeful's processes."""
+    (tmp_path / "theirs.py").write_text("from django.urls import reverse_lazy\nHOME = reverse_lazy('shop:index')\n")
+    (tmp_path / "beside.py").write_text("from config.settings import *\nfrom theirs import HOME\n")
+    (tmp_path / "made.py").write_text(
+        "from config.settings import *\nfrom django.urls import reverse_lazy\nHOME = reverse_lazy('shop:index')\n"
+    )
+    (tmp_path / "reader").mkdir()
+    (tmp_path / "reader/__init__.py").touch()
+    (tmp_path / "reader/models.py").write_text("from django.conf import settings\nsettings.HOME\n")
+    path = {"PYTHONPATH": f"{tmp_path}:{ROOT}", "WAKEFUL_APPS": "reader"}
+    forked = {}
+    for name in ("beside", "made"):
+        here = {**env, **path, "DJANGO_SETTINGS_MODULE": name}
+        with Nursery(here) as nursery:
+            forked[name] = look(nursery, script, here)["forked"]
+
+    assert forked == {"beside": True, "made": False}  # a start serves as well as a fork
+
+
 def test_a_fork_has_its_own_settings_and_environment(nursery: Nursery, script: Path, env: dict[str, str]) -> None:
     own = {
         "WAKEFUL_PORT": "7777",
