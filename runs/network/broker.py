@@ -74,8 +74,7 @@ def ask() -> None:
 def connection() -> Connection:
     """Celery's broker connection with shorter timeouts. kombu keeps connections, and drops them after a fork."""
     options = impatient(settings.CELERY_BROKER_TRANSPORT_OPTIONS, answer=ANSWER, connect=CONNECT)
-    # heartbeat: nothing sends any while there is nothing to send, and RabbitMQ would end the connection.
-    found: Connection = current_app.connection_for_write(connect_timeout=CONNECT, heartbeat=0)
+    found: Connection = current_app.connection_for_write(connect_timeout=CONNECT)
     return found.clone(transport_options=options)
 
 

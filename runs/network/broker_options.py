@@ -26,6 +26,8 @@ NOT_HERE = {
     "ack_emulation": "Leave it out: a run's row is the guarantee, and no message's acknowledgement.",
     "confirm_publish": "Leave it out: Wakeful always waits for the confirmation.",
 }
+# Seconds: RabbitMQ confirms a message once it is on disk. By default py-amqp would wait for ever.
+CONFIRMED = 2.0
 WAITS = {"socket_timeout": 10, "socket_connect_timeout": 4}  # seconds
 
 
@@ -61,18 +63,22 @@ def transport_options(url: str, given: Mapping[str, Any], prefix: str) -> dict[s
 def _of_sentinels(options: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """redis-py gives its connections to the sentinels no time-out and no TLS, once they have options of their own."""
     waits = {name: options[name] for name in WAITS}
-    encrypted = {"ssl": True, **_of_redis(given["tls"])} if "tls" in given else {}
-    return {"sentinel_kwargs": {**waits, **encrypted, **given.get("sentinel_kwargs", {})}}
+    encrypted = {"ssl": True, **_of_redis(_object(given, "tls"))} if "tls" in given else {}
+    return {"sentinel_kwargs": {**waits, **encrypted, **_object(given, "sentinel_kwargs")}}
 
 
 def tls(url: str, given: Mapping[str, Any]) -> dict[str, Any] | None:
     """CELERY_BROKER_USE_SSL; None: no TLS, or the URL says all of it."""
-    named = given.get("tls")
-    if named is None and (not url.startswith(WITH_TLS) or "ssl_" in urlsplit(addresses(url)[0]).query):
+    if "tls" not in given and (not url.startswith(WITH_TLS) or "ssl_" in urlsplit(addresses(url)[0]).query):
         return None
-    if is_redis(url):
-        return _of_redis(named or {})
-    return _of_amqp(named or {})
+    named = _object(given, "tls")
+    return _of_redis(named) if is_redis(url) else _of_amqp(named)
+
+
+def _object(given: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A member that is an object; `faults` reports one that is none."""
+    value = given.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _of_redis(named: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,9 +87,12 @@ def _of_redis(named: Mapping[str, Any]) -> dict[str, Any]:
 
 def _of_amqp(named: Mapping[str, Any]) -> dict[str, Any]:
     """py-amqp looks at the name in a certificate if it is given one: None is that of the URL."""
-    checks = named.get("check_hostname", True) and _requirement(named) != ssl.CERT_NONE
     rest = {name: value for name, value in named.items() if name != "check_hostname"}
-    return {**rest, "cert_reqs": _requirement(named), **({"server_hostname": None} if checks else {})}
+    return {**rest, "cert_reqs": _requirement(named), **({"server_hostname": None} if _checks_names(named) else {})}
+
+
+def _checks_names(named: Mapping[str, Any]) -> bool:
+    return bool(named.get("check_hostname", True)) and _requirement(named) != ssl.CERT_NONE
 
 
 def _requirement(named: Mapping[str, Any]) -> ssl.VerifyMode:
@@ -99,7 +108,8 @@ def impatient(options: Mapping[str, Any], *, answer: float, connect: float) -> d
     if "sentinel_kwargs" in options:
         changed["sentinel_kwargs"] = {**options["sentinel_kwargs"], **shorter}
     if "confirm_publish" in options:
-        changed |= {"read_timeout": answer, "write_timeout": answer}
+        confirmed = max(answer, CONFIRMED)
+        changed |= {"read_timeout": confirmed, "write_timeout": confirmed}
     return changed
 
 
@@ -108,7 +118,13 @@ def faults(url: str, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, fix in NOT_HERE.items():
         if name in given:
             yield f"WAKEFUL_BROKER_OPTIONS has {name}, which is not for it.", fix
-    yield from _faults_of_tls(url, given.get("tls", {}))
+    if "tls" in given:
+        yield from _faults_of_tls(url, given["tls"])
+    if url.startswith("amqps") and len(addresses(url)) > 1 and _checks_names(_object(given, "tls")):
+        yield (
+            "The broker's URL names several servers, and kombu would look for the name of the first one in the certificate of each.",
+            'Set WAKEFUL_BROKER_OPTIONS to {"tls": {"check_hostname": false, "ca_certs": "…"}} with a CA of your own, or name one address.',
+        )
     if not isinstance(given.get("sentinel_kwargs", {}), dict):
         yield (
             "sentinel_kwargs in WAKEFUL_BROKER_OPTIONS is no object.",
@@ -132,12 +148,7 @@ def _faults_of_tls(url: str, named: Any) -> Iterator[tuple[str, str]]:
         yield f"tls in WAKEFUL_BROKER_OPTIONS has {name}, which is not known.", f"It may have: {known}."
     if named.get("cert_reqs", "required") not in REQUIREMENTS:
         yield "cert_reqs of tls in WAKEFUL_BROKER_OPTIONS is not known.", "Set it to required or none."
-    if url.startswith("amqps") and len(addresses(url)) > 1 and named.get("check_hostname", True):
-        yield (
-            "The broker's URL names several servers, and kombu would look for the name of the first one in the certificate of each.",
-            'Set WAKEFUL_BROKER_OPTIONS to {"tls": {"check_hostname": false, "ca_certs": "…"}} with a CA of your own, or name one address.',
-        )
-    if named and url.startswith(("redis://", "amqp://", "pyamqp://")):
+    if url.startswith(("redis://", "amqp://", "pyamqp://")):
         yield (
             "WAKEFUL_BROKER_OPTIONS has tls, but the broker's URL is one without TLS.",
             "Set CELERY_BROKER_URL (or REDIS_URL) to rediss://… or amqps://…, or leave tls out.",

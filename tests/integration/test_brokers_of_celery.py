@@ -18,7 +18,7 @@ from tests.support.rabbitmq import rabbitmq
 from tests.support.redis_servers import MASTER, PASSWORD, Sentinels, encrypted, sentinels
 from tests.support.stack import SHOP, Stack, StackMaker, eventually
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.long]
 
 PER_EVENT = 3  # effects of one: of two agents, and of one that what the first of them emits wakes
 UNFINISHED = "SELECT status, agent FROM runs_run WHERE status <> 'succeeded' LIMIT 3"
@@ -153,7 +153,8 @@ def test_a_redis_whose_certificate_nobody_known_has_signed_is_refused(
         assert "the broker does not answer" in stack.manage("doctor", check=False).stdout
 
 
-def test_rabbitmq_is_killed_and_restarted_under_load(tmp_path: Path, make_stack: StackMaker) -> None:
+@pytest.mark.parametrize("frozen", [False, True], ids=["killed", "frozen"])
+def test_rabbitmq_goes_away_under_load(tmp_path: Path, make_stack: StackMaker, frozen: bool) -> None:
     with rabbitmq(tmp_path) as server:
         url = f"amqp://guest:guest@127.0.0.1:{server.port}//"
         stack = shop_on(make_stack, url)
@@ -161,9 +162,15 @@ def test_rabbitmq_is_killed_and_restarted_under_load(tmp_path: Path, make_stack:
         with load(stack) as recorded:
             time.sleep(2)
             leave_periodic_tasks(stack, "ledger")
-            server.kill()
-            time.sleep(5)
-            server.begin()
+            if frozen:
+                server.signal(signal.SIGSTOP)
+                in_trouble = "SELECT 1 FROM runs_worker WHERE kind = 'dispatcher' AND troubles ? 'broker-away'"
+                eventually(lambda: stack.query(in_trouble))  # it does not wait for an answer for ever
+                server.signal(signal.SIGCONT)
+            else:
+                server.kill()
+                time.sleep(5)
+                server.begin()
             time.sleep(3)
 
         assert_each_once(stack, recorded)

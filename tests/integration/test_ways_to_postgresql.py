@@ -12,7 +12,7 @@ from tests.support.pooler import pgbouncer
 from tests.support.stack import SHOP, Stack, StackMaker, prepare
 from tests.support.tls_postgres import tls_postgres
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.long]
 
 ENCRYPTED = """
 SELECT bool_and(ssl) AS "all" FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE starts_with(application_name, 'wakeful')
