@@ -13,6 +13,7 @@ from structlog.typing import EventDict, Processor
 
 from agents.kernel.redaction import in_object, redacted
 
+CHILD_EXITED = "Process %r pid:%r exited with %r"  # billiard.pool
 REFUSALS = (PermissionDenied, SuspiciousOperation, BadRequest, MultiPartParserError)
 _SHARED: list[Processor] = [
     structlog.contextvars.merge_contextvars,
@@ -33,6 +34,16 @@ def _without_refusals(logger: Any, name: str, event: EventDict) -> EventDict:
     if isinstance(given, tuple) and isinstance(given[1], REFUSALS):
         del event["exc_info"]
     return event
+
+
+class LostChildren(logging.Filter):
+    """The end of a worker's child is a warning: what became of its run is logged with the run, as an error if it has failed for good.
+    What collects errors from the log would get one failure twice."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno == logging.ERROR and record.msg == CHILD_EXITED:
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+        return True
 
 
 def configuration(*, format: str, level: str) -> dict[str, Any]:
@@ -63,6 +74,7 @@ def configuration(*, format: str, level: str) -> dict[str, Any]:
                 "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
             }
         },
+        "filters": {"lost_children": {"()": LostChildren}},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "structlog"}},
         "root": {"handlers": ["stderr"], "level": level},
         "loggers": {
@@ -72,6 +84,8 @@ def configuration(*, format: str, level: str) -> dict[str, Any]:
             # It writes the address of each request, and the path of a webhook is often a secret.
             "httpx2": {"level": "WARNING"},
             "django.server": {"handlers": [], "propagate": True},
+            # billiard's, which has no handler of its own and keeps its records to itself.
+            "multiprocessing": {"handlers": ["stderr"], "filters": ["lost_children"], "propagate": False},
         },
     }
 

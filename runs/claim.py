@@ -22,6 +22,7 @@ from runs.models.policy import Policy
 from runs.models.run import NIL
 from runs.processes.alive import TAKES_RUNS
 from runs.states import RunStatus
+from runs.transitions.failure_log import Whose
 from runs.transitions.leave import take_away
 from runs.transitions.outcome import Ticket, released
 
@@ -187,6 +188,10 @@ class Claim:
             attempt=self.attempt,
             may_have_parent=self.parent_id is not None,
         )
+
+    @property
+    def whose(self) -> Whose:
+        return Whose(self.run_id, self.agent, self.trigger)
 
     @property
     def session_name(self) -> str:

@@ -31,6 +31,7 @@ from runs.models import Attempt, Wait, Worker
 from runs.processes.alive import alive
 from runs.processes.lease import wakeful_version
 from runs.states import FINISHED, RunStatus
+from runs.transitions.failure_log import log_failure
 from runs.transitions.leave import leave
 from runs.transitions.outcome import Outcome, released
 from runs.transitions.spans import attempt_of
@@ -137,9 +138,15 @@ def record(claim: Claim, outcome: Outcome) -> None:
     try:
         with_patience(once)
     except (RunLost, IntegrityError):
-        # Before a lost connection the first try may have committed; then its attempt exists.
-        if not Attempt.objects.filter(run_id=claim.run_id, epoch=claim.epoch).exists():
+        # Before a lost connection the first try may have committed; then its attempt exists, and no hook of its commit was called.
+        ended = Attempt.objects.filter(run_id=claim.run_id, epoch=claim.epoch).values_list("outcome", "error").first()
+        if ended is None:
             raise
+        if outcome.status == RunStatus.FAILED and ended == (
+            outcome.attempt,
+            outcome.error,
+        ):  # not recorded by another process
+            log_failure(claim.whose, outcome)
     except (DataError, TypeError, ValueError) as error:
         if outcome.status in FINISHED:
             raise

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from uuid import UUID
 
 import structlog
-from celery import shared_task
+from celery import Task, shared_task
 from django.db import close_old_connections, connection
 
 from agents import registry
@@ -24,7 +24,11 @@ log = structlog.get_logger(__name__)
 SLICE = 1.0  # seconds
 
 
-@shared_task(name=relay.DOORBELL)
+class Doorbell(Task):  # type: ignore[type-arg]  # its class takes none
+    Request = "runs.worker.doorbell_request:DoorbellRequest"
+
+
+@shared_task(name=relay.DOORBELL, base=Doorbell)
 def doorbell(queue: str, format: int = relay.FORMAT, *newer: object, **newest: object) -> None:
     """Claim the best ready run, execute it, claim the next, until none is left or the slice is over. Then stay for a moment, if no other
     work has to wait for this child, and go on with the next run.

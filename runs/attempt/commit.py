@@ -67,6 +67,6 @@ def commit(
             if isinstance(found, Claim):
                 next.claimed = along.made(found, is_named=bool(named and named.has_come and named.rows()))
     [(is_news,)] = ended[-1].rows()
-    tell(claim.ticket, outcome, claim.agent, is_news, claim.epoch)
+    tell(claim.ticket, outcome, claim.whose, is_news, claim.epoch)
     if along and found:
         along.committed(found)

@@ -25,7 +25,7 @@ from runs.failpoints import failpoint
 from runs.models import Run, Wait
 from runs.states import FINISHED, RunStatus
 from runs.transitions.entries import ASKED, CALLED, JOURNALED, WAITED, step_parameters, wait_parameters
-from runs.transitions.failure_log import log_failure
+from runs.transitions.failure_log import Whose, log_failure
 from runs.transitions.outcome import GOES_ON, Leaves, Outbound, Outcome, Ticket
 from runs.transitions.spans import tell_of_end
 
@@ -227,9 +227,9 @@ def _parts(ticket: Ticket, outcome: Outcome, expected: RunStatus | None) -> dict
 
 def _execute(gone: str, ticket: Ticket, outcome: Outcome, **how: Any) -> bool:
     end, is_news, parameters = _end(gone, ticket, outcome, **how)
-    left = fetch(f"{end}\nSELECT {is_news}, agent FROM gone", parameters)
-    for news, agent in left:
-        tell(ticket, outcome, agent, news, parameters["claim_epoch"])
+    left = fetch(f"{end}\nSELECT {is_news}, agent, trigger FROM gone", parameters)
+    for news, agent, trigger in left:
+        tell(ticket, outcome, Whose(ticket.run_id, agent, trigger), news, parameters["claim_epoch"])
     return bool(left)
 
 
@@ -278,14 +278,14 @@ def _end(
     return f"{gone}{hanging(parts, on='gone')}", f"parent_id IS NOT NULL OR {promotes}", parameters
 
 
-def tell(ticket: Ticket, outcome: Outcome, agent: str, is_news: bool, claim_epoch: int) -> None:
+def tell(ticket: Ticket, outcome: Outcome, whose: Whose, is_news: bool, claim_epoch: int) -> None:
     """Report the end, once it is committed: to the dispatcher, to the log if the run has failed, and to OpenTelemetry."""
     if is_news or _is_awaited(outcome) or are_due_soon(outcome.outbound):
         nudge_dispatcher()
     else:
         nudge_later()
     if outcome.status == RunStatus.FAILED:
-        transaction.on_commit(partial(log_failure, ticket.run_id, agent, outcome), robust=True)
+        transaction.on_commit(partial(log_failure, whose, outcome), robust=True)
     if telemetry.is_on():
         transaction.on_commit(partial(tell_of_end, ticket.run_id, claim_epoch), robust=True)
 

@@ -4,14 +4,16 @@ import logging
 import logging.config
 import re
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
+import billiard.pool
 import pytest
 from django.contrib.auth.models import User
 from django.core.exceptions import BadRequest, DisallowedHost, PermissionDenied
 from django.test import Client
 
-from config.logs import configuration
+from config.logs import CHILD_EXITED, configuration
 
 
 def lines_of(exception: Exception, format: str) -> str:
@@ -63,3 +65,16 @@ def test_a_user_without_rights_fills_no_log(client: Client) -> None:
         logger.removeHandler(handler)
     assert "/admin/triggers/source/add/" in output.getvalue()
     assert len(output.getvalue().strip().splitlines()) == 1
+
+
+def test_the_end_of_a_child_is_a_warning() -> None:
+    """billiard calls it an error; the run of that child has a record of its own."""
+    wanted = configuration(format="text", level="INFO")["filters"]["lost_children"]["()"]()
+    assert CHILD_EXITED in Path(billiard.pool.__file__).read_text()
+    record = logging.LogRecord(
+        "multiprocessing", logging.ERROR, __file__, 1, CHILD_EXITED, ("Fork-1", 7, "signal 9"), None
+    )
+
+    assert wanted.filter(record)
+
+    assert (record.levelno, record.levelname) == (logging.WARNING, "WARNING")

@@ -111,7 +111,7 @@ def call_events(call: Caller) -> None:
     event = {"specversion": "1.0", "id": "1", "source": "shop", "type": "effect.one", "data": {"n": 1}}
     first = call("events_create", body=event)
     assert (call("events_create", body=event).event, first.duplicate) == (first.event, False)
-    binary = {"ce_specversion": "1.0", "ce_id": "2", "ce_source": "shop", "ce_type": "effect.two"}
+    binary: Any = {"ce_specversion": "1.0", "ce_id": "2", "ce_source": "shop", "ce_type": "effect.two"}
     call("events_create", body=b"{}", **binary)
     call("events_create", body={**event, "type": ""}, expect=400)
     assert [one.id for one in call("events_list", type_="effect.one").results] == [first.event]

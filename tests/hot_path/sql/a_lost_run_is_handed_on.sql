@@ -57,4 +57,4 @@ WITH gone AS (
          :outcome::text, :error::text, :traceback::text
   FROM gone
 )
-SELECT parent_id IS NOT NULL OR false, agent FROM gone;
+SELECT parent_id IS NOT NULL OR false, agent, trigger FROM gone;

@@ -52,7 +52,7 @@ WITH gone AS (
          clock_timestamp()
   FROM gone WHERE parent_id IS NOT NULL
 )
-SELECT parent_id IS NOT NULL OR false, agent FROM gone;
+SELECT parent_id IS NOT NULL OR false, agent, trigger FROM gone;
 
 \set p1 '''test'''
 \set p2 '''cancel'''

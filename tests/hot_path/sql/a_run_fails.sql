@@ -55,4 +55,4 @@ WITH gone AS (
          0, '', date_bin('500 ms', clock_timestamp(), 'epoch') + interval '500 ms'
   FROM gone
 )
-SELECT parent_id IS NOT NULL OR false, agent FROM gone;
+SELECT parent_id IS NOT NULL OR false, agent, trigger FROM gone;
