@@ -10,6 +10,7 @@ from django.apps import apps
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
+from config.installation import removal
 from config.installation.removal import DEADLINES, SEQUENCES, TABLES, delete_keys, keys
 from runs.db.sql import execute, fetch
 from tests.support.servers import TestServers
@@ -77,9 +78,12 @@ def test_tables_of_packages_that_the_project_has_are_not_removed(
 
 
 @pytest.mark.django_db
-def test_of_what_programs_have_together_in_redis_each_keeps_its_own(settings: Settings, servers: TestServers) -> None:
-    settings.CELERY_BROKER_URL = f"{servers.redis_url.rpartition('/')[0]}/9"
-    with redis.Redis.from_url(settings.CELERY_BROKER_URL) as client:
+def test_of_what_programs_have_together_in_redis_each_keeps_its_own(
+    servers: TestServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"{servers.redis_url.rpartition('/')[0]}/9"
+    monkeypatch.setattr(removal, "redis_client", lambda: redis.Redis.from_url(url))
+    with redis.Redis.from_url(url) as client:
         client.flushdb()
         client.set("_kombu.binding.wakeful", "1")
         client.zadd(DEADLINES, {"wakeful.pidbox": 1, "celery.pidbox": 2})
