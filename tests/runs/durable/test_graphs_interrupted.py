@@ -13,6 +13,7 @@ from langgraph.types import interrupt
 from agents.graphs import journaled
 from agents.models import AgentState
 from runs.actions.approve import decide
+from runs.db import trip
 from runs.durable import progress, store
 from runs.models import Approval, Run
 from tests.agents.graphs.models import scripted
@@ -40,8 +41,13 @@ class Deaths:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.point, self.visit, self.happened = "", 0, False
         monkeypatch.setattr(store, "failpoint", self.at)
-        real = progress.reach
-        monkeypatch.setattr(progress, "reach", lambda at, trip: (self.at(at), real(at, trip)))
+        real = trip.reach
+
+        def reach(at: str, passed: Any) -> None:
+            self.at(at)
+            real(at, passed)
+
+        monkeypatch.setattr(progress, "reach", reach)
 
     def arm(self, point: str, visit: int) -> None:
         self.point, self.visit, self.happened = point, visit, False
@@ -66,8 +72,9 @@ def trip_of(run: Any, model: Any) -> Any:
 
     def booking() -> int:
         kept, _ = AgentState.objects.get_or_create(agent="durable", name="booked", defaults={"value": 0})
-        AgentState.objects.filter(pk=kept.pk).update(value=kept.value + 1)
-        return int(kept.value) + 1
+        before: Any = kept.value
+        AgentState.objects.filter(pk=kept.pk).update(value=before + 1)
+        return int(before) + 1
 
     def book(state: Trip) -> Trip:
         return {"booked": run.step("book", booking, key="the trip")}
