@@ -75,7 +75,7 @@ matrix: .venv/dev ## Django 5.2 and 6.0 on each Python found, and each PostgreSQ
 # `make test` skips what needs it.
 graphs: export WAKEFUL_FULL = 1
 graphs: .venv/graphs/ready ## the tests of run.graph, with LangGraph and its conformance suite
-	@exec .venv/graphs/bin/python -m pytest -s -m "" $(or $(ARGS),tests/agents/graphs tests/runs/durable/test_graphs.py tests/integration/test_graphs.py)
+	@exec .venv/graphs/bin/python -m pytest -s -m "" $(or $(ARGS),tests/agents/graphs tests/runs/durable/test_graphs.py tests/runs/durable/test_graphs_interrupted.py tests/integration/test_graphs.py)
 
 wheel: .venv/dev ## the package wakeful in dist/: everything under wakeful.*, for an environment of yours
 	@rm -rf build dist
