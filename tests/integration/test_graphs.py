@@ -66,7 +66,7 @@ def ended(courier: Courier, event: str) -> dict[str, Any]:
             worker.restart(wait=False)
         for approval in courier.stack.query(OPEN, run["id"]):
             courier.stack.api("POST", f"/api/v1/approvals/{approval['id']}/decide/", {"decision": "approve"})
-        ended = "SELECT FROM runs_run WHERE id = %s AND status IN ('succeeded', 'failed', 'cancelled', 'uncertain')"
+        ended = "SELECT id FROM runs_run WHERE id = %s AND status IN ('succeeded', 'failed', 'cancelled', 'uncertain')"
         return bool(courier.stack.query(ended, run["id"]))
 
     eventually(look, 2 * PATIENCE)
