@@ -3,7 +3,7 @@
 import re
 import threading
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from langchain_core.messages import AIMessage
 from langgraph.config import get_config
@@ -11,7 +11,7 @@ from langgraph.config import get_config
 from agents.graphs.messages import Asked
 from agents.journal.engine import Journal
 
-Outcome = AIMessage | Exception
+Outcome: TypeAlias = AIMessage | Exception
 
 
 @dataclass

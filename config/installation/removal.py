@@ -231,7 +231,8 @@ def keys() -> list[str]:
         queues, exchanges = queue_names(), _exchanges()
         wanted = [*queues, *(f"{binding}.{name}" for binding in BINDINGS for name in [*queues, *exchanges])]
         found = {*wanted, *(f"{name}\x06\x16{step}" for name in queues for step in (3, 6, 9))}
-        timed = {name.decode() for name in client.zrange(DEADLINES, 0, -1)}
+        deadlines: list[Any] = client.zrange(DEADLINES, 0, -1)  # bytes; redis' types know more
+        timed = {name.decode() for name in deadlines}
         of_ours_alone = [DEADLINES] if timed and timed <= {*queues, *exchanges} else []
         return sorted([*(key for key in found if client.exists(key)), *of_ours_alone])
 
