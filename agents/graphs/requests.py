@@ -245,7 +245,7 @@ def _given(outcome: Outcome) -> AIMessage:
 
 
 def _decide_after_failure(begun: Begun, error: Exception) -> NoReturn:
-    """A provider that is busy is asked again later, by another attempt of the run; one that refuses the request is not."""
+    """A busy provider gets the request again later, from another attempt of the run; one that refuses the request does not."""
     if isinstance(error, NoRoom | Permanent):
         raise error
     error_of_provider, status = _of_provider(error), _status_of(error)

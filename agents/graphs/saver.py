@@ -44,7 +44,7 @@ class JournalSaver(InMemorySaver):
         self._failure: BaseException | None = None
         self._lock = threading.RLock()
         self._is_recorded = threading.Condition(self._lock)
-        if journal.store.is_binding:  # a shadow run begins its graph anew
+        if journal.store.is_binding:  # a shadow run begins its graph at the start
             self._read()
 
     def _read(self) -> None:

@@ -1,4 +1,4 @@
-"""The cable of a host is pulled: packets vanish, and no connection is told. The other host goes on within a lease, and every process of
+"""The cable of a host is pulled: packets vanish, and no connection is closed. The other host goes on within a lease, and every process of
 the one that is cut off notices within half a minute and comes back by itself. In a network of its own, which needs Linux and iproute2."""
 
 import re

@@ -4,7 +4,7 @@
         cable = lay(5432)          # 127.0.0.1:5432 is reached at 127.0.0.1:{cable.port} as well
         cable.latency = 0.005      # seconds that everything takes to the server
         cable.silence()            # nothing arrives in either direction, and no connection ends
-        cable.deafen()             # the server hears, and its answers do not arrive
+        cable.deafen()             # requests arrive, and its answers do not arrive
         cable.cut()                # connections are reset, and new ones refused
         cable.heal()               # what was held back arrives, as after TCP has sent it again; `lossy`: those connections are reset
 
