@@ -15,8 +15,9 @@ from agents import AgentRun, agent, registry
 from runs.models import AuditEntry
 from tests.runs.test_commands import run_command
 from triggers.models import Event, Schedule, Source, Trigger
-from triggers.schedules.edit import pause_schedule, resume_schedule
+from triggers.schedules.edit import edit_schedule, pause_schedule, resume_schedule
 from triggers.schedules.firing import due_schedules
+from triggers.schedules.terms.policy import SchedulePolicy
 from triggers.sources.secrets import keys_in_use
 from triggers.transfer.foreign.read import read
 
@@ -269,6 +270,31 @@ def test_schedules_that_were_imported_to_look_at_go_on_where_the_other_beat_stop
 
     [(_, nominal)] = fired()
     assert abs(nominal - (now - timedelta(minutes=10))) < SECOND
+
+
+def test_what_a_person_has_paused_stays_paused_though_it_has_never_fired(tmp_path: Path) -> None:
+    file = dumped(clean={"last_run_at": datetime.now(UTC)}, report={"last_run_at": datetime.now(UTC)})
+    imported(tmp_path, "beat", file)
+    schedule = Schedule.objects.get(task__name="clean")
+    pause_schedule(resume_schedule(schedule, by="test"), by="test")
+
+    again = imported(tmp_path, "beat", file, "--on")
+
+    assert [change["what"] for change in again["changes"]] == ["schedule report"]
+    assert list(PeriodicTask.objects.filter(wakeful__trigger__agent="job", enabled=False)) == [schedule.task]
+
+
+def test_what_was_edited_between_a_look_and_the_switch_over_stays_so(tmp_path: Path) -> None:
+    file = dumped(clean={"last_run_at": datetime.now(UTC) - timedelta(minutes=40)})
+    imported(tmp_path, "beat", file)
+    looked_at = Schedule.objects.get(task__name="clean")
+    edit_schedule(looked_at, policy=SchedulePolicy(jitter=timedelta(seconds=7), data={}), by="test")
+    settled()
+
+    imported(tmp_path, "beat", file, "--on")
+
+    [schedule] = Schedule.objects.filter(trigger__agent="job")
+    assert (schedule.pk, schedule.jitter) == (looked_at.pk, timedelta(seconds=7)) and schedule.task.enabled
 
 
 def test_a_schedule_that_is_here_and_has_been_on_is_not_made_again(tmp_path: Path) -> None:

@@ -7,10 +7,13 @@ from django.db import transaction
 from django_celery_beat.models import PeriodicTask
 
 from agents.guards.atomic import not_in_atomic_body
+from runs.db.sql import fetch
+from runs.exceptions import IllegalState
 from runs.models.audit import record_about
 from runs.network.site import site
-from triggers.models import Schedule, Source
-from triggers.schedules.edit import delete_schedule
+from triggers.declarations.sync import LOCK, TAKE_LOCK
+from triggers.models import Revision, Schedule, Skip, Source
+from triggers.schedules.edit import resume_schedule
 from triggers.sources.secrets import rotate
 from triggers.sources.webhooks.scheme import schemes
 from triggers.switches.switch import PING
@@ -23,21 +26,20 @@ HERE_ALREADY = (
     "{count} of these tasks are in this database already, such as {name}: if no other Beat is to fire them, stop it and set "
     "WAKEFUL_ADOPT_PERIODIC_TASKS=true instead of an import; else rename them in the file"
 )
+WAITS = "imported, and not switched on yet"
 ADDRESSES = "the addresses of new switches are in this report alone: enter them at the jobs now, or make new ones in the console"
 
 
 @not_in_atomic_body
 def bring(brought: Brought, *, program: str, is_on: bool, by: str, dry_run: bool) -> Import:
     """Raises ImportRefused with every problem; then nothing is changed. `is_on`: schedules fire from now on; else they are paused, and
-    resumed one by one. A schedule that is here already stays on or paused as it is; with `is_on`, one that is paused and has never fired
-    is made again, to go on from where the other program stopped."""
+    resumed one by one. A schedule that is here already stays on or paused as it is; with `is_on`, one that waits since an earlier import
+    is resumed, and goes on from where the other program stopped."""
     if brought.problems:
         raise ImportRefused(brought.problems)
     with transaction.atomic():
-        if is_on:
-            for schedule in _never_fired(brought):
-                delete_schedule(schedule, by=by)
-        known = _known(brought)
+        fetch(TAKE_LOCK, [LOCK])  # of two imports at a time, the second sees what the first has made
+        known, waiting = _known(brought), _waiting(brought) if is_on else []
         for entry in brought.schedules:
             if entry["name"] in known:
                 entry.pop("enabled", None)
@@ -45,9 +47,11 @@ def bring(brought: Brought, *, program: str, is_on: bool, by: str, dry_run: bool
                 entry["enabled"] = is_on and entry.get("enabled", True)
         new_switches = _new_switches(brought)
         done = import_triggers(_file(brought), by=by)
-        for name, since in brought.owed_since.items():
-            if is_on and name not in known:
-                _go_on(name, since)
+        _mark([entry["name"] for entry in brought.schedules if entry.get("enabled") is False])
+        begun = {entry["name"] for entry in brought.schedules if entry.get("enabled")}
+        begun |= {schedule.task.name for schedule in waiting if _begin(schedule, done, by=by)}
+        for name in begun & brought.owed_since.keys():
+            _go_on(name, brought.owed_since[name])
         _address(brought, new_switches, by, dry_run=dry_run)
         done.notes = [note for note in done.notes if "has no secret yet" not in note]
         if done.changes:
@@ -75,20 +79,40 @@ def _known(brought: Brought) -> set[str]:
     return {name for name, _ in rows}
 
 
-def _never_fired(brought: Brought) -> list[Schedule]:
-    """Schedules of an earlier import that are paused and have not fired."""
+def _waiting(brought: Brought) -> list[Schedule]:
+    """Schedules that an earlier import has paused, and that have been neither resumed nor paused since."""
     names = [entry["name"] for entry in brought.schedules if entry.get("enabled", True)]
-    schedules = Schedule.objects.select_related("task", "trigger").filter(
-        task__name__in=names, task__enabled=False, fires=0
+    return list(
+        Schedule.objects.select_related("task", "trigger")
+        .filter(task__name__in=names, task__enabled=False, fires=0, paused_note=WAITS)
+        .select_for_update(of=["task"], no_key=True)
+        .order_by("task_id")
     )
-    triggers = {entry["name"]: entry["trigger"] for entry in brought.schedules}
-    return [one for one in schedules if one.trigger and one.trigger.slug == triggers[one.task.name]]
+
+
+def _mark(paused: Collection[str]) -> None:
+    """A pause of a person has another note, or none."""
+    Schedule.objects.filter(task__name__in=paused).update(paused_note=WAITS)
+
+
+def _begin(schedule: Schedule, done: Import, *, by: str) -> bool:
+    try:
+        resume_schedule(schedule, by=by)
+    except IllegalState as refusal:
+        done.notes.append(f"schedule {schedule.task.name} is unchanged: {refusal}")
+        return False
+    done.changed(f"schedule {schedule.task.name}", {"enabled": (False, True)})
+    return True
 
 
 def _go_on(name: str, since: datetime) -> None:
-    """What fell due until then, the other program has fired; what fell due since is owed, by the catch-up of the schedule."""
+    """What fell due until then, the other program has fired; what fell due since is owed, by the catch-up of the schedule: also what
+    fell due while it waited here."""
+    schedules = Schedule.objects.filter(task__name=name)
+    Revision.objects.filter(schedule__in=schedules).delete()
+    Skip.objects.filter(schedule__in=schedules).delete()
     PeriodicTask.objects.filter(name=name).update(last_run_at=since)
-    Schedule.objects.filter(task__name=name).update(accounted_until=since)
+    schedules.update(accounted_until=since, spec="", anchor_at=None)
 
 
 def _new_switches(brought: Brought) -> set[str]:
