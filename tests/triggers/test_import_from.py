@@ -4,6 +4,7 @@ import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from django.core.serializers import serialize
 from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask, SolarSchedule
 
 from agents import AgentRun, agent, registry
+from runs.api.strict_json import Unreadable
 from runs.models import AuditEntry
 from tests.runs.test_commands import run_command
+from triggers.exceptions import Invalid
 from triggers.models import Event, Schedule, Source, Trigger
 from triggers.schedules.edit import edit_schedule, pause_schedule, resume_schedule
 from triggers.schedules.firing import due_schedules
@@ -169,6 +172,39 @@ def test_an_agent_that_is_not_installed_is_named(tmp_path: Path) -> None:
     assert "no agent 'nosuch' is installed" in refusal(tmp_path, "crontab", CRONTAB, agent="nosuch")
 
 
+@pytest.mark.parametrize("character", ["\x0b", "\x0c", "\x1c", "\x1e", "\x85", "\u2028"])
+def test_no_character_but_a_line_feed_ends_a_line(character: str) -> None:
+    brought = read("crontab", f"0 3 * * *  echo {character}* * * * *  other\n".encode(), agent="")
+
+    assert [one["data"]["command"] for one in brought.schedules] == [f"echo {character}* * * * *  other"]
+
+
+@pytest.mark.parametrize("before", [b"", b"# Nightly.\r\n", b"TZ=UTC\r\n"])
+def test_a_byte_order_mark_and_lines_of_windows_are_no_part_of_a_job(before: bytes) -> None:
+    brought = read("crontab", b"\xef\xbb\xbf" + before + b"0 3 * * *  night\r\n", agent="")
+
+    assert [one["data"]["command"] for one in brought.schedules] == ["night"] and not brought.problems
+
+
+def test_the_time_for_a_crontab_rises_with_its_length_alone() -> None:
+    began = process_time()
+
+    read("crontab", b"A= x" + b" " * 200_000 + b"x\n", agent="")
+
+    assert process_time() - began < 5  # where each blank looks at all that follow, it is a minute
+
+
+def test_what_is_too_large_for_one_transaction_is_refused() -> None:
+    with pytest.raises(Unreadable, match="MB"):
+        read("crontab", b"#" * (10 * 2**20 + 1), agent="")
+    with pytest.raises(Invalid, match="split the file"):
+        read("crontab", b"@reboot x\n" * 10_001, agent="")
+    jobs = b"0 3 * * *  x\n" + b"A=" + b"x" * 100_000 + b"\n0 3 * * *  y\n"
+    assert read("crontab", jobs, agent="").problems == [
+        "line 3: its command and its variables are longer than 100,000 characters; put them into a script"
+    ]
+
+
 def test_a_crontab_of_the_system_names_users(tmp_path: Path) -> None:
     imported(tmp_path, "crontab", "17 * * * *  root  cd / && run-parts /etc/cron.hourly\n", "--system")
 
@@ -309,6 +345,11 @@ def test_a_schedule_that_is_here_and_has_been_on_is_not_made_again(tmp_path: Pat
     assert again["changes"] == [] and not Schedule.objects.get(pk=before.pk).task.enabled
 
 
+@pytest.mark.parametrize("args", ["[" * 100_000, '["\\u0000"]', '["\\ud800"]', "[NaN]", "(1,)"])
+def test_arguments_that_no_event_can_hold_are_refused_by_the_name_of_the_task(tmp_path: Path, args: str) -> None:
+    assert "clean" in refusal(tmp_path, "beat", dumped(clean={"args": args}))
+
+
 def test_what_has_fired_its_once_and_what_is_celery_s_is_left_out(tmp_path: Path) -> None:
     file = dumped(
         **{"celery.backend_cleanup": {"by": "crontab", "task": "celery.backend_cleanup"}},
@@ -339,7 +380,15 @@ def test_tasks_that_are_in_this_database_are_adopted_not_imported(tmp_path: Path
 
 @pytest.mark.parametrize("program", ["beat", "healthchecks"])
 @pytest.mark.parametrize(
-    "content", ["{}", "[]", "[1]", "nonsense", '[{"model": "django_celery_beat.periodictask", "pk": 1, "fields": {}}]']
+    "content",
+    [
+        "{}",
+        "[]",
+        "[1]",
+        "nonsense",
+        '[{"model": "django_celery_beat.periodictask", "pk": 1, "fields": {}}]',
+        '[{"model": "django_celery_beat.periodictask", "pk": [], "fields": {}}]',
+    ],
 )
 def test_a_file_of_another_shape_is_refused(tmp_path: Path, program: str, content: str) -> None:
     assert refusal(tmp_path, program, content)

@@ -31,7 +31,7 @@ def read_beat(content: Any, *, agent: str, is_on: bool) -> Brought:
         if model == f"{APP}periodictask":
             try:
                 _task(brought, f"task {pk}", fields, rows, agent=agent, is_on=is_on)
-            except (RuleError, KeyError, TypeError, ValueError, AttributeError) as error:
+            except (RuleError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
                 reason = error if isinstance(error, RuleError) else f"{SHAPE}: {error!r}"
                 brought.refuse(f"task {pk} ({fields.get('name')})", reason)
     if not brought.lines and not brought.problems:
@@ -43,7 +43,7 @@ def _is_row(row: Any) -> bool:
     return (
         isinstance(row, dict)
         and isinstance(row.get("model"), str)
-        and "pk" in row
+        and isinstance(row.get("pk"), (int, str))
         and isinstance(row.get("fields"), dict)
     )
 

@@ -12,7 +12,7 @@ from triggers.exceptions import RuleError
 from triggers.schedules.rules.crontab import Cron
 from triggers.transfer.foreign.brought import Brought, Line, marked
 
-ENVIRONMENT = re.compile(r"""\s*(?:"([^"]+)"|'([^']+)'|([A-Za-z_]\w*))\s*=\s*(.*?)\s*""")
+ENVIRONMENT = re.compile(r"""\s*(?:"([^"]+)"|'([^']+)'|([A-Za-z_]\w*))\s*=(.*)""", re.DOTALL)
 NICKNAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -22,6 +22,7 @@ NICKNAMES = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
+LONGEST = 100_000  # characters of a job, with its variables: each of its events has them
 AT_BOOT = "cron runs it when the machine starts, which is no time: start it by a unit of systemd, or by the process that needs it"
 TWICE = (
     "cron fires on the day of the month or on the weekday, so these are two schedules; a date that is both fires both: write the "
@@ -49,8 +50,8 @@ class _State:
 def read_crontab(text: str, *, agent: str, zone: str, system: bool, since: datetime | None = None) -> Brought:
     """`system`: its lines name a user before the command. `since`: cron has fired what was due until then."""
     brought, state, seen = Brought(), _State(zone), Counter[str]()
-    for number, line in enumerate(text.splitlines(), 1):
-        where, line = f"line {number}", line.strip()
+    for number, line in enumerate(text.split("\n"), 1):  # as cron: no other character ends a line
+        where, line = f"line {number}", line.strip(" \t\r")
         if not line:
             state.comments.clear()
         elif line.startswith("#"):
@@ -70,7 +71,7 @@ def read_crontab(text: str, *, agent: str, zone: str, system: bool, since: datet
 
 
 def _set(brought: Brought, state: _State, where: str, found: re.Match[str]) -> None:
-    name, value = found[1] or found[2] or found[3], found[4]
+    name, value = found[1] or found[2] or found[3], found[4].strip(" \t")
     if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
         value = value[1:-1]
     if name == "CRON_TZ":
@@ -107,6 +108,11 @@ def _job(
         brought.refuse(where, error)
         return
     data = _data(rest, user, state)
+    if len(str(data)) > LONGEST:
+        brought.refuse(
+            where, f"its command and its variables are longer than {LONGEST:,} characters; put them into a script"
+        )
+        return
     identity = f"{user}:{rest}"
     seen[identity] += 1
     name = marked(re.sub(r"[^A-Za-z0-9]+", "-", data["command"]).strip("-")[:40], f"{identity}:{seen[identity]}")

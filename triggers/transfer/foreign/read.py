@@ -3,10 +3,15 @@
 from datetime import datetime
 
 from runs.api.strict_json import Unreadable, parse_json, require_storable
+from triggers.exceptions import Invalid
 from triggers.transfer.foreign.beat import read_beat
 from triggers.transfer.foreign.brought import Brought
 from triggers.transfer.foreign.crontab import read_crontab
 from triggers.transfer.foreign.healthchecks import read_checks
+
+# An import is one transaction, which holds its locks to the end: what is larger is imported in parts.
+MOST_BYTES = 10 * 2**20
+MOST_ENTRIES = 10_000
 
 
 def read(
@@ -20,16 +25,24 @@ def read(
     since: datetime | None = None,
 ) -> Brought:
     """What its entries become; Unreadable or Invalid if it is no such file."""
+    if len(body) > MOST_BYTES:
+        raise Unreadable(f"more than {MOST_BYTES >> 20} MB")
     if program == "crontab":
-        return read_crontab(_text(body), agent=agent, zone=zone, system=system, since=since)
-    content = parse_json(body)
-    require_storable(content)
-    return read_beat(content, agent=agent, is_on=is_on) if program == "beat" else read_checks(content, agent=agent)
+        brought = read_crontab(_text(body), agent=agent, zone=zone, system=system, since=since)
+    else:
+        content = parse_json(body)
+        require_storable(content)
+        brought = (
+            read_beat(content, agent=agent, is_on=is_on) if program == "beat" else read_checks(content, agent=agent)
+        )
+    if len(brought.lines) > MOST_ENTRIES:
+        raise Invalid([f"{len(brought.lines):,} entries, where one import takes {MOST_ENTRIES:,}: split the file"])
+    return brought
 
 
 def _text(body: bytes) -> str:
     try:
-        text = body.decode()
+        text = body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Unreadable(f"not UTF-8 at byte {error.start}") from None
     require_storable(text)
