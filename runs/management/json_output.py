@@ -64,6 +64,9 @@ class JsonOutput(base.BaseCommand):
         except Exception as failure:
             error = f"{type(failure).__name__}: {failure}"
             raise
+        except KeyboardInterrupt:
+            error = "interrupted"
+            raise
         finally:
             output.write(_document(collected.getvalue().strip(), error))
 

@@ -122,12 +122,26 @@ class Broken(JsonOutput):
         raise ZeroDivisionError("by zero")
 
 
+class Interrupted(Broken):
+    def handle(self, **options: Any) -> None:
+        self.stdout.write("begun")
+        raise KeyboardInterrupt
+
+
 def test_an_error_that_was_not_foreseen_is_a_document_too() -> None:
     out = StringIO()
     with pytest.raises(ZeroDivisionError):
         call_command(Broken(), "--json", stdout=out)
 
     assert json.loads(out.getvalue()) == {"error": "ZeroDivisionError: by zero", "output": ["begun"]}
+
+
+def test_a_command_that_a_person_has_interrupted_is_no_document_of_success() -> None:
+    out = StringIO()
+    with pytest.raises(KeyboardInterrupt):
+        call_command(Interrupted(), "--json", stdout=out)
+
+    assert json.loads(out.getvalue()) == {"error": "interrupted", "output": ["begun"]}
 
 
 def test_without_the_option_nothing_changes(capsys: pytest.CaptureFixture[str]) -> None:
