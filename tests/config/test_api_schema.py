@@ -11,8 +11,9 @@ from uuid import uuid4
 
 import pytest
 from django.core.exceptions import FieldDoesNotExist
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, connection, transaction
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from drf_spectacular.validation import validate_schema
 from jsonschema import Draft202012Validator
@@ -83,6 +84,14 @@ def test_the_document_is_made_once_and_cached_by_its_etag() -> None:
     assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
     assert _document.cache_info().misses == made
     assert Client().get("/api/schema/")["ETag"] != first["ETag"]  # YAML
+
+
+def test_the_document_is_the_same_for_everyone_so_no_token_is_looked_up() -> None:
+    with CaptureQueriesContext(connection) as queries:
+        answer = Client().get("/api/schema/", headers={"Authorization": "Bearer wrong"})
+
+    assert answer.status_code == 200 and answer["ETag"] == Client().get("/api/schema/")["ETag"]
+    assert not [query for query in queries if "apitoken" in query["sql"]]
 
 
 def operations() -> list[tuple[str, str, Any]]:
