@@ -4,7 +4,6 @@ import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from time import process_time
 from typing import Any
 
 import pytest
@@ -13,10 +12,8 @@ from django.core.serializers import serialize
 from django_celery_beat.models import ClockedSchedule, CrontabSchedule, IntervalSchedule, PeriodicTask, SolarSchedule
 
 from agents import AgentRun, agent, registry
-from runs.api.strict_json import Unreadable
 from runs.models import AuditEntry
 from tests.runs.test_commands import run_command
-from triggers.exceptions import Invalid
 from triggers.models import Event, Schedule, Source, Trigger
 from triggers.schedules.edit import edit_schedule, pause_schedule, resume_schedule
 from triggers.schedules.firing import due_schedules
@@ -170,39 +167,6 @@ def test_a_wrong_line_is_named_with_its_fix_and_nothing_is_changed(tmp_path: Pat
 
 def test_an_agent_that_is_not_installed_is_named(tmp_path: Path) -> None:
     assert "no agent 'nosuch' is installed" in refusal(tmp_path, "crontab", CRONTAB, agent="nosuch")
-
-
-@pytest.mark.parametrize("character", ["\x0b", "\x0c", "\x1c", "\x1e", "\x85", "\u2028"])
-def test_no_character_but_a_line_feed_ends_a_line(character: str) -> None:
-    brought = read("crontab", f"0 3 * * *  echo {character}* * * * *  other\n".encode(), agent="")
-
-    assert [one["data"]["command"] for one in brought.schedules] == [f"echo {character}* * * * *  other"]
-
-
-@pytest.mark.parametrize("before", [b"", b"# Nightly.\r\n", b"TZ=UTC\r\n"])
-def test_a_byte_order_mark_and_lines_of_windows_are_no_part_of_a_job(before: bytes) -> None:
-    brought = read("crontab", b"\xef\xbb\xbf" + before + b"0 3 * * *  night\r\n", agent="")
-
-    assert [one["data"]["command"] for one in brought.schedules] == ["night"] and not brought.problems
-
-
-def test_the_time_for_a_crontab_rises_with_its_length_alone() -> None:
-    began = process_time()
-
-    read("crontab", b"A= x" + b" " * 200_000 + b"x\n", agent="")
-
-    assert process_time() - began < 5  # where each blank looks at all that follow, it is a minute
-
-
-def test_what_is_too_large_for_one_transaction_is_refused() -> None:
-    with pytest.raises(Unreadable, match="MB"):
-        read("crontab", b"#" * (10 * 2**20 + 1), agent="")
-    with pytest.raises(Invalid, match="split the file"):
-        read("crontab", b"@reboot x\n" * 10_001, agent="")
-    jobs = b"0 3 * * *  x\n" + b"A=" + b"x" * 100_000 + b"\n0 3 * * *  y\n"
-    assert read("crontab", jobs, agent="").problems == [
-        "line 3: its command and its variables are longer than 100,000 characters; put them into a script"
-    ]
 
 
 def test_a_crontab_of_the_system_names_users(tmp_path: Path) -> None:
