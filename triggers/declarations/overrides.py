@@ -10,6 +10,7 @@ from agents.guards.atomic import not_in_atomic_body
 from agents.prompt_agents import catalog
 from runs.models.audit import record
 from triggers.declarations.sync import COLUMNS, declared_schedule
+from triggers.django_tasks.terms import problem_of
 from triggers.exceptions import Invalid
 from triggers.matching.expressions.cel import ExpressionError, check_condition, check_expression
 from triggers.matching.trigger_policy import check_policy
@@ -84,6 +85,10 @@ def _check(trigger: Trigger, changes: Mapping[str, Any], problems: list[str]) ->
         )
     except ValueError as error:
         problems.append(str(error))
+    if joins := problem_of(
+        trigger.agent, changes.get("policy", trigger.policy), changes.get("overlap", trigger.overlap)
+    ):
+        problems.append(joins)
     if problems:
         raise Invalid(problems)
 

@@ -8,6 +8,7 @@ from agents.prompt_agents import catalog
 from runs.db.sql import fetch
 from runs.models.policy import Policy, nature_of
 from triggers.dispatch.listeners import ListenerIndex
+from triggers.django_tasks.terms import problem_of
 from triggers.matching.expressions.cel import compile_each
 from triggers.matching.flow_control import Intake
 from triggers.matching.index import Index, Rule
@@ -119,7 +120,7 @@ def rule_of(trigger: Trigger) -> Rule:
                 {**trigger.policy, **nature_of(trigger.agent), "overlap": trigger.overlap, "tools": trigger.tools}
             ),
             Intake.load(trigger.policy),
-            "",
+            problem_of(trigger.agent, trigger.policy, trigger.overlap),
         )
     except ValueError as error:
         policy, intake, problem = Policy(tools=()), Intake(), str(error)

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.tasks import Task, TaskContext, TaskResult, TaskResultStatus, task_backends
 from django.tasks.base import TaskError
-from django.tasks.exceptions import InvalidTaskBackend
+from django.tasks.exceptions import InvalidTaskBackend, TaskResultDoesNotExist
 from django.tasks.signals import task_finished, task_started
 from django.utils import timezone
 from django.utils.json import normalize_json
@@ -49,11 +49,6 @@ class Asked:
         if event.source != SOURCE:
             raise Permanent(f"{TYPE} came from {event.source}: a task is enqueued with task.enqueue()")
         data = event.data if isinstance(event.data, dict) else {}
-        task = results.task_at(str(data.get("task")))
-        if task is None:
-            # While a new version is deployed, processes that enqueue may have it before this worker.
-            why = f"there is no task {data.get('task')!r} here: is the project, in its newest version, on the path of this worker?"
-            raise Retry(why, after=UNKNOWN)
         if data.get("effect") not in EFFECTS:
             raise Permanent(f"the effect {data.get('effect')!r} is none of {', '.join(EFFECTS)}")
         try:
@@ -62,7 +57,17 @@ class Asked:
             backend = None
         if not isinstance(backend, TaskBackend):
             raise Permanent(f"TASKS[{data.get('backend')!r}] of this worker's settings is no wakeful.TaskBackend")
-        result = results.read(event.id, backend.alias, backend.using)
+        try:
+            id, recorded = results.recorded(event.id, backend.using)
+        except TaskResultDoesNotExist as gone:
+            why = f"{TYPE} {event.id} was not enqueued here, but imported or made otherwise, or its arguments have been removed"
+            raise Permanent(why) from gone
+        # Only now: an import executes a module.
+        if (task := results.task_at(str(data.get("task")))) is None:
+            # While a new version is deployed, processes that enqueue may have it before this worker.
+            why = f"there is no task {data.get('task')!r} here: is the project, in its newest version, on the path of this worker?"
+            raise Retry(why, after=UNKNOWN)
+        result = results.result_of(id, recorded, backend.alias)
         return cls(task=task, result=result, backend=backend, effect=data["effect"])
 
 

@@ -36,6 +36,12 @@ RAISED = re.compile(r"TaskRaised\w*: ((?:\w+\.)+\w+)(?::|$)")
 
 def read(id: object, alias: str, using: str) -> "TaskResult[Any, Any]":
     """TaskResultDoesNotExist: there is no such task, or retention has removed its arguments."""
+    key, found = recorded(id, using)
+    return result_of(key, found, alias)
+
+
+def recorded(id: object, using: str) -> tuple[UUID, Mapping[str, Any]]:
+    """What is recorded of a task, of which nothing has been imported. TaskResultDoesNotExist: as of `read`."""
     try:
         key = UUID(str(id))
     except ValueError:
@@ -46,7 +52,7 @@ def read(id: object, alias: str, using: str) -> "TaskResult[Any, Any]":
     found = json.loads(text) if text else None
     if not found or not found["data"]:
         raise TaskResultDoesNotExist(str(id))
-    return result_of(key, found, alias)
+    return key, found
 
 
 def result_of(id: UUID, found: Mapping[str, Any], alias: str) -> "TaskResult[Any, Any]":

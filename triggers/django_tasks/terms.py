@@ -8,8 +8,17 @@ from math import ceil
 from typing import Any
 
 from runs.models.policy import Policy
+from triggers.django_tasks.names import AGENT
 
 USUAL = 5  # the priority of a run whose task has Django's default, 0
+
+JOINS = f"{AGENT}: a run calls one task, so its trigger must not join several events: remove batch, debounce and overlap queue_one"
+
+
+def problem_of(agent: str, policy: Mapping[str, Any], overlap: str) -> str:
+    """Why a trigger that is set so cannot wake tasks; empty if it can."""
+    joins = policy.get("batch") or policy.get("debounce") or overlap == "queue_one"
+    return JOINS if agent == AGENT and joins else ""
 
 
 def terms_of(usual: Policy, asked: Mapping[str, Any] | None, now: datetime) -> tuple[Policy, datetime | None]:
