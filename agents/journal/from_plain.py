@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from asgiref.sync import async_to_sync
+from asgiref.sync import SyncToAsync, async_to_sync
 
 from agents.journal.concurrent import ConcurrentSteps
 from agents.journal.engine import Journal
@@ -33,7 +33,12 @@ def from_plain_function(journal: Journal, act: Callable[[ConcurrentSteps], Await
                 raise
             return []
 
-    done: list[T] = async_to_sync(run)()
+    around = getattr(SyncToAsync.threadlocal, "main_event_loop", None)
+    try:
+        done: list[T] = async_to_sync(run)()
+    finally:
+        # The deadline of a body interrupts this while a thread of the loop may go on: no later run may be put on that loop.
+        SyncToAsync.threadlocal.main_event_loop = around
     if not done:
         time.sleep(1 + (journal.store.seconds_left or 0))  # the signal of the body's deadline arrives here
         raise TimeoutError("the time of the body was over")

@@ -1,5 +1,6 @@
 """Graphs in runs on the real database: budgets, the transcript, forks, and what is kept of their states."""
 
+import threading
 from decimal import Decimal
 from typing import Any
 
@@ -84,6 +85,26 @@ def test_a_crash_repeats_no_recorded_request(lab: Lab) -> None:
     run = lab.later(run)
 
     assert run.status == "succeeded" and len(inner.asked) == 1 and len(tries) == 2, (run.status, run.error)
+
+
+def test_a_node_that_outlives_its_run_spoils_no_later_run(lab: Lab) -> None:
+    goes_on = threading.Event()
+
+    def hangs(state: Any) -> Any:
+        goes_on.wait(60)
+        return state
+
+    def ends(state: Any) -> Any:
+        return {"said": "so"}
+
+    try:
+        late = lab.run(lambda run: run.graph(app_of(hangs), {"a": 1}), policy={"timeout": 0.5})
+        run = lab.run(lambda run: run.graph(app_of(ends), {"a": 1})["said"])
+    finally:
+        goes_on.set()
+
+    assert (late.status, late.status_reason) == ("failed", "deadline")
+    assert (run.status, run.result) == ("succeeded", "so"), run.error
 
 
 def test_an_interrupt_waits_without_a_worker(lab: Lab) -> None:
