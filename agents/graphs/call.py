@@ -98,7 +98,6 @@ class GraphCall:
             else:
                 given_in = None
             before = _place_in(state) if given_in is None else None
-            requests.executions.begin_pass()
             await app.ainvoke(given_in, config, durability="sync", **({} if given is None else {"context": given}))
             state = await app.aget_state(config)
         return _output(app, state.values)

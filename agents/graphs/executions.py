@@ -8,17 +8,19 @@ from typing import Any, TypeAlias
 from langchain_core.messages import AIMessage
 from langgraph.config import get_config
 
+from agents.exceptions import Permanent
 from agents.graphs.messages import Asked
 from agents.journal.engine import Journal
+from agents.journal.keys import Execution
 
 Outcome: TypeAlias = AIMessage | Exception
 
 
 @dataclass
-class Execution:
-    """One execution of a node: the numbers of the requests that it has made."""
+class Made:
+    """The numbers of the requests that one execution of a node has made."""
 
-    attempt: int
+    by: Execution
     taken: set[int] = field(default_factory=set)
 
 
@@ -27,13 +29,9 @@ class Executions:
 
     def __init__(self, journal: Journal, place: str) -> None:
         self._known = _recorded(journal, place)  # fingerprints, by nodes and numbers
-        self._executions: dict[str, Execution] = {}
+        self._made: dict[str, Made] = {}  # by the last execution of each node
         self._outcomes: dict[str, Outcome] = {}  # in this process
         self._lock = threading.Lock()
-
-    def begin_pass(self) -> None:
-        """LangGraph begins to execute nodes, perhaps those that it has begun before."""
-        self._executions.clear()
 
     def next(self, node: str, asked: Asked) -> tuple[str, Outcome | None]:
         """The key of this request of the node, and its outcome where this process has seen that."""
@@ -51,11 +49,12 @@ class Executions:
     def note(self, key: str, outcome: Outcome) -> None:
         self._outcomes[key] = outcome
 
-    def _of(self, node: str) -> Execution:
-        attempt = _attempt()
-        known = self._executions.get(node)
-        if known is None or known.attempt != attempt:
-            known = self._executions[node] = Execution(attempt)
+    def _of(self, node: str) -> Made:
+        execution, known = execution_here(), self._made.get(node)
+        if execution is None:
+            raise Permanent("a journaled model is called in a graph, but in no node of it")
+        if known is None or not known.by.is_same(execution):
+            known = self._made[node] = Made(execution)
         return known
 
 
@@ -68,9 +67,16 @@ def _recorded(journal: Journal, place: str) -> dict[str, dict[int, str]]:
     return found
 
 
-def _attempt() -> int:
-    """Of the node's retry policy."""
-    config: Any = get_config()
-    runtime = config["configurable"].get("__pregel_runtime")
-    info = getattr(runtime, "execution_info", None)
-    return int(getattr(info, "node_attempt", 1))
+def execution_here() -> Execution | None:
+    """Of the node that runs in this thread or task. LangGraph prepares the task of a node for each execution besides those of its
+    retry policy, which it numbers."""
+    try:
+        config: Any = get_config()
+    except RuntimeError:
+        return None
+    about = config.get("configurable", {})
+    node, task = config.get("metadata", {}).get("langgraph_checkpoint_ns"), about.get("__pregel_scratchpad")
+    if not node or task is None:
+        return None
+    info = getattr(about.get("__pregel_runtime"), "execution_info", None)
+    return Execution(node, task, int(getattr(info, "node_attempt", 1)))

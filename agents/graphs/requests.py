@@ -17,13 +17,14 @@ from pydantic_ai.exceptions import ModelHTTPError
 
 from agents.exceptions import Permanent, describe
 from agents.graphs.costs import Priced
-from agents.graphs.executions import Executions, Outcome
+from agents.graphs.executions import Executions, Outcome, execution_here
 from agents.graphs.messages import Asked, message_in, name_of, recorded, tools_answered
 from agents.graphs.refusals import passing, require_in_cap
 from agents.graphs.saver import JournalSaver
 from agents.journal.begun import Begun
 from agents.journal.budget import NOTHING, Limits, NoRoom, Reserved, Used
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread, to_its_end
+from agents.journal.keys import node_here, outside_of_nodes
 from agents.journal.protocol import Place, StepRequest, fitting
 from agents.llm.context import LlmContext
 from agents.llm.costs.used import used_by
@@ -163,7 +164,8 @@ class Requests:
                 self._idle.notify_all()
 
     def _begin(self, key: str, request: Request) -> Begun:
-        return self._journal.begin(_step(self._place, key, request))
+        with outside_of_nodes():
+            return self._journal.begin(_step(self._place, key, request))
 
     def _taint_by(self, request: Request) -> None:
         """Strangers may have written what woke the run, and what tools have read."""
@@ -213,10 +215,11 @@ def of_this_graph() -> Requests | None:
 
 @contextmanager
 def through(requests: Requests) -> Iterator[None]:
-    token = _current.set(requests)
+    token, node = _current.set(requests), node_here.set(execution_here)
     try:
         yield
     finally:
+        node_here.reset(node)
         _current.reset(token)
 
 

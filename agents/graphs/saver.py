@@ -23,6 +23,7 @@ from agents.exceptions import Permanent
 from agents.graphs.values import loaded, stored
 from agents.journal.concurrent import in_main_thread
 from agents.journal.engine import Journal
+from agents.journal.keys import outside_of_nodes
 from agents.journal.protocol import Place, StepRequest
 
 VERSION = 1
@@ -41,6 +42,7 @@ class JournalSaver(InMemorySaver):
         self._number = 0
         self._is_closed = False
         self._came: set[str] = set()  # ids of the checkpoints that are recorded, or are about to be
+        self._kept: set[str] = set()  # ids of those that are recorded
         self._failure: BaseException | None = None
         self._lock = threading.RLock()
         self._is_recorded = threading.Condition(self._lock)
@@ -64,7 +66,8 @@ class JournalSaver(InMemorySaver):
                 raise self._failure  # LangGraph goes on to record that it failed
             place = Place(name=self._place, key=str(self._number + 1))
             try:
-                begun = self._journal.begin(StepRequest(place=place))
+                with outside_of_nodes():
+                    begun = self._journal.begin(StepRequest(place=place))
                 done = (
                     begun.output if begun.is_recorded else self._journal.perform(begun, lambda: {"v": VERSION, **what})
                 )
@@ -127,6 +130,7 @@ class JournalSaver(InMemorySaver):
         for name, version, kept in values:
             self.blobs[thread, ns, name, version] = ("empty", b"") if kept is None else self._typed(kept)
         self.storage[thread][ns][id] = (self._typed(checkpoint), self._typed(metadata), parent)
+        self._kept.add(id)
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -208,8 +212,8 @@ class JournalSaver(InMemorySaver):
             raise Permanent(f"{self._place!r} ended before the checkpoint of its node was recorded")
 
     def _missing(self, checkpoints: Mapping[str, str]) -> dict[str, str]:
-        threads = list(self.storage.values())
-        return {ns: id for ns, id in checkpoints.items() if not any(id in thread.get(ns, {}) for thread in threads)}
+        # By their ids alone: a task that a node calls names the node's own namespace, and the checkpoint of the graph around it.
+        return {ns: id for ns, id in checkpoints.items() if id not in self._kept}
 
     # Threads
 

@@ -30,15 +30,15 @@ class Commits:
         """Commit the entries together with the pending values."""
         drawn = self._drawn()
         is_wanted_back = self.store.commit([*drawn, *entries], effects, at=at)
-        self._is_written(drawn)
+        self._is_written([*drawn, *entries])
         return is_wanted_back
 
     def _drawn(self) -> list[StepEntry]:
         with self.lock:
             return list(self.pending)
 
-    def _is_written(self, drawn: Sequence[StepEntry]) -> None:
-        written = {entry.key for entry in drawn}
+    def _is_written(self, entries: Sequence[StepEntry]) -> None:
+        written = {entry.key for entry in entries}
         with self.lock:
             self.pending = [entry for entry in self.pending if entry.key not in written]
 

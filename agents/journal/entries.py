@@ -72,6 +72,22 @@ class RecordedStep:
         return StepFailed(self.key, self.error_kind, self.error, permanent=self.is_permanent)
 
 
+def recorded(entry: StepEntry) -> RecordedStep:
+    """As a replay will read it."""
+    return RecordedStep(
+        key=entry.key,
+        position=entry.position,
+        is_keyed=entry.is_keyed,
+        effect=entry.effect,
+        status=entry.status,
+        attempts=entry.attempts,
+        text=json.dumps(entry.output),
+        error=entry.error,
+        error_kind=entry.error_kind,
+        is_permanent=entry.is_permanent,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class NewWait:
     """A wait to write. `is_new`: no earlier attempt has waited here."""

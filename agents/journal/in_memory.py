@@ -1,6 +1,5 @@
 """A journal in memory, for tests. Transactional steps run in savepoints of the test's transaction."""
 
-import json
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from agents.guards.effects import check_effects
-from agents.journal.entries import NewWait, RecordedStep, RecordedWait, StepEntry, sought_by
+from agents.journal.entries import NewWait, RecordedStep, RecordedWait, StepEntry, recorded, sought_by
 from agents.journal.protocol import Ended, WaitRequest
 from agents.journal.store import Store
 from agents.kernel.effects import Effects
@@ -70,7 +69,7 @@ class MemoryStore(Store):
         taint_written(self.agent, **effects.tainted)
         self.is_writing = False
         self.left.extend(effects)
-        self.steps.update({entry.key: _recorded(entry) for entry in entries})
+        self.steps.update({entry.key: recorded(entry) for entry in entries})
         return False
 
     def commit(self, entries: Sequence[StepEntry], effects: Effects, *, at: str) -> bool:
@@ -111,18 +110,3 @@ class Nesting:
 
 def _depth() -> int:
     return int(connection.in_atomic_block) + len(connection.savepoint_ids)
-
-
-def _recorded(entry: StepEntry) -> RecordedStep:
-    return RecordedStep(
-        key=entry.key,
-        position=entry.position,
-        is_keyed=entry.is_keyed,
-        effect=entry.effect,
-        status=entry.status,
-        attempts=entry.attempts,
-        text=json.dumps(entry.output),
-        error=entry.error,
-        error_kind=entry.error_kind,
-        is_permanent=entry.is_permanent,
-    )

@@ -10,7 +10,7 @@ from agents.journal.begun import current
 from agents.journal.canonical import as_read
 from agents.journal.commits import Commits
 from agents.journal.ends import Interrupted, Waiting
-from agents.journal.entries import RESULTS, VALUE, NewWait, RecordedStep, RecordedWait, StepEntry, sought_by
+from agents.journal.entries import RESULTS, VALUE, NewWait, RecordedStep, RecordedWait, StepEntry, recorded, sought_by
 from agents.journal.keys import Places
 from agents.journal.protocol import EXPIRED, ChildrenRequest, Ended, Kind, Place, WaitRequest
 from agents.journal.store import Store
@@ -23,6 +23,7 @@ class Replay(Commits):
         self.last = self.position = max((entry.position for entry in entries), default=-1)
         self.unasked = {entry.key: entry.position for entry in entries if store.is_binding and not entry.is_keyed}
         self.places = Places()
+        self.made: dict[str, RecordedStep] = {}  # in this process, and perhaps asked for again by their nodes
 
     @property
     def step_key(self) -> str:
@@ -74,6 +75,16 @@ class Replay(Commits):
 
     # Entries
 
+    def _made(self, key: str) -> RecordedStep | None:
+        pending = next((entry for entry in self.pending if entry.key == key), None)
+        return recorded(pending) if pending else self.made.get(key)
+
+    def _is_written(self, entries: Sequence[StepEntry]) -> None:
+        super()._is_written(entries)
+        for entry in entries:
+            if entry.status != "started" and self.places.may_be_asked_again(entry.key):
+                self.made[entry.key] = recorded(entry)
+
     def _ask(self, place: Place) -> str:
         if self.end:
             raise self.end
@@ -99,7 +110,7 @@ class Replay(Commits):
         return sorted(self.unasked, key=lambda key: self.unasked[key])
 
     def _value(self, key: str, is_keyed: bool, draw: Callable[[], Any], kind: Kind = "step") -> Any:
-        if known := self.store.value(key):
+        if known := self.store.value(key) or self._made(key):
             self.unasked.pop(key, None)
             return known.output
         self._expect(key, is_keyed=is_keyed)

@@ -41,7 +41,7 @@ class Steps(Spending):
         may leave it to another process (`leave_request`)."""
         with self.lock:
             key = self._ask(request.place)
-            known = self.store.step(key, request)
+            known = self.store.step(key, request) or self.made.get(key)
             if self.store.is_binding and key in self.store.waits:
                 self._park(f"its journal has {key!r} as a wait, but the code asks for a step")
             begun = self._known(known, request) if known else self._new(key, request)
@@ -186,7 +186,7 @@ class Steps(Spending):
             drawn = self._drawn()
             done = begun.entry("done", output=as_read(text))
             is_wanted_back = self.store.write([*drawn, done], self._effects_of(begun), at="before_step_commit")
-        self._is_written(drawn)
+        self._is_written([*drawn, done])
         self.store.reach("after_step_commit")
         self._go_on(is_wanted_back)
         return as_read(text)
