@@ -25,6 +25,10 @@ THREE = RetryPolicy(max_attempts=3, initial_interval=0.01, jitter=False, retry_o
 def test_a_step_is_done_once_although_a_retry_policy_executes_its_node_again(is_async: bool) -> None:
     booked, tries = [], []
 
+    def book() -> int:
+        booked.append("trip")
+        return len(booked)
+
     def breaks() -> None:
         tries.append(1)
         if len(tries) < 3:
@@ -32,7 +36,7 @@ def test_a_step_is_done_once_although_a_retry_policy_executes_its_node_again(is_
 
     def plain(run: Any) -> Any:
         def node(state: Any) -> Any:
-            said = run.step("book", lambda: booked.append("trip") or len(booked), key="the trip")
+            said = run.step("book", book, key="the trip")
             breaks()
             return {"said": said}
 
@@ -40,7 +44,7 @@ def test_a_step_is_done_once_although_a_retry_policy_executes_its_node_again(is_
 
     async def coroutine(run: AsyncAgentRun) -> Any:
         async def node(state: Any) -> Any:
-            said = await run.step("book", lambda: booked.append("trip") or len(booked), key="the trip")
+            said = await run.step("book", book, key="the trip")
             breaks()
             return {"said": said}
 

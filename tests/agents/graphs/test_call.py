@@ -334,7 +334,7 @@ def test_a_subgraph_with_a_checkpointer_of_its_own_is_refused() -> None:
     refused(lambda run: run.graph(builder.compile(), {"done": []}), "inner has a checkpointer of its own")
 
 
-def test_breakpoints_which_would_ask_nobody_are_refused() -> None:
+def test_breakpoints_which_would_ask_no_person_are_refused() -> None:
     refused(lambda run: run.graph(graph(noting("a", []), interrupt_before=["a"]), {}), "interrupt_before")
 
 
