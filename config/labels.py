@@ -17,9 +17,9 @@ def require_free_labels(apps: Iterable[str], where: str) -> None:
             raise ImproperlyConfigured(
                 f"{entry} in {where} has the label {label!r}, which an app of Wakeful's has: Django wants the labels of all apps to be "
                 "different, as tables and migrations are named after them. Either leave it out of Wakeful's processes "
-                f"(settings_of(project, globals(), without=[{entry!r}])) if no other app there refers to its models, or give its AppConfig "
-                f"another label (label = {name.replace('.', '_')!r}, and Meta.db_table for tables that exist), or give Wakeful a schema of "
-                "its own. See docs/beside-your-project.md#an-app-with-a-label-of-wakefuls."
+                f"(settings_of(project, globals(), without=[{entry!r}])) if it has no tables in this schema and no other app refers to "
+                f"its models, or give its AppConfig another label (label = {name.replace('.', '_')!r}, and Meta.db_table for tables that "
+                "exist), or give Wakeful a schema of its own. See docs/beside-your-project.md#an-app-with-a-label-of-wakefuls."
             )
 
 

@@ -5,9 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from django.core.management.commands import migrate
-from django.db import OperationalError, connection
+from django.db import DEFAULT_DB_ALIAS, OperationalError, connection
 from psycopg.errors import LockNotAvailable
 
+from config.installation.namesakes import refuse_namesakes
 from config.installation.schema_objects import differences, repair
 from runs.db.schema_check import pending_migrations
 from runs.management.json_output import JsonOutput
@@ -19,6 +20,8 @@ PAUSE = 5  # seconds, in which the statements behind it continue
 
 class Command(JsonOutput, migrate.Command):
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["database"] == DEFAULT_DB_ALIAS:
+            refuse_namesakes("Nothing was migrated.")
         while True:
             try:
                 with connection.execute_wrapper(give_way):

@@ -6,6 +6,7 @@ from django.core.management.base import CommandError
 from django.db import transaction
 
 from config.installation import removal
+from config.installation.namesakes import refuse_namesakes
 from runs.management.command import BaseCommand
 from runs.network.broker import BrokerAway
 from runs.processes.alive import alive
@@ -30,6 +31,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *, dry_run: bool, yes: bool, also: list[str], **options: Any) -> None:
+        refuse_namesakes("Nothing was removed.")
         if removal.is_installed() and (running := sorted(set(alive().values_list("kind", flat=True)))) and not dry_run:
             raise CommandError(f"Stop every process first; alive: {', '.join(running)}.")
         if theirs := [name for name in removal.used_by_project() if name in also]:
