@@ -4,6 +4,7 @@ An operator gives the names of kombu's transport, and `tls` with the names of Py
 verifies the server unless `cert_reqs` is "none"; kombu by itself would verify no Redis.
 """
 
+import os
 import ssl
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,6 +19,7 @@ TLS = {
     "cert_reqs": "required or none",
     "check_hostname": "true or false",
 }
+FILES = ("ca_certs", "certfile", "keyfile")
 REQUIREMENTS = {"required": ssl.CERT_REQUIRED, "none": ssl.CERT_NONE}
 # kombu would take these, and Wakeful would not work as it does.
 NOT_HERE = {
@@ -118,6 +120,12 @@ def faults(url: str, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, fix in NOT_HERE.items():
         if name in given:
             yield f"WAKEFUL_BROKER_OPTIONS has {name}, which is not for it.", fix
+    for name in WAITS:
+        if not _is_time(given.get(name, 1)):
+            yield (
+                f"{name} in WAKEFUL_BROKER_OPTIONS is no number of seconds above 0.",
+                f'Write it as {{"{name}": {WAITS[name]}}}.',
+            )
     if "tls" in given:
         yield from _faults_of_tls(url, given["tls"])
     if url.startswith("amqps") and len(addresses(url)) > 1 and _checks_names(_object(given, "tls")):
@@ -146,13 +154,26 @@ def _faults_of_tls(url: str, named: Any) -> Iterator[tuple[str, str]]:
     for name in named.keys() - TLS:
         known = ", ".join(f"{known} ({meaning})" for known, meaning in TLS.items())
         yield f"tls in WAKEFUL_BROKER_OPTIONS has {name}, which is not known.", f"It may have: {known}."
-    if named.get("cert_reqs", "required") not in REQUIREMENTS:
+    if str(named.get("cert_reqs", "required")) not in REQUIREMENTS:
         yield "cert_reqs of tls in WAKEFUL_BROKER_OPTIONS is not known.", "Set it to required or none."
+    if not isinstance(named.get("check_hostname", True), bool):
+        yield "check_hostname of tls in WAKEFUL_BROKER_OPTIONS is neither true nor false.", "Write it without quotes."
+    for name in FILES:
+        # A client of the broker would report that a file is missing, and not which one.
+        if name in named and not (isinstance(named[name], str) and os.path.isfile(named[name])):
+            yield (
+                f"{name} of tls in WAKEFUL_BROKER_OPTIONS is no path of a file that this process finds.",
+                f"Set it to the path of the {TLS[name]}, on each host.",
+            )
     if url.startswith(("redis://", "amqp://", "pyamqp://")):
         yield (
             "WAKEFUL_BROKER_OPTIONS has tls, but the broker's URL is one without TLS.",
             "Set CELERY_BROKER_URL (or REDIS_URL) to rediss://… or amqps://…, or leave tls out.",
         )
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and value > 0
 
 
 def _faults_of_sentinel(url: str, given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
