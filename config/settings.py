@@ -48,7 +48,7 @@ WAKEFUL_PASSWORD_AGAIN = env.duration("WAKEFUL_PASSWORD_AGAIN", "15m", "a login 
 # The installation
 WAKEFUL_PORT = env.count("WAKEFUL_PORT", 8000, "port of the web process that `up` starts", high=65535)
 WAKEFUL_BIND = env.text("WAKEFUL_BIND", "127.0.0.1", "address that this web process listens at; 0.0.0.0: every address of the host, where a proxy must stand in front")
-WAKEFUL_PULSE_FOLDER = env.text("WAKEFUL_PULSE_FOLDER", "", "folder of the files that `manage.py alive` reads: one for each installation of a user on a host", shown="wakeful-<user id>, among the temporary files")
+WAKEFUL_PULSE_FOLDER = env.text("WAKEFUL_PULSE_FOLDER", "", "folder of the files that `manage.py alive` reads: two installations of a user on a host with the same code each need one", shown="wakeful-<user id>-<hash of the folder of the code>, among the temporary files")
 WAKEFUL_APPS = env.words("WAKEFUL_APPS", "", "your own Django apps, found through PYTHONPATH")
 WAKEFUL_DEMO = env.flag("WAKEFUL_DEMO", False, "the agents and models of agents.library; `up --demo` sets it")
 WAKEFUL_LIBRARY = env.words("WAKEFUL_LIBRARY", LIBRARY if WAKEFUL_DEMO else "", "agents of agents.library to install, separated by commas", shown="these with WAKEFUL_DEMO: " + LIBRARY)

@@ -12,6 +12,7 @@ import fcntl
 import os
 import stat
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,11 +20,15 @@ from pathlib import Path
 
 FOLDER = "WAKEFUL_PULSE_FOLDER"
 EVERY = 1.0  # seconds: a loop that comes round more often writes no more often
+TRIES = 3  # in a row that fail before it is logged: a probe that looks at the same moment makes one of them fail
+# Two installations of a user on a host have their code in two folders, or set WAKEFUL_PULSE_FOLDER.
+INSTALLATION = f"{zlib.crc32(os.path.realpath(__file__).encode()):08x}"
 
 
 def folder() -> Path:
-    """One of this user's own, on this host."""
-    return Path(os.environ.get(FOLDER) or f"{os.environ.get('TMPDIR') or '/tmp'}/wakeful-{os.getuid()}")  # noqa: S108  (it must be this user's own)
+    """One of this user's own, and of this installation, on this host."""
+    temporary = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  (the folder in it must be this user's own)
+    return Path(os.environ.get(FOLDER) or f"{temporary}/wakeful-{os.getuid()}-{INSTALLATION}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,23 +42,37 @@ class Beat:
 
 class Pulse:
     """Of this process; `limit`: seconds that a pass of its loop takes at most. Nothing is raised: a process works without a pulse,
-    and a probe reports that there is none."""
+    and logs why there is none; a probe reports that there is none."""
 
     def __init__(self, kind: str, *, limit: float) -> None:
         self.kind = kind
         self.limit = limit
         self._file: int | None = None
         self._at = float("-inf")
+        self._failed = 0  # times in a row
 
     def beat(self) -> None:
         now = time.monotonic()  # one clock for all processes of a host; it is never set
         if now - self._at < EVERY:
             return
         self._at = now
-        with suppress(OSError):
-            if self._file is None or not os.fstat(self._file).st_nlink:  # temporary files are removed after some days
-                self._file = self._open()
-            os.pwrite(self._file, f"{now:20.3f} {self.limit:10.1f}".encode(), 0)
+        try:
+            self._write(now)
+            self._failed = 0
+        except OSError as error:
+            self._failed += 1
+            if self._failed == TRIES:
+                self._warn(error)
+
+    def _write(self, now: float) -> None:
+        if self._file is None or not os.fstat(self._file).st_nlink:  # temporary files are removed after some days
+            self._file = self._open()
+        os.pwrite(self._file, f"{now:20.3f} {self.limit:10.1f}".encode(), 0)
+
+    def _warn(self, error: OSError) -> None:
+        import logging  # which a probe does without
+
+        logging.getLogger(__name__).warning("The pulse of %s cannot be written into %s: %s", self.kind, folder(), error)
 
     def _open(self) -> int:
         there = folder()

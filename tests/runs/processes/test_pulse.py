@@ -81,10 +81,54 @@ def test_a_folder_that_others_may_write_into_is_not_used(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_a_process_works_where_no_pulse_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_works_where_no_pulse_can_be_written_and_logs_why_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(pulse, "EVERY", 0)
     monkeypatch.setenv(FOLDER, "/proc/nowhere")
+    own = Pulse("worker", limit=60)
 
-    Pulse("worker", limit=60).beat()
+    for _ in range(5):
+        own.beat()
+
+    [record] = caplog.records
+    assert "/proc/nowhere" in record.getMessage()
+
+
+FULL = """
+import resource
+from runs.processes import pulse
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+pulse.EVERY = 0
+own = pulse.Pulse("beat", limit=60)
+for _ in range(pulse.TRIES):
+    own.beat()
+"""
+
+
+def test_a_full_disk_is_logged() -> None:
+    done = subprocess.run([sys.executable, "-c", FULL], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert "The pulse of beat cannot be written" in done.stderr
+
+
+def test_installations_of_one_user_do_not_see_each_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(FOLDER)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    other = tmp_path / "other"
+    for part in ("runs/__init__.py", "runs/processes/__init__.py", "runs/processes/pulse.py"):
+        (other / part).parent.mkdir(parents=True, exist_ok=True)
+        (other / part).write_bytes((ROOT / part).read_bytes())
+    beats = "import sys; from runs.processes.pulse import Pulse; Pulse('beat', limit=60).beat(); print(flush=True); sys.stdin.read()"
+
+    with subprocess.Popen(
+        [sys.executable, "-c", beats], cwd=other, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as begun:
+        assert begun.stdout
+        begun.stdout.readline()
+
+        assert list(tmp_path.rglob("beat.*"))
+        assert list(pulse.read("beat")) == []
 
 
 @pytest.mark.parametrize(
