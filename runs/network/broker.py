@@ -115,7 +115,8 @@ def _connect(found: Any) -> None:
 def _broken(found: Any, error: Exception) -> None:
     if not breaker.is_open:
         log.warning("broker.away", error=repr(error)[:500])
-    breaker.failed(f"{type(error).__name__}: {error}"[:300])
+    # kombu's error for an answer that does not come in time has no text.
+    breaker.failed(f"{type(error).__name__}: {str(error) or repr(error.__cause__)}"[:300])
     with suppress(Exception):
         found.connection.close()  # the next try connects again
 

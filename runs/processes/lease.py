@@ -207,6 +207,8 @@ class Clock:
 
     def compare(self, before: float, database: float, after: float) -> None:
         """Compare the database's time, read between two readings of this clock, so that a slow answer does not count."""
+        if after < before:  # the clock was set back meanwhile: it does not measure how long the answer took
+            return
         host_clock.note(database, took=after - before)
         was_wrong = self.is_wrong
         self.apart = (
