@@ -10,13 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from amqp import ChannelError
+from kombu import Connection
 
 from runs.models import OutboxMessage
+from runs.network import broker
 from tests.integration.protocol import emit, in_status
 from tests.support.certificates import Authority
 from tests.support.rabbitmq import rabbitmq
 from tests.support.redis_servers import MASTER, PASSWORD, Sentinels, encrypted, sentinels
 from tests.support.stack import SHOP, Stack, StackMaker, eventually
+from triggers.schedules.periodic_tasks import send_periodic_task
 
 pytestmark = [pytest.mark.chaos, pytest.mark.long]
 
@@ -180,3 +184,25 @@ def test_rabbitmq_goes_away_under_load(tmp_path: Path, make_stack: StackMaker, f
         kept = channel.queue_declare("ledger", durable=True, auto_delete=False, passive=True).message_count
         assert kept >= TASKS
         assert "the broker answers" in stack.manage("doctor", check=False).stdout
+
+
+def test_a_task_for_a_queue_that_was_deleted_is_sent_again_instead_of_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = dict.fromkeys(("exchange", "routing_key", "headers", "priority", "expires"))
+    payload = {**empty, "task": "shop.bill", "args": [], "kwargs": {}, "queue": "ledger"}
+    with rabbitmq(tmp_path) as server:
+        there = Connection(f"{server.url}//", transport_options={"confirm_publish": True})
+        monkeypatch.setattr(broker, "connection", lambda: there)
+        monkeypatch.setattr(broker, "breaker", broker.closed_breaker())
+        send_periodic_task(payload)
+        channel = server.connection().channel()
+        channel.queue_delete("ledger")
+
+        with pytest.raises(ChannelError, match="NO_ROUTE"):
+            send_periodic_task(payload)
+        broker.breaker.retry_at = 0.0
+        send_periodic_task(payload)
+
+        kept = channel.queue_declare("ledger", durable=True, auto_delete=False, passive=True)
+        assert kept.message_count == 1

@@ -54,6 +54,9 @@ def send_periodic_task(payload: dict[str, Any]) -> None:
     }
     if isinstance(payload["expires"], str):
         options["expires"] = datetime.fromisoformat(payload["expires"])
+    if "exchange" not in options and "routing_key" not in options:
+        # RabbitMQ would confirm a message to a queue that was deleted, and drop it. The next try declares the queue again.
+        options["mandatory"] = True
     _import_tasks()
     # A task this process has code for brings its own options; any other is known by its name alone.
     with broker.producer() as producer:
