@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from agents.models import Session, SessionTurn
 from runs.actions.sessions import clear_session
-from runs.api.resource import NewestFirst, Refusal, Resource
+from runs.api.resource import NewestFirst, Resource
 from runs.api.shown import Shown
 
 
@@ -78,7 +78,7 @@ class SessionResource(Resource):
         """One session, with the turns that the next run is given."""
         return Response(_with_turns(self.get_object()))
 
-    @extend_schema(request=None, responses={200: SessionWithTurnsSerializer, 409: Refusal})
+    @extend_schema(request=None, responses=SessionWithTurnsSerializer)
     @action(detail=True, methods=["post"])
     def clear(self, request: Request, name: str) -> Response:
         """Remove all turns and the summary."""

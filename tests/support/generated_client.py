@@ -1,6 +1,7 @@
 """A client that openapi-python-client generates from the schema of a running server, and calls with it that are counted."""
 
 import importlib
+import json
 import subprocess
 import sys
 from collections import defaultdict
@@ -23,11 +24,12 @@ JSON = {"Content-Type": "application/json"}
 
 
 @contextmanager
-def generated(url: str, folder: Path) -> Iterator[ModuleType]:
-    """The package that the generator makes from `url`/api/schema/."""
-    config = folder / "generator.yml"
+def generated(schema: Mapping[str, Any], folder: Path) -> Iterator[ModuleType]:
+    """The package that the generator makes from this schema. It is given as a file: by its address, it would have to be there in 5 s."""
+    config, document = folder / "generator.yml", folder / "schema.json"
     config.write_text(CONFIG)
-    command = [sys.executable, "-m", GENERATOR, "generate", "--url", f"{url}/api/schema/", "--meta", "none"]
+    document.write_text(json.dumps(schema))
+    command = [sys.executable, "-m", GENERATOR, "generate", "--path", str(document), "--meta", "none"]
     command += ["--output-path", str(folder / PACKAGE), "--config", str(config)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -48,12 +50,19 @@ class Caller:
         self.answered: dict[str, set[int]] = defaultdict(set)
         self._made = importlib.import_module(f"{PACKAGE}.client")
         self._url = url
+        self._clients: list[Any] = []
         self.known = self.with_token(token)
 
     def with_token(self, token: str) -> Any:
-        return self._made.AuthenticatedClient(
+        client = self._made.AuthenticatedClient(
             base_url=self._url, token=token, raise_on_unexpected_status=True, timeout=120
         )
+        self._clients.append(client)
+        return client
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.get_httpx_client().close()
 
     def __call__(
         self, operation: str, *path: Any, expect: int = 0, body: Any = None, client: Any = None, **query: Any
