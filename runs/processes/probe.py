@@ -7,10 +7,11 @@ import os
 import socket
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any, NoReturn
 
 from runs.processes import pulse
 from runs.processes.pulse import Beat
@@ -41,7 +42,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="the time within which its loop must have come round; by default what the process says, 2 minutes or more",
     )
     parser.add_argument("--port", type=int, help="of web or ingest, if it is not WAKEFUL_PORT, or 8001 for ingest")
-    parser.add_argument("--json", action="store_true", help="the answer as JSON")
+    parser.add_argument("--json", action="store_true", dest="as_json", help="print one JSON document")
 
 
 def _seconds(text: str) -> float:
@@ -52,24 +53,31 @@ def _seconds(text: str) -> float:
 
 
 def main(words: Sequence[str]) -> int:
-    parser = ArgumentParser(prog="manage.py alive", description=HELP)
+    """Print the verdict; the exit code."""
+    parser = _Parser(prog="manage.py alive", description=HELP)
     add_arguments(parser)
     given = parser.parse_args(words)
-    return tell(given.kind, pid=given.pid, within=given.within, port=given.port, as_json=given.json)
-
-
-def tell(kind: str, *, pid: int | None, within: float | None, port: int | None, as_json: bool) -> int:
-    """Print the verdict; the exit code."""
-    verdict = of_server(kind, port) if kind in SERVERS else of_loop(kind, list(pulse.read(kind)), pid, within)
-    text = _as_json(verdict) if as_json else verdict.reason
-    print(text, file=sys.stdout if verdict.alive or as_json else sys.stderr)  # noqa: T201  (it is a command)
+    verdict = look(given.kind, pid=given.pid, within=given.within, port=given.port)
+    text = _as_json(asdict(verdict)) if given.as_json else verdict.reason
+    print(text, file=sys.stdout if verdict.alive or given.as_json else sys.stderr)  # noqa: T201  (it is a command)
     return 0 if verdict.alive else 1
 
 
-def _as_json(verdict: Verdict) -> str:
+class _Parser(ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        if "--json" in sys.argv:
+            print(_as_json({"error": message}))  # noqa: T201  (as of every command: runs.management.json_output)
+        super().error(message)
+
+
+def _as_json(document: Mapping[str, Any]) -> str:
     import json  # a fifth of what the probe costs, and few ask for it
 
-    return json.dumps(asdict(verdict))
+    return json.dumps(document)
+
+
+def look(kind: str, *, pid: int | None, within: float | None, port: int | None) -> Verdict:
+    return of_server(kind, port) if kind in SERVERS else of_loop(kind, list(pulse.read(kind)), pid, within)
 
 
 def of_loop(kind: str, beats: Sequence[Beat], pid: int | None, within: float | None) -> Verdict:

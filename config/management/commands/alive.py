@@ -1,13 +1,13 @@
 import sys
 from argparse import ArgumentParser
+from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
+from runs.management.json_output import JsonOutput
 from runs.processes import probe
 
 
-class Command(BaseCommand):
+class Command(JsonOutput):
     """Called by `manage.py help` and `call_command`; manage.py calls the probe itself, before Django is loaded."""
 
     help = probe.HELP
@@ -16,7 +16,8 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         probe.add_arguments(parser)
 
-    def handle(
-        self, *, kind: str, pid: int | None, within: float | None, port: int | None, json: bool, **options: Any
-    ) -> None:
-        sys.exit(probe.tell(kind, pid=pid, within=within, port=port, as_json=json))
+    def handle(self, *, kind: str, pid: int | None, within: float | None, port: int | None, **options: Any) -> None:
+        verdict = probe.look(kind, pid=pid, within=within, port=port)
+        self.answer(asdict(verdict), verdict.reason)
+        if not verdict.alive:
+            sys.exit(1)

@@ -566,6 +566,7 @@ COMMANDS: dict[str, Door] = {
 }
 # These look, or run the installation; rotate_keys, erase, import_triggers, import_from, shadow and slot are tested beside what they do.
 OTHER_COMMANDS = {
+    "alive",
     "completion",
     "docs",
     "caller",
