@@ -190,7 +190,7 @@ def test_a_task_for_a_queue_that_was_deleted_is_sent_again_instead_of_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     empty = dict.fromkeys(("exchange", "routing_key", "headers", "priority", "expires"))
-    payload = {**empty, "task": "shop.bill", "args": [], "kwargs": {}, "queue": "ledger"}
+    payload: dict[str, Any] = {**empty, "task": "shop.bill", "args": [], "kwargs": {}, "queue": "ledger"}
     with rabbitmq(tmp_path) as server:
         there = Connection(f"{server.url}//", transport_options={"confirm_publish": True})
         monkeypatch.setattr(broker, "connection", lambda: there)
