@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-from django.apps import apps
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 from django.db import connection
@@ -66,7 +65,8 @@ def project_database(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
 
 @register(SETTINGS)
 def second_factor(app_configs: Any, **_: Any) -> Iterator[CheckMessage]:
-    if found := [name for name in SECOND_FACTORS if apps.is_installed(name)]:
+    installed = {app.partition(".apps.")[0] for app in settings.INSTALLED_APPS}
+    if found := [name for name in SECOND_FACTORS if name in installed]:
         yield Warning(
             f"{found[0]} is installed, but the console lets people in by their password alone.",
             hint="Let a proxy that asks for the second factor stand before the console, or only your network reach it. "
