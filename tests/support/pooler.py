@@ -6,12 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-import psycopg
 import pytest
 
-from config.stack import children
-from tests.support.servers import surroundings
-from tests.support.stack import eventually, free_port
+from tests.support.postgres_programs import serving
+from tests.support.stack import free_port
 
 
 @contextmanager
@@ -36,20 +34,6 @@ def pgbouncer(folder: Path, database_url: str, mode: str) -> Iterator[str]:
         "max_client_conn = 200",
     ]
     (folder / "pgbouncer.ini").write_text("\n".join([*lines, ""]))
-    with (folder / "pgbouncer.log").open("ab") as log:
-        process = children.spawn([program, str(folder / "pgbouncer.ini")], env=surroundings(), output=log)
     url = urlunsplit(server._replace(netloc=f"{server.username}:{server.password}@127.0.0.1:{port}"))
-    try:
-        eventually(lambda: _answers(url), timeout=30)
+    with serving([program, folder / "pgbouncer.ini"], url, log=folder / "pgbouncer.log"):
         yield url
-    finally:
-        children.kill_group(process)
-        process.wait()
-
-
-def _answers(url: str) -> bool:
-    try:
-        psycopg.connect(url, connect_timeout=5).close()
-    except psycopg.OperationalError:
-        return False
-    return True

@@ -5,14 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psycopg
 import pytest
 
-from config.stack import children
 from config.stack.embedded.binaries import OLDEST_POSTGRES
 from tests.support.certificates import Authority
-from tests.support.servers import surroundings
-from tests.support.stack import eventually, free_port
+from tests.support.postgres_programs import serving
+from tests.support.stack import free_port
 
 PASSWORD = "of-the-role"
 
@@ -39,20 +37,6 @@ def tls_postgres(folder: Path, authority: Authority) -> Iterator[str]:
         "ssl_key_file": signed.key,
     }
     options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-    with (folder / "postgres.log").open("ab") as log:
-        process = children.spawn([found[0] / "postgres", "-D", data, *options], env=surroundings(), output=log)
     url = f"postgres://app:{PASSWORD}@127.0.0.1:{port}/postgres"
-    try:
-        eventually(lambda: _answers(url), timeout=60)
+    with serving([found[0] / "postgres", "-D", data, *options], url, log=folder / "postgres.log"):
         yield url
-    finally:
-        children.kill_group(process)
-        process.wait()
-
-
-def _answers(url: str) -> bool:
-    try:
-        psycopg.connect(url, connect_timeout=5).close()
-    except psycopg.OperationalError:
-        return False
-    return True
