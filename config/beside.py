@@ -19,7 +19,6 @@ from config.labels import require_free_labels
 
 POSTGRESQL = "django.db.backends.postgresql"
 HASHER, OURS = "django.contrib.auth.hashers.PBKDF2PasswordHasher", "config.web.passwords.BoundedHasher"
-STATIC_FILES = "django.contrib.staticfiles.storage.StaticFilesStorage"
 # Of Wakeful's own processes and of its console, which is a site of its own: at other addresses, behind another proxy or none.
 NEVER = ("CELERY_", "SESSION_", "CSRF_", "SECURE_", "WAKEFUL_", "UNFOLD")
 LEFT_OUT = (
@@ -66,7 +65,8 @@ def settings_of(project: ModuleType, ours: Mapping[str, Any], *, without: Sequen
     if hashers := given.get("PASSWORD_HASHERS"):  # in their order: a login writes the hash again, in the first of them
         taken["PASSWORD_HASHERS"] = [OURS if name == HASHER else name for name in hashers]
     if storages := given.get("STORAGES"):  # files of ours are not collected, so no manifest knows them
-        taken["STORAGES"] = {**storages, "staticfiles": {"BACKEND": STATIC_FILES}}
+        taken["STORAGES"] = {**storages, "staticfiles": ours["STORAGES"]["staticfiles"]}
+    taken["STATICFILES_DIRS"] = [*ours["STATICFILES_DIRS"], *given.get("STATICFILES_DIRS", ())]
     if folders := [folder for engine in given.get("TEMPLATES", ()) for folder in engine.get("DIRS", ())]:
         first, *rest = ours["TEMPLATES"]
         taken["TEMPLATES"] = [{**first, "DIRS": [*first["DIRS"], *folders]}, *rest]

@@ -173,6 +173,8 @@ MIDDLEWARE = [
     "config.web.clients.KnowTheClient",
     "config.web.probes.AnswerProbes",
     "django.middleware.security.SecurityMiddleware",
+    "django.middleware.gzip.GZipMiddleware",
+    "config.web.static_files.KeepVersions",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "config.web.headers.SetPolicy",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -283,6 +285,8 @@ SECURE_HSTS_SECONDS = 365 * 86400 if WAKEFUL_HTTPS else 0
 SECURE_REDIRECT_EXEMPT = [r"^health/", r"^metrics$"]  # probes and scrapes come from inside, over plain http
 
 STATIC_URL = "static/"
+STATICFILES_DIRS = [BASE_DIR / "config" / "static_overrides"]
+STORAGES = {**global_settings.STORAGES, "staticfiles": {"BACKEND": "config.web.static_files.VersionedStorage"}}
 # Served straight from the apps' folders: nothing to collect before the first start.
 WHITENOISE_USE_FINDERS = True
 

@@ -47,6 +47,8 @@ KNOWN = frozenset(
         "config.web.clients.KnowTheClient",
         "config.web.probes.AnswerProbes",
         "django.middleware.security.SecurityMiddleware",
+        "django.middleware.gzip.GZipMiddleware",
+        "config.web.static_files.KeepVersions",
         "whitenoise.middleware.WhiteNoiseMiddleware",
         "config.web.headers.SetPolicy",
         "django.contrib.sessions.middleware.SessionMiddleware",

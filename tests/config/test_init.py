@@ -54,7 +54,8 @@ def test_the_module_is_written_and_takes_what_is_the_projects(project: Path) -> 
     assert made["AUTH_USER_MODEL"] == "office.Member"
     assert made["DATABASES"]["default"]["OPTIONS"] == ours.DATABASES["default"]["OPTIONS"]
     assert made["DATABASES"]["archive"]["NAME"] == ":memory:"
-    assert made["STORAGES"]["staticfiles"]["BACKEND"].endswith(".StaticFilesStorage")
+    assert made["STORAGES"]["staticfiles"] == ours.STORAGES["staticfiles"]
+    assert made["STATICFILES_DIRS"] == [*ours.STATICFILES_DIRS, project / "assets"]
     # A login writes the hash again in the first of them, and the project must be able to read it.
     assert made["PASSWORD_HASHERS"][0].endswith("MD5PasswordHasher")
     assert made["PASSWORD_HASHERS"][1] == "config.web.passwords.BoundedHasher"

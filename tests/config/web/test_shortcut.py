@@ -472,7 +472,7 @@ def test_before_migrate_nothing_takes_it() -> None:
 def test_a_middleware_that_it_does_not_know_closes_it(settings: Settings) -> None:
     make_source()
     assert set(settings.MIDDLEWARE) == KNOWN
-    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.gzip.GZipMiddleware"]
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.middleware.http.ConditionalGetMiddleware"]
 
     assert answer_to(Scope(plain())) is None
 

@@ -45,3 +45,4 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher", "django.con
 CELERY_TASK_ALWAYS_EAGER = True
 SITE_ID = 1
 OFFICE_HOURS = (9, 17)
+STATICFILES_DIRS = [Path(__file__).parent / "assets"]
