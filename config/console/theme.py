@@ -246,7 +246,7 @@ UNFOLD: dict[str, Any] = {
     "DASHBOARD_CALLBACK": "config.console.operations.overview.dashboard",
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("console/icon.svg")}],
     "STYLES": [lambda request: static("console/console.css")],
-    "SCRIPTS": [lambda request: static("console/moments.js")],
+    "SCRIPTS": [lambda request: static("console/moments.js"), lambda request: static("console/regions.js")],
     "COLORS": {
         "primary": {
             "50": "oklch(97% .02 230)",
