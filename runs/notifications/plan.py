@@ -123,7 +123,11 @@ class Planner:
 
     def everyone(self) -> list[Recipient]:
         """Who gets what names no recipient, and what reached none of those that it names."""
-        return [one for one in self.by_id.values() if one.gets_all and one.active]
+        return [one for one in self.by_id.values() if one.gets_all and one.active] or self.last_resort()
+
+    def last_resort(self) -> list[Recipient]:
+        """The recipient of the settings, which gets what no one else gets."""
+        return [one for one in self.by_id.values() if one.is_from_settings and one.active]
 
     def plan(self, notification: Notification) -> None:
         found: dict[int, Recipient] = {}
@@ -288,17 +292,26 @@ def take_default_route(delivery: Delivery) -> list[str]:
     reached = others.filter(Q(status__in=REACHING) | Q(status="merged", merged_into__status__in=REACHING))
     left = ids - set(reached.values_list("notification_id", flat=True))
     planner = Planner([], database_now())
+    names = _pass_on(planner, planner.everyone(), left, delivery) or _pass_on(
+        planner, planner.last_resort(), left, delivery
+    )
+    planner.write()
+    if names:
+        log.info("delivery.default_route", delivery=str(delivery.pk), recipients=names)
+    return names
+
+
+def _pass_on(planner: Planner, recipients: Sequence[Recipient], left: set[int], failed: Delivery) -> list[str]:
+    """The names of those that get something of it."""
     names = []
-    for recipient in planner.everyone() if left else ():
+    for recipient in recipients if left else ():
         tried = Delivery.objects.filter(recipient=recipient, notification__id__among=sorted(left))
         new = left - set(tried.values_list("notification_id", flat=True))
         if not (notifications := list(Notification.objects.filter(id__among=sorted(new)).order_by("id"))):
             continue
         desk = planner.desks[recipient.pk]
         verdict = desk.decide(_news_of_all(notifications), planner.now)
-        planner.carry_out(desk, notifications, verdict, reason=f"{delivery.name} could not be reached")
-        names.append(recipient.name)
-    planner.write()
-    if names:
-        log.info("delivery.default_route", delivery=str(delivery.pk), recipients=names)
+        planner.carry_out(desk, notifications, verdict, reason=f"{failed.name} could not be reached")
+        if not isinstance(verdict, Suppress):
+            names.append(recipient.name)
     return names

@@ -5,7 +5,7 @@ from datetime import timedelta
 from functools import partial
 
 from django.contrib import admin, messages
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from unfold.forms import BaseDialogForm
@@ -105,6 +105,7 @@ class RecipientPanel(Panel):
             act = partial(change_recipient, recipient.pk, **form.changes(), by=acting(request))
             if form.carry_out(act) is not None:
                 messages.success(request, "Saved.")
+                _warn_of_no_one(request)
                 return leave(request, back)
         title = f"Recipient {recipient.name}"
         return form_page(self, request, form, title=title, submit="Save", back=back, groups=form.groups, obj=recipient)
@@ -139,6 +140,12 @@ class RecipientPanel(Panel):
 
     def sections(self, request: HttpRequest, obj: Recipient) -> list[Section]:
         return [*_test_of(obj), *_notices(obj), _rules(obj), history(request, obj), entries_of("recipient", obj.pk)]
+
+
+def _warn_of_no_one(request: HttpRequest) -> None:
+    if not Recipient.objects.filter(Q(gets_all=True) | Q(is_from_settings=True), active=True).exists():
+        text = "No active recipient gets notifications that name no recipient: alarms, incidents and most others reach no one."
+        messages.warning(request, text)
 
 
 def _is_silenced(recipient: Recipient) -> bool:
@@ -192,6 +199,12 @@ def _notices(recipient: Recipient) -> list[Section]:
     return found
 
 
+def _gets_all(recipient: Recipient) -> str:
+    if recipient.gets_all:
+        return "yes"
+    return "no, except what no one else gets" if recipient.is_from_settings else "no"
+
+
 def _rules(recipient: Recipient) -> Facts:
     quiet = "none"
     if recipient.quiet_from is not None and recipient.quiet_until is not None:
@@ -205,7 +218,7 @@ def _rules(recipient: Recipient) -> Facts:
             ("Address", recipient.address),
             ("Comes from", OF_SETTINGS if recipient.is_from_settings else ""),
             ("Channel", recipient.channel),
-            ("Gets notifications that name no recipient", "yes" if recipient.gets_all else "no"),
+            ("Gets notifications that name no recipient", _gets_all(recipient)),
             ("Least urgency", recipient.least_urgency),
             ("Time zone", recipient.zone),
             ("Quiet hours", quiet),

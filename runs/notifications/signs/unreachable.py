@@ -8,7 +8,7 @@ from runs.sign import BAD, WARNING, More, Problem, Sign, age, is_raised, span
 
 SQL = f"""
 SELECT recipient.name, recipient.address, second.name AS second,
-  EXISTS (SELECT FROM runs_recipient WHERE gets_all AND active AND id <> recipient.id) AS others,
+  EXISTS (SELECT FROM runs_recipient WHERE (gets_all OR is_from_settings) AND active AND id <> recipient.id) AS others,
   {age("recipient.failing_since")} AS seconds,
   (SELECT left(error, 300) FROM runs_delivery WHERE recipient_id = recipient.id AND status = 'failed'
    ORDER BY id DESC LIMIT 1) AS error
@@ -21,7 +21,7 @@ ORDER BY {is_raised("'unreachable:' || recipient.name")} DESC, recipient.name
 @dataclass(frozen=True, kw_only=True)
 class Unreachable:
     """A recipient whose last deliveries failed for good, for so many seconds; `second`: the one that gets them instead;
-    `others`: whether without one there are others, which get all."""
+    `others`: whether without one there are others, which get all or are the last resort."""
 
     name: str
     address: str
@@ -48,7 +48,9 @@ def _instead(one: Unreachable) -> str:
     if one.second:
         return f"{one.second} gets them instead."
     if one.others:
-        return "No second route is set: what reached no one else goes to those who get all."
+        return (
+            "No second route is set: what reached no one else goes to those who get all, or else to WAKEFUL_NOTIFY_TO."
+        )
     return "No second route is set, and no one else gets all, so they reach no one."
 
 

@@ -250,6 +250,34 @@ def test_a_notification_that_reached_no_named_recipient_goes_to_those_who_get_al
     assert Delivery.objects.filter(reason__endswith="sent to ops instead").count() == 1
 
 
+def test_what_failed_at_every_recipient_goes_to_the_recipient_of_the_settings_although_it_does_not_get_all(
+    hook: HookServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "WAKEFUL_NOTIFY_TO", "inbox:ops")
+    hook.manner = "refuse"
+    make_recipient("WAKEFUL_NOTIFY_TO", "inbox:ops", is_from_settings=True, gets_all=False)
+    make_recipient("night", hook.url)
+    make_recipient("gone", hook.url + "?gone")
+    notify("late")
+
+    delivered()
+
+    assert statuses(name="night") == statuses(name="gone") == ["failed"]
+    assert statuses(name="WAKEFUL_NOTIFY_TO") == ["sent"]
+
+
+def test_a_failure_is_not_recorded_as_sent_to_one_that_is_silenced(hook: HookServer) -> None:
+    hook.manner = "refuse"
+    make_recipient("night", hook.url, gets_all=False)
+    make_recipient("ops", "inbox:ops", silenced_until=database_now() + timedelta(hours=1))
+    notify("late", to=["night"])
+
+    delivered()
+
+    assert statuses(name="ops") == ["suppressed"]
+    assert "instead" not in Delivery.objects.get(name="night").reason
+
+
 def test_a_notification_that_reached_one_named_recipient_goes_to_no_other(hook: HookServer) -> None:
     hook.manner = "refuse"
     make_recipient("gone", hook.url, gets_all=False)

@@ -205,6 +205,21 @@ def test_the_recipient_of_the_settings_stays_until_its_setting_goes_or_an_edit_l
     assert not Recipient.objects.get(is_from_settings=True).active
 
 
+def test_what_no_one_else_gets_goes_to_the_recipient_of_the_settings_although_it_does_not_get_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(settings, "WAKEFUL_NOTIFY_TO", "inbox:ops")
+    make_recipient("ada", "inbox:ada")
+    notify("a")
+    plan()
+    change_recipient(Recipient.objects.get(is_from_settings=True).pk, by="test", gets_all=False, spacing=timedelta())
+    change_recipient(Recipient.objects.get(name="ada").pk, by="test", active=False)
+    notify("b")
+    plan()
+
+    assert statuses(notification__text="b", name="WAKEFUL_NOTIFY_TO") == ["pending"]
+
+
 def ask() -> tuple[Approval, Notification]:
     approval = make_approval(make_run(status="waiting"), status="open")
     return approval, notify("May I?", link=f"approval:{approval.pk}", topic=f"approval:{approval.pk}")

@@ -104,6 +104,20 @@ def test_the_recipient_of_the_settings_keeps_its_address(admin: Client) -> None:
     assert Recipient.objects.exists()
 
 
+def test_who_leaves_no_recipient_that_gets_all_reads_what_that_means(admin: Client) -> None:
+    first, last = make_recipient("first"), make_recipient("last")
+    warning = "No active recipient gets notifications that name no recipient"
+
+    assert warning not in save(admin, first, {**form_of(admin, first), "gets_all": ""}).content.decode()
+    assert warning in save(admin, last, {**form_of(admin, last), "active": ""}).content.decode()
+
+
+def test_the_recipient_of_the_settings_is_shown_as_the_last_resort(admin: Client) -> None:
+    recipient = make_recipient("WAKEFUL_NOTIFY_TO", is_from_settings=True, gets_all=False)
+
+    assert "no, except what no one else gets" in text_of(admin, recipient)
+
+
 def test_a_silence_is_shown_with_its_end_by_the_recipients_clock(admin: Client) -> None:
     recipient = make_recipient(zone="Asia/Tokyo")
 
