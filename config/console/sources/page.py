@@ -7,7 +7,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.db.models import Exists, Max, OuterRef, Q, QuerySet
+from django.db.models import Max, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -34,10 +34,10 @@ from config.console.sources.metrics import series as metric_series
 from config.console.sources.metrics.trial import MetricButtons
 from config.console.sources.reading import notice_of, sections_of
 from config.console.sources.setup import address_of, groups, has_secret_address, setup_steps
-from config.console.sources.switches import switch_sections
+from config.console.sources.switches import COLOURS, columns_of_state, state_in_list, switch_sections
 from config.console.sources.table import is_by_statement, table_notice, table_sections
 from triggers.exceptions import Invalid
-from triggers.models import MetricDetector, RefusedDelivery, Secret, Source, SwitchTimer
+from triggers.models import MetricDetector, RefusedDelivery, Secret, Source
 from triggers.sources.databases.tables.keep import KIND, check_table
 from triggers.sources.databases.tables.sweep import sweep_soon
 from triggers.sources.edit import change_source, create_source
@@ -116,23 +116,20 @@ class SourcePanel(MetricButtons, Panel):
     # Lists
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Source]:
-        sources = super().get_queryset(request)
-        down = SwitchTimer.objects.filter(source=OuterRef("pk"), state="open")
-        return sources.annotate(  # type: ignore[no-any-return]
-            last_proven=Max("secrets__last_matched_at"), is_down=Exists(down)
-        )
+        sources: QuerySet[Source] = super().get_queryset(request)
+        return sources.annotate(last_proven=Max("secrets__last_matched_at"), **columns_of_state("pk"))
 
     @column("kind")
     def kind_label(self, source: Source) -> str:
         kind = kind_of(source)
         return kind.label if kind else f"{source.kind} (built in)"
 
-    @column("state", label={"enabled": "success", "disabled": "danger", "unverified": "warning", "down": "danger"})
+    @column("state", label={**COLOURS, "enabled": "success", "disabled": "danger", "unverified": "warning"})
     def state(self, source: Any) -> str:
         if not source.enabled:
             return "disabled"
-        if source.is_down:
-            return "down"
+        if source.kind in SWITCHES:
+            return state_in_list(source, source)
         scheme = schemes().get(source.kind)
         return "unverified" if scheme and not scheme.is_verified else "enabled"
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import CharField, Exists, F, OuterRef, QuerySet, Subquery
+from django.db.models import Exists, F, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Now
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
@@ -27,6 +27,7 @@ from triggers.switches.switch import CLOSED, OPENED, REASONS, Switch, switch_of
 
 TIMERS_SHOWN = EPISODES_SHOWN = 50
 UP, LATE, DOWN, NEVER, PAUSED = "up", "late", "down", "never seen", "paused"
+COLOURS = {UP: "success", NEVER: "info", LATE: "warning", DOWN: "danger", PAUSED: "default"}
 PAUSE = dialog(
     "Pause this switch?",
     "Its source is disabled: nothing opens, and pings are refused. When it is resumed, its time begins again from zero.",
@@ -53,17 +54,8 @@ class SwitchPanel(Panel):
         return any(request.user.has_perm(f"triggers.{verb}_source") for verb in ("view", "change"))
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[SwitchRow]:
-        timers = SwitchTimer.objects.filter(source=OuterRef("source"))
-        only = timers.filter(key="")
         rows: QuerySet[SwitchRow] = super().get_queryset(request).select_related("source")
-        return rows.annotate(
-            is_open=Exists(timers.filter(state="open")),
-            timer_state=Subquery(only.values("state")[:1], output_field=CharField()),
-            seen_at=Subquery(only.values("seen_at")[:1]),
-            due_at=Subquery(only.values("due_at")[:1]),
-            source_kind=F("source__kind"),
-            now=Now(),
-        )
+        return rows.annotate(**columns_of_state("source"), source_kind=F("source__kind"))
 
     @column("switch")
     def name(self, switch: SwitchRow) -> str:
@@ -73,10 +65,9 @@ class SwitchPanel(Panel):
     def kind(self, switch: Any) -> str:
         return str(switch.source_kind)
 
-    @column("state", label={UP: "success", NEVER: "info", LATE: "warning", DOWN: "danger", PAUSED: "default"})
+    @column("state", label=COLOURS)
     def state(self, switch: Any) -> str:
-        definition = defined(switch.source)
-        return state_of(definition, switch.source, switch.is_open, switch.seen_at, switch.due_at, now=switch.now)
+        return state_in_list(switch.source, switch)
 
     @column("waits for")
     def waits(self, switch: SwitchRow) -> str:
@@ -109,6 +100,22 @@ def defined(source: Source) -> Switch | None:
         return switch_of(source.pk, source.slug, source.kind, source.settings)
     except (ValueError, TypeError, AttributeError):
         return None
+
+
+def columns_of_state(source: str) -> dict[str, Any]:
+    """What `state_in_list` reads of a row whose source this column names."""
+    timers = SwitchTimer.objects.filter(source=OuterRef(source))
+    only = timers.filter(key="")
+    return {
+        "is_open": Exists(timers.filter(state="open")),
+        "seen_at": Subquery(only.values("seen_at")[:1]),
+        "due_at": Subquery(only.values("due_at")[:1]),
+        "now": Now(),
+    }
+
+
+def state_in_list(source: Source, row: Any) -> str:
+    return state_of(defined(source), source, row.is_open, row.seen_at, row.due_at, now=row.now)
 
 
 def state_of(

@@ -29,6 +29,13 @@ def state_of(admin: Client, slug: str = "orders") -> str:
     return str(state)
 
 
+def state_of_source(admin: Client, slug: str = "orders") -> str:
+    """The state in the list of sources."""
+    table = text_of(admin.get(list_of("triggers_source"), {"q": slug})).split("result_list")[1].split("</table>")[0]
+    [state] = re.findall(r"\b(enabled|disabled|up|late|down|never seen)\b(?=\s*</)", table)
+    return str(state)
+
+
 def notice_of(admin: Client, source: Source) -> list[str]:
     """The same fact on the page of the switch and of its source."""
     pages = (page_of("triggers_switch", Switch(pk=source.pk)), page_of("triggers_source", source))
@@ -53,20 +60,20 @@ def test_a_wrong_setting_is_reported_at_its_field(admin: Client) -> None:
     assert not Source.objects.filter(slug="orders").exists()
 
 
-def test_the_list_and_both_pages_show_the_state_of_a_switch(admin: Client) -> None:
+def test_both_lists_and_both_pages_show_the_state_of_a_switch(admin: Client) -> None:
     source = make_switch(grace="30m")
-    assert state_of(admin) == "never seen"
+    assert state_of(admin) == state_of_source(admin) == "never seen"
     make_event()
     work()
-    assert state_of(admin) == "up"
+    assert state_of(admin) == state_of_source(admin) == "up"
 
     later(1.2 * HOUR)
-    assert state_of(admin) == "late"
+    assert state_of(admin) == state_of_source(admin) == "late"
     assert all("unless the event comes before" in page for page in notice_of(admin, source))
 
     later(0.5 * HOUR)
     work()
-    assert state_of(admin) == "down"
+    assert state_of(admin) == state_of_source(admin) == "down"
     assert all("it did not come in time" in page for page in notice_of(admin, source))
     assert "absence.opened" in notice_of(admin, source)[0]
 
