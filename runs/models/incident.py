@@ -95,9 +95,9 @@ class Incident(models.Model):
         return "open" if self.opened_at else "noticed"
 
     @property
-    def is_intermittent(self) -> bool:
-        """Has the thing failed again since a success closed this, but not often enough in a row to open it again?"""
-        return self.closed_at is not None and not self.closed_by and self.last_at > self.closed_at
+    def has_failed_since(self) -> bool:
+        """Has the thing failed again since this was closed, but not often enough in a row to open it again?"""
+        return self.closed_at is not None and self.last_at > self.closed_at
 
     @property
     def is_open(self) -> bool:

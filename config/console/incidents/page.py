@@ -41,8 +41,14 @@ from triggers.models import Source, Trigger
 SHOWN = 20  # runs, notifications
 DAY = timedelta(days=1)
 Thing = tuple[str, str]  # kind and subject
-INTERMITTENT = "fails now and then"
-COLOURS = {"open": "danger", INTERMITTENT: "warning", "closed": "default", "noticed": "info"}
+INTERMITTENT, FAILED_SINCE = "fails now and then", "failed since"  # a success closed it, a person did
+COLOURS = {
+    "open": "danger",
+    INTERMITTENT: "warning",
+    FAILED_SINCE: "warning",
+    "closed": "default",
+    "noticed": "info",
+}
 
 
 class RequeueForm(BaseDialogForm):  # type: ignore[misc]
@@ -98,7 +104,7 @@ class IncidentPanel(Panel):
 
     @column("status", label=COLOURS)
     def status_label(self, incident: Incident) -> str:
-        return INTERMITTENT if incident.is_intermittent else incident.status
+        return _status(incident)
 
     @button(
         "Requeue its failed runs", permissions=["runs.requeue_run"], icon="replay", variant="primary", dialog=REQUEUE
@@ -137,18 +143,31 @@ def _notice(incident: Incident) -> Notice:
     if incident.is_open:
         text = f"{thing}: {incident.in_a_row:,} {failures} since the last success."
         return Notice(text=text, level="bad", details=[incident.cause])
+    if not incident.closed_at:
+        return Notice(text=f"{thing}: too few {failures} in a row for an incident.", details=[incident.cause])
+    by = f"Closed by {incident.closed_by}" if incident.closed_by else f"{thing} succeeded again"
+    over = f"{by} after {in_words(incident.closed_at - (incident.opened_at or incident.first_at))}."
+    if not incident.has_failed_since:
+        return Notice(text=over, level="good", details=[incident.cause])
+    return _failed_since(incident, thing, over)
+
+
+def _failed_since(incident: Incident, thing: str, over: str) -> Notice:
     rate = _rate(incident)
-    if incident.is_intermittent and rate and rate.runs and not rate.failed:
+    if rate and rate.runs and not rate.failed and not incident.closed_by:
         text = f"{thing} failed again after its end, but none of its last {rate.runs} runs failed."
         return Notice(text=text, details=[incident.cause])
-    if incident.is_intermittent:
-        often = f": {rate}" if rate and rate.runs else ""
-        return Notice(text=f"{thing} fails now and then{often}.", level="warning", details=[incident.cause])
-    if incident.closed_at:
-        by = f"Closed by {incident.closed_by}" if incident.closed_by else f"{thing} succeeded again"
-        text = f"{by} after {in_words(incident.closed_at - (incident.opened_at or incident.first_at))}."
-        return Notice(text=text, level="good", details=[incident.cause])
-    return Notice(text=f"{thing}: too few {failures} in a row for an incident.", details=[incident.cause])
+    often = f": {rate}" if rate and rate.runs else ""
+    text = (
+        f"{over[:-1]}, and it has failed since{often}." if incident.closed_by else f"{thing} fails now and then{often}."
+    )
+    return Notice(text=text, level="warning", details=[incident.cause])
+
+
+def _status(incident: Incident) -> str:
+    if incident.has_failed_since:
+        return FAILED_SINCE if incident.closed_by else INTERMITTENT
+    return incident.status
 
 
 def _rate(incident: Incident) -> Rate | None:
@@ -231,7 +250,7 @@ def _told(incident: Incident) -> Table:
 def what_fails(most: int) -> Table:
     """For the overview: open incidents, newest first, then what fails now and then, with and without an incident."""
     found = list(Incident.objects.filter(IN_STATUS["open"]).order_by("-id")[:most])
-    lately = Incident.objects.filter(last_at__gt=Now() - DAY, closed_at__lt=F("last_at"), closed_by="")
+    lately = Incident.objects.filter(last_at__gt=Now() - DAY, closed_at__lt=F("last_at"))
     found += lately.order_by("-last_at")[: most - len(found)]
     others = _without_incident({(one.kind, one.subject) for one in found})[: most - len(found)]
     rates = _rates([(one.kind, one.subject) for one in found] + [_thing(one) for one in others])
@@ -244,14 +263,13 @@ def what_fails(most: int) -> Table:
 
 
 def _without_incident(shown: Collection[Thing]) -> list[Failing]:
-    """What has failed in the last day, too seldom in a row for an incident, or with another cause after the end of one. What a person
-    has closed is left closed."""
+    """What has failed in the last day, too seldom in a row for an incident, or with another cause after the end of one."""
     ended: dict[Thing, list[Incident]] = defaultdict(list)
-    for one in Incident.objects.filter(closed_at__gt=Now() - DAY).only("kind", "subject", "closed_at", "closed_by"):
+    for one in Incident.objects.filter(closed_at__gt=Now() - DAY).only("kind", "subject", "closed_at"):
         ended[one.kind, one.subject].append(one)
 
     def is_over(one: Failing) -> bool:
-        return any(end.closed_by or (end.closed_at and end.closed_at >= one.last_at) for end in ended[_thing(one)])
+        return any(end.closed_at and end.closed_at >= one.last_at for end in ended[_thing(one)])
 
     return [one for one in failed_lately() if _thing(one) not in shown and not is_over(one)]
 
@@ -264,7 +282,7 @@ def _row(one: Incident, rates: Mapping[Thing, Rate]) -> Sequence[Cell]:
     rate = rates.get((one.kind, one.subject), Rate())
     return (
         link(page("runs_incident", one.pk), words_of(one)[0]),
-        INTERMITTENT if one.is_intermittent else "open",
+        _status(one),
         one.cause,
         f"{one.count:,}",
         rate.in_short,
