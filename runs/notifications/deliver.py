@@ -43,6 +43,7 @@ RETRY_MAX = timedelta(minutes=15)
 EXPIRED = 100  # of one look
 MOST_ITEMS = 1_000  # notifications that go out as one message
 LARGEST = 500_000  # characters of their texts; mail servers refuse some 10 MB, others less
+EXPIRED_REQUEST = "It has expired without an answer. "  # before the text of a request
 ENDED = {"due_at": None, "give_up_at": None}
 # What must be on disk before a message leaves: the dispatcher's commits otherwise are not.
 ON_DISK = "SELECT set_config('synchronous_commit', 'on', true)"
@@ -195,7 +196,7 @@ def _job_of(delivery: Delivery, claim: UUID) -> Job | None:
         return None
     message = message_of(delivery)
     if not message.items:
-        _end(delivery.pk, claim, status="suppressed", reason="what it asks for is decided")
+        _end(delivery.pk, claim, status="suppressed", reason="what it asks for is decided, or its run was stopped")
         return None
     job = Job(
         id=delivery.pk, claim=claim, channel=delivery.channel, host=recipient.host, address="", message=message
@@ -225,7 +226,7 @@ def message_of(delivery: Delivery) -> Message:
     items: list[Item] = []
     left = LARGEST
     for notification in carried.notifications:
-        item = _item(notification)
+        item = _item(notification, is_expired=notification.pk in carried.expired)
         left -= len(item.text)
         if left < 0 and items:
             break
@@ -234,10 +235,10 @@ def message_of(delivery: Delivery) -> Message:
     return Message(id=delivery.pk, to=delivery.name, items=items, more=more)
 
 
-def _item(notification: Notification) -> Item:
+def _item(notification: Notification, *, is_expired: bool) -> Item:
     return Item(
         id=notification.pk,
-        text=shortened(notification.text),
+        text=shortened(f"{EXPIRED_REQUEST}{notification.text}" if is_expired else notification.text),
         sender=notification.sender,
         urgency=notification.urgency,
         topic=notification.topic,

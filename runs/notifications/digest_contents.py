@@ -1,23 +1,26 @@
 """The notifications that a message carries: its own, and those merged into it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.db.models import Case, Count, Q, QuerySet, When
+from django.db.models import Case, Count, Max, Q, QuerySet, When
+from django.db.models.functions import Now
 
 from runs.models import Approval, Delivery, Notification, Wait
 
 REQUEST = "approval:"  # the link of a notification that asks for a decision
+REPORT = Q(link__startswith="alarm:") | Q(link__startswith="incident:")  # each report of one says what is so by then
 
 
 @dataclass(frozen=True, kw_only=True)
 class Carried:
-    """In the order in which they were written; `more`: how many beyond."""
+    """In the order in which they were written; `more`: how many beyond; `expired`: the ids of requests that no one has answered."""
 
     notifications: Sequence[Notification]
     more: int
+    expired: Collection[int] = ()
 
 
 def approval_of(notification: Notification) -> UUID | None:
@@ -29,27 +32,31 @@ def approval_of(notification: Notification) -> UUID | None:
     return None
 
 
-def settled_among(notifications: QuerySet[Notification]) -> set[int]:
-    """Those that ask for a decision for which no run waits any more: it is made, expired, or its run was stopped."""
+def settled_among(notifications: QuerySet[Notification]) -> tuple[set[int], set[int]]:
+    """Those that ask for a decision which is made, or whose run was stopped; and those whose time was over first."""
     asks = notifications.filter(link__startswith=REQUEST).only("link")
     asked = {one.pk: id for one in asks if (id := approval_of(one))}
     if not asked:
-        return set()
+        return set(), set()
     known = Approval.objects.filter(pk__in=set(asked.values()))
-    settled = set(known.exclude(decision="", wait__status=Wait.Status.OPEN).values_list("pk", flat=True))
-    return {pk for pk, id in asked.items() if id in settled}
+    is_over = Q(wait__status=Wait.Status.EXPIRED) | Q(wait__status=Wait.Status.OPEN, wait__due_at__lte=Now())
+    expired = set(known.filter(is_over, decision="").values_list("pk", flat=True))
+    settled = set(known.exclude(decision="", wait__status=Wait.Status.OPEN).values_list("pk", flat=True)) - expired
+    return {pk for pk, id in asked.items() if id in settled}, {pk for pk, id in asked.items() if id in expired}
 
 
 def unsettled(delivery: Delivery, *, most: int) -> Carried:
-    """What a delivery carries now: its own notification and those merged into it, without requests that are settled; open
-    requests first, then the first `most` in all."""
+    """What a delivery carries now: its own notification and those merged into it, without requests that are settled, and of each alarm
+    and incident its last report; open requests first, then expired ones, then the first `most` in all."""
     merged = Delivery.objects.filter(merged_into=delivery.pk)
     all_ = Notification.objects.filter(Q(pk=delivery.notification_id) | Q(pk__in=merged.values("notification")))
-    left = all_.exclude(pk__in=settled_among(all_))
-    is_request = Case(When(link__startswith=REQUEST, then=0), default=1)
-    shown = list(left.order_by(is_request, "pk")[:most])
+    settled, expired = settled_among(all_)
+    last_reports = all_.filter(REPORT).order_by().values("link").annotate(last=Max("pk")).values("last")
+    left = all_.exclude(pk__in=settled).filter(~REPORT | Q(pk__in=last_reports))
+    rank = Case(When(pk__in=expired, then=1), When(link__startswith=REQUEST, then=0), default=2)
+    shown = list(left.order_by(rank, "pk")[:most])
     more = left.count() - len(shown) if len(shown) == most else 0
-    return Carried(notifications=shown, more=more)
+    return Carried(notifications=shown, more=more, expired=expired)
 
 
 def carried_by(deliveries: Sequence[Delivery], *, most: int) -> Mapping[UUID, Carried]:

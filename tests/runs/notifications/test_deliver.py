@@ -308,6 +308,47 @@ def test_a_held_message_drops_decided_approvals_and_lists_open_ones_first(smtp: 
     assert "Renew A?" not in text and text.index("Renew B?") < text.index("Disk is full")
 
 
+@pytest.mark.parametrize("status", ["expired", "open"])
+def test_a_request_that_expired_while_it_was_held_is_reported_as_unanswered(smtp: MailServer, status: str) -> None:
+    """Also if the timer has not ended its wait yet."""
+    make_recipient("ops", "mailto:ops@example.com", **quiet_now())
+    approval = make_approval(make_run(status="waiting"), status="open")
+    notify("Asks for approval: Renew?", link=f"approval:{approval.pk}")
+    notify("Disk is full")
+    notify("Pay?", link=f"approval:{make_approval(make_run(status='waiting'), status='open').pk}")
+    plan()
+    make_due()
+    ended_at = database_now() if status == "expired" else None
+    Wait.objects.filter(approval=approval).update(
+        status=status, due_at=database_now() - timedelta(minutes=1), ended_at=ended_at
+    )
+
+    delivered()
+
+    [letter] = smtp.letters
+    text = text_of(letter)
+    assert text.index("It has expired without an answer. Asks for approval: Renew?") < text.index("Disk is full")
+    assert "3 notifications: Pay?" in letter["Subject"]
+
+
+def test_a_held_message_carries_of_one_alarm_or_incident_its_last_report(smtp: MailServer) -> None:
+    make_recipient("ops", "mailto:ops@example.com", **quiet_now())
+    notify("3 failed runs in a row", link="incident:7", topic="incident:7")
+    notify("It succeeds again", link="incident:7", topic="incident:7")
+    notify("Another one fails", link="incident:8", topic="incident:8")
+    notify("Disk is full", link="https://grafana.example.com/d/7")
+    notify("Disk is fuller", link="https://grafana.example.com/d/7")
+    plan()
+    make_due()
+
+    delivered()
+
+    [letter] = smtp.letters
+    text = text_of(letter)
+    assert "4 notifications" in letter["Subject"] and "3 failed runs" not in text
+    assert all(said in text for said in ("succeeds again", "Another one", "is full", "is fuller"))
+
+
 def test_news_behind_many_settled_requests_is_sent(smtp: MailServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deliver, "MOST_ITEMS", 3)
     make_recipient("ops", "mailto:ops@example.com", **quiet_now())
@@ -363,7 +404,7 @@ def test_a_message_whose_only_request_is_decided_is_not_sent(smtp: MailServer) -
     delivered()
 
     assert not smtp.letters
-    assert Delivery.objects.get().reason == "what it asks for is decided"
+    assert Delivery.objects.get().reason == "what it asks for is decided, or its run was stopped"
 
 
 def test_the_second_route_is_taken_after_its_time_and_the_first_is_left_alone(hook: HookServer) -> None:
