@@ -1,7 +1,7 @@
 """JSON, durations and instants as arguments of commands."""
 
 from argparse import ArgumentTypeError
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 from django.utils import timezone
@@ -36,8 +36,8 @@ def instant(text: str) -> datetime:
         raise ArgumentTypeError(str(error)) from None
 
 
-def since(text: str) -> datetime:
-    """An instant, in UTC unless it has an offset, or a duration ago."""
+def since(text: str, zone: tzinfo = UTC) -> datetime:
+    """An instant, by the clock of the zone unless it has an offset, or a duration ago."""
     try:
         return timezone.now() - parse_duration(text)
     except OverflowError:
@@ -48,4 +48,7 @@ def since(text: str) -> datetime:
         at = parse_instant(text)
     except ValueError as error:
         raise ArgumentTypeError(f"{error}; or a duration ago, e.g. 2h or 3d") from None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+    try:
+        return (at if at.tzinfo else at.replace(tzinfo=zone)).astimezone(UTC)
+    except OverflowError:
+        raise ArgumentTypeError(f"{text!r} is beyond the calendar") from None

@@ -14,7 +14,7 @@ from unfold.widgets import (
     UnfoldAdminTextInputWidget,
 )
 
-from config.console.events.search_form import SOURCE, InstantOrAge
+from config.console.events.search_form import SOURCE, InstantOrAge, show_zone
 from config.console.parts import fields
 from config.console.parts.dialogs import leave
 from config.console.parts.links import event_link, page
@@ -57,13 +57,13 @@ class ReplayForm(forms.Form):
         required=False,
         widget=_text("24h or 2026-11-20T09:00"),
         label="Received from",
-        help_text="Enter a time in UTC, or a duration ago. Empty: from the oldest event.",
+        help_text="Enter a time in {zone}, or a duration ago. Empty: from the oldest event.",
     )
     end = InstantOrAge(
         required=False,
         widget=_text("1h or 2026-11-21"),
         label="Received before",
-        help_text="Enter a time in UTC, or a duration ago. Empty: until now.",
+        help_text="Enter a time in {zone}, or a duration ago. Empty: until now.",
     )
     field = forms.CharField(
         required=False,
@@ -100,6 +100,10 @@ class ReplayForm(forms.Form):
         help_text=f"Set the priority of its runs: 0 is most urgent, {LEAST_URGENT} least.",
     )
 
+    def __init__(self, request: HttpRequest, data: Any = None, **options: Any) -> None:
+        super().__init__(data, **options)
+        show_zone(self, request)
+
     def clean_field(self) -> tuple[FieldIs, ...]:
         lines = [line.strip() for line in self.cleaned_data["field"].splitlines()]
         try:
@@ -123,7 +127,7 @@ class ReplayForm(forms.Form):
 
 
 def replay_page(panel: Panel, request: HttpRequest) -> HttpResponse:
-    form = ReplayForm(request.POST or None, initial=_initial(request))
+    form = ReplayForm(request, request.POST or None, initial=_initial(request))
     sections: list[Section] = []
     if form.is_valid() and TRY in request.POST:
         sections = tried(form, request)
@@ -137,16 +141,17 @@ def replay_page(panel: Panel, request: HttpRequest) -> HttpResponse:
         title="Replay events",
         submit="Start the replay",
         back=reverse("admin:triggers_event_changelist"),
-        groups=form.groups(preview_of(form)),
+        groups=form.groups(preview_of(form, request)),
         sections=sections,
     )
 
 
-def preview_of(form: ReplayForm) -> Preview:
+def preview_of(form: ReplayForm, request: HttpRequest) -> Preview:
     """The preview of the form's current values."""
     url = reverse("admin:triggers_replay_preview")
     if not form.is_bound:
-        form = ReplayForm({name: form.get_initial_for_field(field, name) or "" for name, field in form.fields.items()})
+        initial = {name: form.get_initial_for_field(field, name) or "" for name, field in form.fields.items()}
+        form = ReplayForm(request, initial)
     if not form.is_valid():
         return Preview(url=url, wrong=wrong_with(form), action=(TRY, "Try a sample"))
     try:

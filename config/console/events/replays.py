@@ -82,7 +82,7 @@ class ReplayPanel(Panel):
     def preview_view(self, request: HttpRequest) -> HttpResponse:
         if not self.has_add_permission(request):
             raise PermissionDenied
-        return respond(request, preview_of(ReplayForm(request.POST)))
+        return respond(request, preview_of(ReplayForm(request, request.POST), request))
 
     @service_button("Pause", "triggers.replay_event", PAUSE, icon="pause", done="Paused.")
     def pause(self, object_id: str, by: str) -> None:

@@ -4,6 +4,7 @@ from argparse import ArgumentTypeError
 from datetime import datetime
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from django import forms
 from django.contrib.admin.options import IncorrectLookupParameters
@@ -13,6 +14,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from unfold.widgets import UnfoldAdminTextInputWidget
 
+from config.console.parts.browser_zone import zone_shown
 from config.console.parts.moments import moment
 from config.console.parts.panel import KeysetPaginator
 from runs.management.arguments import since
@@ -21,17 +23,20 @@ from triggers.events.search import FieldIs, Search
 from triggers.exceptions import RuleError
 from triggers.models import Event, Source
 
+A_TIME = "A time in {zone}, or a duration ago"
 BEFORE = "before"  # the parameter with the `seq` below which a page begins
 SOURCE = "source__id__exact"  # of the list's filter
 
 
 class InstantOrAge(forms.CharField):
-    """An instant, in UTC unless it has an offset, or a duration ago."""
+    """An instant, by the clock of the zone unless it has an offset, or a duration ago."""
+
+    zone = ZoneInfo("UTC")
 
     def clean(self, value: Any) -> datetime | None:
         text = super().clean(value).strip()
         try:
-            return since(text) if text else None
+            return since(text, self.zone) if text else None
         except ArgumentTypeError as error:
             raise ValidationError(f"{error}.") from None
 
@@ -47,21 +52,32 @@ class Field(forms.CharField):
             raise ValidationError(f"{error}.") from None
 
 
+def show_zone(form: forms.Form, request: HttpRequest) -> None:
+    """Read the times of the form by the clock that the console shows, which their help names."""
+    zone = zone_shown(request)
+    for field in form.fields.values():
+        if isinstance(field, InstantOrAge):
+            field.zone, field.help_text = zone, str(field.help_text).format(zone=zone.key)
+            field.widget.attrs["title"] = field.help_text
+
+
 def _options(help_text: str, example: str) -> dict[str, Any]:
     widget = UnfoldAdminTextInputWidget(attrs={"placeholder": example, "title": help_text})
     return {"required": False, "max_length": 1024, "help_text": help_text, "widget": widget}
 
 
 class SearchForm(forms.Form):
-    """Conditions on events; all of them apply."""
+    """Conditions on events, of the query of a request; all of them apply."""
 
     type = forms.CharField(label="Type", **_options("An exact type, or a pattern", "order.*"))
     subject = forms.CharField(label="Subject", **_options("The exact subject", "customer-42"))
-    start = InstantOrAge(
-        label="Received from", **_options("A time in UTC, or a duration ago", "2h or 2026-11-20T09:00")
-    )
-    end = InstantOrAge(label="Received before", **_options("A time in UTC, or a duration ago", "1h or 2026-11-21"))
+    start = InstantOrAge(label="Received from", **_options(A_TIME, "2h or 2026-11-20T09:00"))
+    end = InstantOrAge(label="Received before", **_options(A_TIME, "1h or 2026-11-21"))
     field = Field(label="Field of its data", **_options("A path and a value", "customer.id=42"))
+
+    def __init__(self, request: HttpRequest) -> None:
+        super().__init__({name: request.GET.get(name, "") for name in self.base_fields})
+        show_zone(self, request)
 
     def search(self, source: str = "") -> Search:
         """The search of a valid form. Raises RuleError."""
@@ -76,7 +92,7 @@ class EventList(ChangeList):
     """A page of the events that a search finds. It is neither counted nor numbered: see `triggers.events.pages`."""
 
     def __init__(self, request: HttpRequest, *arguments: Any) -> None:
-        self.search_form = SearchForm({name: request.GET.get(name, "") for name in SearchForm.base_fields})
+        self.search_form = SearchForm(request)
         self.search: Search | None = None  # None: it is not valid
         self.before = _before(request)
         super().__init__(request, *arguments)
@@ -129,7 +145,7 @@ class EventList(ChangeList):
 
 def search_of(request: HttpRequest) -> Search:
     """The search that a link from the list of events carries. Raises RuleError."""
-    return searched(SearchForm({name: request.GET.get(name, "") for name in SearchForm.base_fields}), request)
+    return searched(SearchForm(request), request)
 
 
 def searched(form: SearchForm, request: HttpRequest) -> Search:

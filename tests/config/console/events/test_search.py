@@ -1,5 +1,6 @@
 """The search above the list of events."""
 
+from datetime import UTC, timedelta
 from typing import Any
 
 import pytest
@@ -35,6 +36,20 @@ def test_a_wrong_condition_is_shown_beside_its_field_and_finds_nothing(admin: Cl
     found, content = found_by(admin, f"?{query}")
 
     assert (found, message in content) == ([], True)
+
+
+def test_a_time_of_the_search_is_read_by_the_clock_that_the_page_shows(admin: Client) -> None:
+    event = make_event()
+    local = {"Etc/GMT-14": 14, "Etc/GMT+12": -12}  # hours ahead of UTC
+
+    for zone, hours in local.items():
+        admin.cookies["zone"] = zone
+        clock = event.received_at.astimezone(UTC) + timedelta(hours=hours)
+        before, after = (f"{clock + timedelta(minutes=minutes):%Y-%m-%dT%H:%M}" for minutes in (-5, 5))
+        found, content = found_by(admin, f"?start={before}&end={after}")
+        assert found == [event.pk] and f"A time in {zone}, or a duration ago" in content
+        assert found_by(admin, f"?start={after}")[0] == []
+    assert "beyond the calendar" in found_by(admin, "?start=9999-12-31T23:59")[1]
 
 
 def test_pages_lead_to_older_events_and_back_to_the_newest(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
