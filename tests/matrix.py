@@ -10,8 +10,10 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -70,7 +72,7 @@ def main() -> int:
     width = max(map(len, outcomes), default=0)
     print("\n" + "\n".join(f"{title:{width}}  {outcome}" for title, outcome in outcomes.items()))
     has_failed = any(outcome.startswith("failed") for outcome in outcomes.values())
-    return int(has_failed or "ok" not in outcomes.values())
+    return int(has_failed or not any(outcome.startswith("ok") for outcome in outcomes.values()))
 
 
 def _arguments() -> argparse.Namespace:
@@ -84,10 +86,12 @@ def _arguments() -> argparse.Namespace:
 
 def _outcome(title: str, attempt: Callable[[], str]) -> str:
     print(f"\n== {title}", flush=True)
+    begun = time.monotonic()
     try:
-        return attempt()
+        outcome = attempt()
     except Failed as step:
-        return f"failed: {step}"
+        outcome = f"failed: {step}"
+    return f"{outcome} ({timedelta(seconds=round(time.monotonic() - begun))})"
 
 
 def _try_django(python: str, version: tuple[int, int], django: str, tests: Sequence[str]) -> str:

@@ -11,9 +11,9 @@ def _has_backend() -> bool:
 
 
 def _is_ours(name: str) -> bool:
-    from triggers.django_tasks.backend import TaskBackend
-
     try:
+        from triggers.django_tasks.backend import TaskBackend
+
         return issubclass(import_string(name), TaskBackend)
     except ImportError:  # Django reports it, where the backend is used
         return False

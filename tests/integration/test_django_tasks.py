@@ -5,10 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import django
 import pytest
 
 from tests.support.stack import ROOT, Stack, StackMaker, eventually
 
+pytestmark = pytest.mark.skipif(django.VERSION < (6,), reason="Django has no tasks")
 LETTERS = {
     "DJANGO_SETTINGS_MODULE": "letters.wakeful",
     "PYTHONPATH": os.pathsep.join((str(ROOT / "tests/userapps"), str(ROOT))),

@@ -444,11 +444,17 @@ class Template:
         """The URL of a new database for a stack with these settings."""
         shape = (agents, *(env.get(setting) for setting in SHAPING))
         if shape not in self.names:
-            self.names[shape] = self._make(f"wakeful_template_{os.getpid()}_{len(self.names)}", env, agents)
+            made = f"wakeful_template_{os.getpid()}_{len(self.names)}"
+            try:
+                self._make(made, env, agents)
+            except BaseException:
+                self.drop(made)
+                raise
+            self.names[shape] = made
         self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{self.names[shape]}"')
         return database_url(self.servers.database_url, name)
 
-    def _make(self, name: str, env: Mapping[str, str], agents: bool) -> str:
+    def _make(self, name: str, env: Mapping[str, str], agents: bool) -> None:
         """A copy of one that has our own migrations, with those of the user's apps on top."""
         there = {**common(), **self.servers.env}
         if not self._base:
@@ -461,7 +467,6 @@ class Template:
             migrate({**there, "WAKEFUL_DEMO": "1"})
         if agents:
             manage(there, "sync_agents")
-        return name
 
     def drop(self, name: str) -> None:
         self._execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
