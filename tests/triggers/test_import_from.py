@@ -5,6 +5,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -14,6 +15,7 @@ from django_celery_beat.models import ClockedSchedule, CrontabSchedule, Interval
 from agents import AgentRun, agent, registry
 from runs.models import AuditEntry
 from tests.runs.test_commands import run_command
+from triggers.declarations.overrides import override
 from triggers.models import Event, Schedule, Source, Trigger
 from triggers.schedules.edit import edit_schedule, pause_schedule, resume_schedule
 from triggers.schedules.firing import due_schedules
@@ -70,7 +72,7 @@ def refusal(tmp_path: Path, program: str, content: Any, *options: str, agent: st
 def rules() -> dict[str, tuple[str, str]]:
     rows = PeriodicTask.objects.filter(wakeful__trigger__agent="job").select_related("crontab")
     return {
-        re.sub(r"-[0-9a-f]{6}(?=-\d$|$)", "", row.name): (
+        re.sub(r"-[0-9a-f]{6}(?=-\d+$|$)", "", row.name): (
             f"{row.crontab.minute} {row.crontab.hour} {row.crontab.day_of_month} {row.crontab.month_of_year} {row.crontab.day_of_week}",
             str(row.crontab.timezone),
         )
@@ -80,7 +82,7 @@ def rules() -> dict[str, tuple[str, str]]:
 
 def jobs_of(crontab: str) -> dict[str, Any]:
     """The data of each schedule, as the file is read."""
-    schedules = read("crontab", crontab.encode(), agent="").schedules
+    schedules = read("crontab", crontab.encode(), crontab="web", agent="").schedules
     return {"-".join(one["name"].split("-")[:2]): one["data"] for one in schedules}
 
 
@@ -102,7 +104,7 @@ def test_each_line_of_a_crontab_becomes_a_paused_schedule_with_a_trigger_of_its_
     assert rules() == {
         "srv-desk-count-tickets-open": ("*/30 * * * *", "America/Lima"),
         "date-F": ("0 0 * * *", "America/Lima"),
-        "mail-ops-1": ("0 9 1,15 * *", "Europe/Vienna"),
+        "mail-ops": ("0 9 1,15 * *", "Europe/Vienna"),
         "mail-ops-2": ("0 9 * * fri", "Europe/Vienna"),
     }
     assert not PeriodicTask.objects.filter(wakeful__trigger__agent="job", enabled=True).exists()
@@ -112,12 +114,12 @@ def test_each_line_of_a_crontab_becomes_a_paused_schedule_with_a_trigger_of_its_
 def test_the_event_has_the_command_as_cron_would_run_it() -> None:
     jobs = jobs_of(CRONTAB)
 
-    env = {"SHELL": "/bin/bash"}
-    assert jobs["srv-desk"] == {
-        "command": "/srv/desk/count-tickets --open", "env": env, "description": "Counts the tickets that wait.",
+    same = {"crontab": "web", "env": {"SHELL": "/bin/bash"}}
+    assert jobs["srv-desk"] == same | {
+        "command": "/srv/desk/count-tickets --open", "description": "Counts the tickets that wait.",
     }  # fmt: skip
-    assert jobs["date-F"] == {"command": "date +%F", "env": env}
-    assert jobs["mail-ops"] == {"command": "mail ops", "stdin": "Good morning\n", "env": env}
+    assert jobs["date-F"] == same | {"command": "date +%F"}
+    assert jobs["mail-ops"] == same | {"command": "mail ops", "stdin": "Good morning\n"}
 
 
 def test_the_report_names_what_is_left_out_and_what_changes(tmp_path: Path) -> None:
@@ -172,7 +174,7 @@ def test_an_agent_that_is_not_installed_is_named(tmp_path: Path) -> None:
 def test_a_crontab_of_the_system_names_users(tmp_path: Path) -> None:
     imported(tmp_path, "crontab", "17 * * * *  root  cd / && run-parts /etc/cron.hourly\n", "--system")
 
-    assert data_of("cd") == {"command": "cd / && run-parts /etc/cron.hourly", "user": "root"}
+    assert data_of("cd") == {"crontab": "jobs", "command": "cd / && run-parts /etc/cron.hourly", "user": "root"}
 
 
 def test_what_fell_due_since_cron_was_stopped_fires_once(tmp_path: Path) -> None:
@@ -181,13 +183,106 @@ def test_what_fell_due_since_cron_was_stopped_fires_once(tmp_path: Path) -> None
     settled()
 
     [(data, nominal)] = fired()
-    assert data["data"] == {"command": "tick"}
+    assert data["data"] == {"crontab": "jobs", "command": "tick"}
     assert datetime.now(UTC) - nominal < timedelta(minutes=2)
 
 
 def test_since_needs_a_time_that_is_past_and_schedules_that_are_on(tmp_path: Path) -> None:
     assert "--since" in refusal(tmp_path, "crontab", CRONTAB, "--since", "10m")
     assert "--since" in refusal(tmp_path, "crontab", CRONTAB, "--on", "--since", "2099-01-01")
+
+
+# A crontab that is edited and imported again
+
+
+def active() -> list[tuple[str, str]]:
+    """Command and rule of each schedule that fires."""
+    rows = PeriodicTask.objects.filter(wakeful__trigger__agent="job", enabled=True)
+    found = [(row.wakeful.data["command"], row.crontab) for row in rows.select_related("crontab", "wakeful")]
+    return sorted(
+        (command, f"{rule.minute} {rule.hour} {rule.day_of_month} {rule.day_of_week}") for command, rule in found
+    )
+
+
+def test_a_line_whose_days_change_fires_at_its_new_times_alone(tmp_path: Path) -> None:
+    imported(tmp_path, "crontab", "0 9 * * *  mail\n", "--on")
+
+    either = imported(tmp_path, "crontab", "0 9 1 * fri  mail\n", "--on")
+    assert active() == [("mail", "0 9 * fri"), ("mail", "0 9 1 *")]
+    [line] = either["entries"]
+    assert set(re.findall(r"schedule (\S+):", line["becomes"])) == set(
+        PeriodicTask.objects.values_list("name", flat=True)
+    )
+
+    back = imported(tmp_path, "crontab", "30 9 * * fri  mail\n")
+    assert active() == [("mail", "30 9 * fri")]
+    [note] = [note for note in back["notes"] if "no longer in the crontab" in note]
+    assert note.startswith(f"schedule {PeriodicTask.objects.get(enabled=False).name} is paused")
+    assert {"enabled": [True, False]} in [change["fields"] for change in back["changes"]]
+
+
+def test_of_two_lines_with_one_command_the_one_that_is_left_keeps_its_schedule(tmp_path: Path) -> None:
+    imported(tmp_path, "crontab", "0 9 * * *  mail\n0 18 * * *  mail\n", "--on")
+    evening = PeriodicTask.objects.get(crontab__hour="18")
+
+    imported(tmp_path, "crontab", "0 18 * * *  mail\n")
+    assert active() == [("mail", "0 18 * *")]
+    assert PeriodicTask.objects.get(enabled=True) == evening
+
+    imported(tmp_path, "crontab", "0 7 * * *  mail\n0 8 * * *  mail\n0 18 * * *  mail\n", "--on")
+    assert active() == [("mail", "0 18 * *"), ("mail", "0 7 * *"), ("mail", "0 8 * *")]
+    assert PeriodicTask.objects.get(crontab__hour="18") == evening
+    assert PeriodicTask.objects.filter(wakeful__trigger__agent="job").count() == 3
+
+
+def test_a_line_with_another_command_is_another_job_and_the_schedule_of_the_old_one_is_paused(tmp_path: Path) -> None:
+    imported(tmp_path, "crontab", "0 9 * * *  mail\n0 9 * * *  count\n", "--on")
+
+    imported(tmp_path, "crontab", "0 9 * * *  mail --all\n", "--on", "--crontab", "jobs")
+    assert active() == [("mail --all", "0 9 * *")]
+
+    imported(tmp_path, "crontab", "0 9 * * *  mail\n0 9 * * *  mail --all\n")
+    assert active() == [("mail --all", "0 9 * *")]
+
+    imported(tmp_path, "crontab", "0 9 * * *  mail\n0 9 * * *  mail --all\n", "--on")
+    assert active() == [("mail", "0 9 * *"), ("mail --all", "0 9 * *")]
+
+
+def test_a_person_s_pause_of_a_schedule_whose_line_is_gone_stays(tmp_path: Path) -> None:
+    imported(tmp_path, "crontab", "0 9 * * *  mail\n0 9 * * *  count\n", "--on")
+    pause_schedule(Schedule.objects.get(task__name__startswith="mail"), by="test", note="no mail in May")
+
+    gone = imported(tmp_path, "crontab", "0 9 * * *  count\n", "--on")
+    imported(tmp_path, "crontab", "0 9 * * *  mail\n0 9 * * *  count\n", "--on")
+
+    assert gone["changes"] == [] and "is paused, and its line is no longer" in " ".join(gone["notes"])
+    assert active() == [("count", "0 9 * *")]
+
+
+def test_what_a_person_changed_in_the_trigger_of_a_line_stays(tmp_path: Path) -> None:
+    imported(tmp_path, "crontab", "0 9 * * *  mail\n", "--on")
+    override(Trigger.objects.get(agent="job"), {"overlap": "allow"}, by="test")
+
+    again = imported(tmp_path, "crontab", "0 10 * * *  mail\n", "--on")
+
+    assert [list(change["fields"]) for change in again["changes"]] == [["rule"]]
+    assert Trigger.objects.get(agent="job").overlap == "allow"
+
+
+def test_crontabs_of_two_machines_are_kept_apart_by_name_and_a_guess_that_may_be_wrong_is_refused(
+    tmp_path: Path,
+) -> None:
+    imported(tmp_path, "crontab", "0 9 * * *  mail\n", "--on")
+    imported(tmp_path, "crontab", "0 10 * * *  mail\n", "--on", "--crontab", "berta")
+    imported(tmp_path, "crontab", "0 11 * * *  count\n", "--on", "--crontab", "berta")
+    file = tmp_path / "jobs"
+
+    for text, names in (("0 9 * * *  other\n", ["jobs"]), ("0 9 * * *  mail\n0 9 * * *  count\n", ["berta", "jobs"])):
+        file.write_text(text)
+        with pytest.raises(CommandError, match="Nothing was changed") as refused:
+            call_command("import_from", "crontab", str(file), "--agent", "job", "--on")
+        assert all(f"--crontab {name}" in str(refused.value) for name in names)
+    assert active() == [("count", "0 11 * *"), ("mail", "0 9 * *")]
 
 
 def settled() -> None:
@@ -199,6 +294,58 @@ def settled() -> None:
 
 
 # django-celery-beat
+
+
+def without_zones(dump: str, zone: str) -> str:
+    """The dump as a project with USE_TZ = False writes it."""
+
+    def naive(value: Any) -> Any:
+        try:
+            return datetime.fromisoformat(value).astimezone(ZoneInfo(zone)).replace(tzinfo=None).isoformat()
+        except (TypeError, ValueError):
+            return value
+
+    rows = json.loads(dump)
+    return json.dumps(
+        [{**row, "fields": {name: naive(value) for name, value in row["fields"].items()}} for row in rows]
+    )
+
+
+def test_times_without_an_offset_are_refused_until_their_zone_is_named(tmp_path: Path) -> None:
+    now = datetime.now(UTC).replace(microsecond=0)
+    end = now + timedelta(days=9)
+    whole = dumped(clean={"last_run_at": now - timedelta(minutes=20), "expires": end}, party={"by": "clocked"})
+    file = without_zones(whole, "Asia/Tokyo")
+
+    said = refusal(tmp_path, "beat", file, "--on")
+    assert "USE_TZ" in said and "--tz" in said and "task 1 (clean)" in said and "task 2 (party)" in said
+    assert "is in the future" in refusal(tmp_path, "beat", file, "--on", "--tz", "America/Lima")
+
+    imported(tmp_path, "beat", file, "--on", "--tz", "Asia/Tokyo")
+    settled()
+    by_name = {one.task.name: one for one in Schedule.objects.filter(trigger__agent="job").select_related("task")}
+    assert by_name["clean"].next_fire_at == now + timedelta(minutes=10)
+    assert by_name["clean"].task.expires == end
+    assert by_name["party"].task.clocked.clocked_time == datetime(2050, 1, 1, 8, tzinfo=UTC)
+
+
+def test_last_runs_that_a_beat_wrote_in_utc_have_a_zone_of_their_own(tmp_path: Path) -> None:
+    now = datetime.now(UTC).replace(microsecond=0)
+    file = without_zones(dumped(clean={"last_run_at": now - timedelta(minutes=20)}), "UTC")
+
+    imported(tmp_path, "beat", file, "--on", "--tz", "Asia/Tokyo", "--last-run-tz", "UTC")
+    settled()
+
+    assert Schedule.objects.get(task__name="clean").next_fire_at == now + timedelta(minutes=10)
+
+
+def test_what_a_beat_fired_before_it_was_killed_and_had_not_written_is_not_fired_again(tmp_path: Path) -> None:
+    file = dumped(clean={"last_run_at": datetime.now(UTC) - timedelta(minutes=31)})
+
+    imported(tmp_path, "beat", file, "--on", "--since", "10s")
+    settled()
+
+    assert fired() == []
 
 
 def dumped(**tasks: dict[str, Any]) -> str:

@@ -49,9 +49,23 @@ class Command(BaseCommand):
                 "--on", action="store_true", help="let the schedules fire at once; without it they are paused"
             )
         checks.add_argument("--agent", default="", metavar="NAME", help="an agent to wake when a switch opens")
+        crontab.add_argument("--tz", type=_zone, metavar="ZONE", help="zone of the machine (default: UTC)")
+        beat.add_argument(
+            "--tz", type=_zone, metavar="ZONE",
+            help="the TIME_ZONE of a project with USE_TZ = False, whose times have no offset",
+        )  # fmt: skip
+        beat.add_argument(
+            "--last-run-tz", type=_zone, metavar="ZONE",
+            help="zone of last_run_at, if it is another: UTC with DJANGO_CELERY_BEAT_TZ_AWARE = False",
+        )  # fmt: skip
+        beat.add_argument(
+            "--since", type=since, metavar="WHEN",
+            help="with --on: when the other Beat was killed, which then has not written what it fired in its last three minutes",
+        )  # fmt: skip
         crontab.add_argument(
-            "--tz", type=_zone, default="UTC", metavar="ZONE", help="zone of the machine (default: UTC)"
-        )
+            "--crontab", default="", metavar="NAME",
+            help="its name, by which a later import knows its jobs again (default: the name of the file)",
+        )  # fmt: skip
         crontab.add_argument(
             "--system", action="store_true", help="its lines name a user (known of /etc/crontab and /etc/cron.d)"
         )
@@ -73,10 +87,18 @@ class Command(BaseCommand):
     ) -> None:
         if since and (not on or since > timezone.now()):
             raise CommandError("--since: give it with --on, and not in the future")
-        crontab = {"zone": options.get("tz", "UTC"), "system": options.get("system") or file.startswith(OF_THE_SYSTEM)}
+        if options.get("last_run_tz") and not options["tz"]:
+            raise CommandError("--last-run-tz: give it with --tz, the zone of all other times")
+        its_own = {
+            "zone": options.get("tz") or "",
+            "last_run_zone": options.get("last_run_tz") or "",
+            "crontab": options.get("crontab") or Path(file).name,
+            "system": options.get("system") or file.startswith(OF_THE_SYSTEM),
+        }
         try:
             body = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-            brought = read(program, body, agent=agent, is_on=on, since=since, **crontab)
+            brought = read(program, body, agent=agent, is_on=on, since=since, **its_own)
+            brought.is_named = bool(options.get("crontab"))
             if is_only_read := program != "healthchecks" and not agent:
                 done = Import()
                 if brought.problems:

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from triggers.exceptions import Invalid, RuleError
-from triggers.schedules.clock import aware
+from triggers.schedules.clock import aware, meant, zone_of
 from triggers.schedules.own_tasks import FIRE_TASK, MAINTENANCE, MARK
 from triggers.schedules.rules.as_json import parse_rule, rule_as_json
 from triggers.schedules.rules.once import Clocked
@@ -18,11 +19,28 @@ APP = "django_celery_beat."
 CLEAN_UP = "celery.backend_cleanup"
 SHAPE = "the file must be the JSON of `manage.py dumpdata django_celery_beat`"
 OPTIONS = ("queue", "exchange", "routing_key", "priority", "expire_seconds")
+TIMES = ("last_run_at", "start_time", "expires", "date_changed", "clocked_time")
+NAIVE = (
+    "its times have no offset, as that project has USE_TZ = False: name its TIME_ZONE by --tz, and with "
+    "DJANGO_CELERY_BEAT_TZ_AWARE = False give --last-run-tz UTC too, as its Beat writes last_run_at in UTC then"
+)
+AHEAD = "its last_run_at {at} is in the future: --tz, or --last-run-tz, is not the zone in which it was written"
 Fields = Mapping[str, Any]
 
 
-def read_beat(content: Any, *, agent: str, is_on: bool) -> Brought:
-    """`is_on`: they go on where the other Beat stopped, but for those that are off there."""
+@dataclass(frozen=True, kw_only=True)
+class Zones:
+    """Of times without an offset."""
+
+    of_times: str
+    of_last_run: str
+
+
+def read_beat(
+    content: Any, *, agent: str, is_on: bool, zones: Zones | None = None, since: datetime | None = None
+) -> Brought:
+    """`is_on`: they go on where the other Beat stopped, but for those that are off there. `since`: it fired what was due until then, although
+    it may not have written so."""
     if not isinstance(content, list) or not all(_is_row(row) for row in content):
         raise Invalid([SHAPE])
     rows = {(row["model"].lower(), row["pk"]): row["fields"] for row in content}
@@ -30,10 +48,20 @@ def read_beat(content: Any, *, agent: str, is_on: bool) -> Brought:
     for (model, pk), fields in sorted(rows.items(), key=lambda row: str(row[1].get("name"))):
         if model == f"{APP}periodictask":
             try:
-                _task(brought, f"task {pk}", fields, rows, agent=agent, is_on=is_on)
-            except (RuleError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+                _task(brought, f"task {pk}", _with_offsets(fields, zones), rows, zones, agent=agent, is_on=is_on)
+            except (
+                RuleError,
+                LookupError,
+                TypeError,
+                ValueError,
+                AttributeError,
+                OverflowError,
+                RecursionError,
+            ) as error:
                 reason = error if isinstance(error, RuleError) else f"{SHAPE}: {error!r}"
                 brought.refuse(f"task {pk} ({fields.get('name')})", reason)
+    if since:
+        brought.owed_since = {name: max(since, last) for name, last in brought.owed_since.items()}
     if not brought.lines and not brought.problems:
         raise Invalid([f"the file has no periodic task; {SHAPE}"])
     return brought
@@ -48,7 +76,36 @@ def _is_row(row: Any) -> bool:
     )
 
 
-def _task(brought: Brought, where: str, task: Fields, rows: Mapping[Any, Fields], *, agent: str, is_on: bool) -> None:
+def _with_offsets(fields: Fields, zones: Zones | None) -> Fields:
+    """RuleError where an instant is not known."""
+    times = {name: datetime.fromisoformat(fields[name]) for name in TIMES if fields.get(name)}
+    if zones is None:
+        if any(at.tzinfo is None for at in times.values()):
+            raise RuleError(NAIVE)
+        return fields
+    known = {
+        name: meant(at, zone_of(zones.of_last_run if name == "last_run_at" else zones.of_times))
+        for name, at in times.items()
+    }
+    if (last := known.get("last_run_at")) and _is_ahead(last):
+        raise RuleError(AHEAD.format(at=fields["last_run_at"]))
+    return {**fields, **{name: at.isoformat() for name, at in known.items()}}
+
+
+def _is_ahead(at: datetime) -> bool:
+    return at > datetime.now(at.tzinfo) + timedelta(minutes=10)  # two clocks need not agree
+
+
+def _task(
+    brought: Brought,
+    where: str,
+    task: Fields,
+    rows: Mapping[Any, Fields],
+    zones: Zones | None,
+    *,
+    agent: str,
+    is_on: bool,
+) -> None:
     name = str(task["name"])
     line = Line(where=where, what=f"{name} ({task['task']})")
     brought.lines.append(line)
@@ -56,7 +113,7 @@ def _task(brought: Brought, where: str, task: Fields, rows: Mapping[Any, Fields]
         line.notes.append(why)
         return
     last = aware(task["last_run_at"]) if task["last_run_at"] else None
-    rule = rule_from(_columns(task, rows))
+    rule = rule_from(_columns(task, rows, zones))
     try:
         written = rule_as_json(rule)
         parse_rule(**written)
@@ -90,7 +147,7 @@ def _why_left(task: Fields) -> str:
     return ""
 
 
-def _columns(task: Fields, rows: Mapping[Any, Fields]) -> dict[str, Any]:
+def _columns(task: Fields, rows: Mapping[Any, Fields], zones: Zones | None) -> dict[str, Any]:
     if task["crontab"] is not None:
         row = rows[f"{APP}crontabschedule", task["crontab"]]
         names = {
@@ -105,7 +162,7 @@ def _columns(task: Fields, rows: Mapping[Any, Fields]) -> dict[str, Any]:
         row = rows[f"{APP}intervalschedule", task["interval"]]
         return {"interval": {"every": row["every"], "period": row["period"]}}
     if task["clocked"] is not None:
-        return {"clocked": rows[f"{APP}clockedschedule", task["clocked"]]["clocked_time"]}
+        return {"clocked": _with_offsets(rows[f"{APP}clockedschedule", task["clocked"]], zones)["clocked_time"]}
     if task["solar"] is not None:
         return {"solar": rows[f"{APP}solarschedule", task["solar"]]}
     return {}

@@ -47,6 +47,8 @@ class Brought:
     owed_since: dict[str, datetime] = field(
         default_factory=dict
     )  # by name: the other program has fired what was due until then
+    crontab: str = ""  # the name of the crontab; its jobs have it in their data
+    is_named: bool = True  # the name was given, and is no guess by that of the file
 
     def schedule(self, name: str, agent: str, *, rule: Mapping[str, Any], **fields: Any) -> None:
         """A schedule with a trigger of its own, so that each job is paused, watched and counted by itself."""
@@ -54,6 +56,15 @@ class Brought:
         policy = policy_for(agent) if agent else {}
         self.triggers.append({"slug": slug, "agent": agent, "overlap": "skip", "policy": policy})
         self.schedules.append({"name": name, "trigger": slug, **rule, **fields})
+
+    def rename(self, names: Mapping[str, tuple[str, str]]) -> None:
+        """`names`: of each schedule, and of its trigger, by the name of now."""
+        for trigger, schedule in zip(self.triggers, self.schedules, strict=True):
+            schedule["name"], schedule["trigger"] = names[schedule["name"]]
+            trigger["slug"] = schedule["trigger"]
+        self.owed_since = {names[name][0]: since for name, since in self.owed_since.items()}
+        for line in self.lines:
+            line.becomes = re.sub(r"(?<=schedule )\S+(?=:)", lambda found: names[found[0]][0], line.becomes)
 
     def refuse(self, where: str, problem: object) -> None:
         self.problems.append(f"{where}: {problem}")

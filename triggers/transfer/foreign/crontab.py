@@ -10,7 +10,8 @@ from typing import Any
 from agents.kernel.redaction import SECRET_FIELD
 from triggers.exceptions import RuleError
 from triggers.schedules.rules.crontab import Cron
-from triggers.transfer.foreign.brought import Brought, Line, marked
+from triggers.transfer.foreign.brought import Brought, Line
+from triggers.transfer.foreign.lines import job_of, name_of
 
 ENVIRONMENT = re.compile(r"""\s*(?:"([^"]+)"|'([^']+)'|([A-Za-z_]\w*))\s*=(.*)""", re.DOTALL)
 NICKNAMES = {
@@ -41,15 +42,18 @@ MAIL = (
 class _State:
     """What the lines before have set for those after them."""
 
+    crontab: str
     zone: str
     environment: dict[str, str] = field(default_factory=dict)
     delay: int = 0
     comments: list[str] = field(default_factory=list)
 
 
-def read_crontab(text: str, *, agent: str, zone: str, system: bool, since: datetime | None = None) -> Brought:
+def read_crontab(
+    text: str, *, crontab: str, agent: str, zone: str, system: bool, since: datetime | None = None
+) -> Brought:
     """`system`: its lines name a user before the command. `since`: cron has fired what was due until then."""
-    brought, state, seen = Brought(), _State(zone), Counter[str]()
+    brought, state, seen = Brought(crontab=crontab), _State(crontab, zone), Counter[tuple[str, ...]]()
     for number, line in enumerate(text.split("\n"), 1):  # as cron: no other character ends a line
         where, line = f"line {number}", line.strip(" \t\r")
         if not line:
@@ -89,7 +93,7 @@ def _set(brought: Brought, state: _State, where: str, found: re.Match[str]) -> N
 
 
 def _job(
-    brought: Brought, state: _State, where: str, line: str, *, agent: str, system: bool, seen: Counter[str]
+    brought: Brought, state: _State, where: str, line: str, *, agent: str, system: bool, seen: Counter[tuple[str, ...]]
 ) -> None:
     rule, user, rest = _split(line, system=system)
     if rule == "@reboot":
@@ -113,10 +117,10 @@ def _job(
             where, f"its command and its variables are longer than {LONGEST:,} characters; put them into a script"
         )
         return
-    identity = f"{user}:{rest}"
-    seen[identity] += 1
-    name = marked(re.sub(r"[^A-Za-z0-9]+", "-", data["command"]).strip("-")[:40], f"{identity}:{seen[identity]}")
-    names = [name] if len(rules) == 1 else [f"{name}-{number}" for number in range(1, len(rules) + 1)]
+    job, names = job_of(data), []
+    for _ in rules:
+        seen[job] += 1
+        names.append(name_of(data, seen[job]))
     for one, parsed in zip(names, rules, strict=True):
         jitter = {"jitter": f"{state.delay}m"} if state.delay else {}
         brought.schedule(one, agent, rule={"cron": parsed.text, "tz": str(parsed.zone)}, data=data, **jitter)
@@ -146,7 +150,7 @@ def _either(rule: str) -> list[str]:
 def _data(command: str, user: str, state: _State) -> dict[str, Any]:
     """What the agent is given as `run.event.data["data"]`."""
     line, *lines = _at_percent_signs(command)
-    data: dict[str, Any] = {"command": line.strip()}
+    data: dict[str, Any] = {"crontab": state.crontab, "command": line.strip()}
     if lines:
         data["stdin"] = "\n".join(lines).removesuffix("\n") + "\n"
     if user:
