@@ -37,6 +37,7 @@ FLOORS = {
         "state agent",
         "checklists memory sessions",
         "llm",
+        "frameworks",
         "graphs",
         "run",
         "async_run gate_run reminders",
@@ -52,6 +53,10 @@ FLOORS = {
         "door turn",
         "requests",
         "call",
+    ],
+    "agents/frameworks": [
+        "body clients costs failures tools",
+        "requests",
     ],
     "agents/graphs": [
         "extra values refusals definition messages questions",

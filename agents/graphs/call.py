@@ -1,15 +1,13 @@
 """One call of `run.graph`, from its input to its output. The thread of the graph is the run; a replay goes on from the last checkpoint."""
 
-import asyncio
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from django.db import connections
 from langgraph.types import Command
 
 from agents.exceptions import Permanent
+from agents.frameworks.body import on_a_loop
 from agents.graphs import questions
 from agents.graphs.definition import nodes_of, require_runnable
 from agents.graphs.questions import Resume
@@ -18,13 +16,11 @@ from agents.graphs.requests import Requests, through
 from agents.graphs.saver import JournalSaver
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread
 from agents.journal.engine import Journal
-from agents.journal.from_plain import from_plain_function
 from agents.journal.protocol import Place, fitting
 from agents.kernel.redaction import refresh
 from agents.llm.context import LlmContext
 from agents.llm.door.danger import TAINTED
 
-T = TypeVar("T")
 LONGEST_KEY = 80
 OPENED = "llm"  # the kind of its first entry: what stands below it is a conversation
 
@@ -117,19 +113,6 @@ class GraphCall:
         return self._answer(interrupt.value, answer)
 
 
-class NodeThreads(ThreadPoolExecutor):
-    """For nodes that are plain functions: each ends its database sessions."""
-
-    def submit(self, act: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
-        def run() -> T:
-            try:
-                return act(*arguments, **named)
-            finally:
-                connections.close_all()
-
-        return super().submit(run)
-
-
 def run_sync(
     journal: Journal,
     context: LlmContext,
@@ -144,17 +127,9 @@ def run_sync(
     """`GraphCall.run` from a plain function, on an event loop of its own."""
 
     async def run(steps: ConcurrentSteps) -> Any:
-        call = GraphCall(steps, context, app, key=key, answer=answer)
-        loop = asyncio.get_running_loop()
-        loop.set_default_executor(NodeThreads(thread_name_prefix="node"))
-        try:
-            return await call.run(input, config, given)
-        finally:
-            await (
-                loop.shutdown_default_executor()
-            )  # a node that goes on in its thread would write behind the end of the body
+        return await GraphCall(steps, context, app, key=key, answer=answer).run(input, config, given)
 
-    return from_plain_function(journal, run)
+    return on_a_loop(journal, run)
 
 
 def _place_in(state: Any) -> Any:

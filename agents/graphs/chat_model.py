@@ -11,16 +11,15 @@ from langchain_core.runnables import RunnableBinding
 from pydantic import Field, SecretStr
 
 from agents.exceptions import Permanent
-from agents.graphs.costs import Priced
+from agents.frameworks.clients import without_retries
+from agents.frameworks.tools import in_cap
+from agents.graphs.costs import priced
 from agents.graphs.messages import as_chunk, asked, whole
 from agents.graphs.refusals import JOURNALED
-from agents.graphs.requests import Request, Requests, in_cap, of_this_graph
+from agents.graphs.requests import Request, Requests, of_this_graph
 from agents.guards.llm_calls import is_within_body
 from agents.journal.begun import current
 from agents.kernel.redaction import know
-
-# Clients in chat models of LangChain: only steps make, count and pay requests.
-CLIENTS = ("client", "async_client", "root_client", "root_async_client", "_client", "_async_client")
 
 
 class JournaledChatModel(BaseChatModel):
@@ -135,12 +134,12 @@ class JournaledChatModel(BaseChatModel):
         cap = requests.cap if requests and not self.has_output_tool else None
         if requests:
             know(*_secrets_of(self.inner))
-            _without_retries(self.inner)
+            without_retries(self.inner)
             if "tools" in options:
                 options["tools"] = in_cap(options["tools"], cap)
         request = Request(
             asked=asked(messages, options, stop),
-            priced=Priced.of(self.inner, {}),
+            priced=priced(self.inner),
             trusted_tools=self.trusted_tools,
             bound=self.output_bound,
             cap=cap,
@@ -156,12 +155,3 @@ def _secrets_of(model: BaseChatModel) -> Iterator[str]:
     for name in type(model).model_fields:
         if isinstance(value := getattr(model, name), SecretStr):
             yield value.get_secret_value()
-
-
-def _without_retries(model: BaseChatModel) -> None:
-    for name in CLIENTS:
-        found = getattr(model, name, None)
-        clients: list[Any] = [found, getattr(found, "_client", None)]
-        for client in clients:
-            if hasattr(client, "max_retries"):
-                client.max_retries = 0

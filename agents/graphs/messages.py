@@ -16,6 +16,7 @@ from langchain_core.messages import (
     messages_from_dict,
 )
 
+from agents.frameworks.tools import name_of
 from agents.kernel.redaction import redacted_json
 from agents.llm.requests.answers import recordable
 
@@ -57,14 +58,6 @@ def asked(messages: Sequence[BaseMessage], options: Mapping[str, Any], stop: Seq
     return Asked(messages=clean, options=options, stop=stop, kept=recordable({"fingerprint": fingerprint, **told}))
 
 
-def name_of(tool: Any) -> str:
-    """The name of a tool as a provider is given it; empty where that is not known."""
-    if not isinstance(tool, Mapping):
-        return str(getattr(tool, "name", "") or getattr(tool, "__name__", ""))
-    inner = tool.get("function")
-    return str((inner if isinstance(inner, Mapping) else tool).get("name", ""))
-
-
 def tools_answered(messages: Sequence[BaseMessage]) -> set[str]:
     """The tools whose results are among the messages."""
     names = {call["id"]: call["name"] for one in messages if isinstance(one, AIMessage) for call in one.tool_calls}
@@ -83,9 +76,8 @@ def recorded(message: AIMessage, fingerprint: str) -> dict[str, Any]:
     return {"prompt": fingerprint, "answer": recordable(answer)}
 
 
-def message_in(output: Mapping[str, Any]) -> AIMessage:
+def message_in(answer: Mapping[str, Any]) -> AIMessage:
     """The message of a recorded answer. A person who resolved the request gave a text."""
-    answer = output["answer"]
     if "message" not in answer:
         return AIMessage("".join(part.get("content", "") for part in answer["parts"]))
     [message] = messages_from_dict([answer["message"]])

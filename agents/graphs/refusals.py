@@ -11,6 +11,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tracers.context import register_configure_hook
 
 from agents.exceptions import Permanent
+from agents.frameworks.tools import require_in_cap
 from agents.journal.begun import current
 
 JOURNALED = "wakeful_journaled"  # in the metadata of models that `journaled` made
@@ -40,13 +41,6 @@ def passing() -> Iterator[None]:
         yield
     finally:
         _passes.reset(token)
-
-
-def require_in_cap(tool: str, cap: frozenset[str] | None) -> None:
-    if cap is not None and tool not in cap:
-        raise Permanent(
-            f"tool {tool!r} is beyond the tool cap of this run, which allows {', '.join(sorted(cap)) or 'none'}"
-        )
 
 
 class Refusals(BaseCallbackHandler):
