@@ -205,6 +205,7 @@ TEMPLATES = [
                 "django.contrib.messages.context_processors.messages",
                 "config.console.parts.banner.banner",
                 "config.console.parts.docs_link.docs_link",
+                "config.console.navigation.tabs",
             ],
         },
     }

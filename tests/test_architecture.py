@@ -160,7 +160,7 @@ FLOORS = {
         "test_event views",
     ],
     "config/console": [
-        "theme parts",
+        "navigation theme parts",
         "access dress",
         "runs sources",
         "incidents events notifications",
@@ -195,7 +195,7 @@ LARGE = {
     "config/console/schedules/list.py SchedulePanel": PAGE,
     "config/console/sources/page.py": PAGE,
     "config/console/sources/page.py SourcePanel": PAGE,
-    "config/console/theme.py _navigation": "the sidebar: one entry a line",
+    "config/console/navigation.py _groups": "the sidebar: one entry a line",
     "config/env.py Env": "one method for each type of a setting",
     "config/health/metrics.py collect": "a list of metrics, one after the other",
     "config/stack/embedded/server.py Server": "one child process, from its start to its end",
