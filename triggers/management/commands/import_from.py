@@ -89,7 +89,7 @@ class Command(BaseCommand):
             raise CommandError("--since: give it with --on, and not in the future")
         if options.get("last_run_tz") and not options["tz"]:
             raise CommandError("--last-run-tz: give it with --tz, the zone of all other times")
-        its_own = {
+        its_own: dict[str, Any] = {
             "zone": options.get("tz") or "",
             "last_run_zone": options.get("last_run_tz") or "",
             "crontab": options.get("crontab") or Path(file).name,
