@@ -39,8 +39,8 @@ class Zones:
 def read_beat(
     content: Any, *, agent: str, is_on: bool, zones: Zones | None = None, since: datetime | None = None
 ) -> Brought:
-    """`is_on`: they go on where the other Beat stopped, but for those that are off there. `since`: it fired what was due until then,
-    although it may not have written so."""
+    """`is_on`: they go on where the other Beat stopped, but for those that are off there. `since`: it fired what was due until then, and
+    may not have written so."""
     if not isinstance(content, list) or not all(_is_row(row) for row in content):
         raise Invalid([SHAPE])
     rows = {(row["model"].lower(), row["pk"]): row["fields"] for row in content}
