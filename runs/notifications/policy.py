@@ -105,7 +105,7 @@ def decide(rules: Rules, news: News, history: History, now: datetime) -> Verdict
         return Suppress(reason="the recipient is inactive", is_rerouted=news.is_urgent)
     if rules.silenced_until and now < rules.silenced_until:
         ends = f"{rules.silenced_until.astimezone(rules.zone):%Y-%m-%d %H:%M}"
-        return Suppress(reason=f"silenced until {ends}", is_rerouted=news.is_urgent)
+        return Suppress(reason=f"silenced until {ends} ({rules.zone.key})", is_rerouted=news.is_urgent)
     if ORDER[news.urgency] < ORDER[rules.least_urgency]:
         return Suppress(reason=f"urgency {news.urgency} is below {rules.least_urgency}")
     if news.topic and history.said and _is_known(rules, news, history.said, now):

@@ -52,6 +52,7 @@ def put_off(recipient: Recipient) -> int:
     begins = recipient.silenced_until if recipient.silenced_until and is_silenced else now
     at, reason = earliest(rules_of(recipient), last_at, begins)
     if is_silenced:
-        reason = f"silenced until {begins.astimezone(rules_of(recipient).zone):%Y-%m-%d %H:%M}"
+        zone = rules_of(recipient).zone
+        reason = f"silenced until {begins.astimezone(zone):%Y-%m-%d %H:%M} ({zone.key})"
     waiting = theirs.filter(Q(due_at__lt=at) if is_silenced else Q(due_at__gt=at), status__in=WAITING, is_urgent=False)
     return waiting.update(due_at=at, give_up_at=at + patience(recipient), reason=reason or "its silence has ended")

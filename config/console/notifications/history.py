@@ -1,5 +1,6 @@
-"""The history of a recipient's notifications, in its own time zone."""
+"""The history of a recipient's notifications."""
 
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -8,13 +9,13 @@ from django import forms
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
-from config.console.notifications.words import delivery_link, dot, shown_in, text_of
+from config.console.notifications.words import delivery_link, dot, text_of
 from config.console.parts.html import format_html
 from config.console.parts.links import joined, link
+from config.console.parts.moments import instant
 from config.console.parts.sections import Section, Table
 from runs.db.sql import fetch
 from runs.models import Delivery, Recipient
-from runs.notifications.recipients import zone_of
 
 PER_PAGE = 50
 COUNTED = 10_000  # its newest deliveries, which are counted and filtered
@@ -45,20 +46,19 @@ def history(request: HttpRequest, recipient: Recipient) -> Section:
     if before:
         theirs = theirs.filter(id__lt=before)
     rows = list(theirs[: PER_PAGE + 1])
-    zone = zone_of(recipient)
     return Table(
-        title=f"Deliveries (times in {zone.key})",
+        title="Deliveries",
         note=joined([_filters(counts, status), _pager(rows, status, before)], separator=" "),
         headers=("Written", "Status", "Message", "Urgency", "Why", "Sent", "Due", "Tries", "Acknowledged"),
         rows=[
             (
-                shown_in(zone, one.created_at),
+                _at(one.created_at),
                 dot(one.status),
                 delivery_link(one.pk, text_of(one.notification)),
                 one.notification.urgency,
                 _reason(one),
-                shown_in(zone, one.sent_at),
-                shown_in(zone, one.due_at),
+                _at(one.sent_at),
+                _at(one.due_at),
                 one.attempts or "–",
                 f"by {one.acknowledged_by}" if one.acknowledged_at else "–",
             )
@@ -66,6 +66,10 @@ def history(request: HttpRequest, recipient: Recipient) -> Section:
         ],
         empty="None.",
     )
+
+
+def _at(at: datetime | None) -> SafeString | str:
+    return instant(at) if at else "–"
 
 
 def _reason(delivery: Delivery) -> Any:

@@ -14,10 +14,12 @@ from agents.kernel.durations import in_words, parse_duration
 from config.console.access.audit import entries_of
 from config.console.notifications.history import history
 from config.console.notifications.recipient_form import RecipientForm
-from config.console.notifications.words import delivery_link, shown_in
+from config.console.notifications.words import delivery_link
 from config.console.parts import fields
 from config.console.parts.dialogs import dialog, leave
+from config.console.parts.html import format_html
 from config.console.parts.links import joined, link, listing, page
+from config.console.parts.moments import moment
 from config.console.parts.pages import form_page
 from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
 from config.console.parts.sections import Facts, LiveNotice, Notice, Section
@@ -34,7 +36,7 @@ from runs.notifications.edit import (
     topic_of_tests,
 )
 from runs.notifications.inbox import has_reader
-from runs.notifications.recipients import OF_SETTINGS, zone_of
+from runs.notifications.recipients import OF_SETTINGS
 
 LENGTHS = [("1h", "1 hour"), ("1d", "a day"), ("7d", "a week"), ("", "no longer: end the silence")]
 TESTED = timedelta(hours=1)  # a test is shown on top of the page for this long
@@ -158,16 +160,15 @@ def _test_of(recipient: Recipient) -> list[Section]:
     test = tests.first()
     if test is None or test.created_at < database_now() - TESTED:
         return []
-    zone = zone_of(recipient)
     if test.status in OPEN:
-        tried = f"The last try failed: {test.error}. It is tried again until {shown_in(zone, test.give_up_at)}."
+        tried = format_html("The last try failed: {}. It is tried again until {}.", test.error, moment(test.give_up_at))
         text = "The test has not arrived yet." if test.error else "The test is on its way."
         return [LiveNotice(text=text, details=[tried] if test.error else [])]
     details = [delivery_link(test.pk, "The delivery")]
     if test.status == Delivery.Status.SENT:
         return [
             Notice(
-                text=f"The test has arrived at {shown_in(zone, test.sent_at)} ({zone.key}).",
+                text=format_html("The test has arrived at {}.", moment(test.sent_at)),
                 level="good",
                 details=details,
             )
@@ -181,19 +182,18 @@ def _test_of(recipient: Recipient) -> list[Section]:
 
 
 def _notices(recipient: Recipient) -> list[Section]:
-    zone = zone_of(recipient)
     if not recipient.active:
         how = f"Set {OF_SETTINGS}." if recipient.is_from_settings else "Edit it to make it active."
         return [Notice(text=f"Inactive: it gets nothing. {how}", level="warning")]
     found: list[Section] = []
     if _is_silenced(recipient):
-        until = shown_in(zone, recipient.silenced_until)
-        found.append(Notice(text=f"Silenced until {until} ({zone.key}): nothing is sent.", level="warning"))
+        text = format_html("Silenced until {}: nothing is sent.", moment(recipient.silenced_until))
+        found.append(Notice(text=text, level="warning"))
     if recipient.channel == INBOX.name and not has_reader(recipient.address):
-        text = "Its user does not exist, is inactive, or may not log in: no one reads what is sent to it."
-        found.append(Notice(text=text, level="bad", details=["Set another address, or activate the user."]))
+        unread = "Its user does not exist, is inactive, or may not log in: no one reads what is sent to it."
+        found.append(Notice(text=unread, level="bad", details=["Set another address, or activate the user."]))
     if recipient.failing_since:
-        text = f"Its last deliveries have failed since {shown_in(zone, recipient.failing_since)}."
+        text = format_html("Its last deliveries have failed since {}.", moment(recipient.failing_since))
         second = f"Recipient {recipient.second.name} gets them instead." if recipient.second else ""
         found.append(Notice(text=text, level="bad", details=[second or "Correct its address, and send a test."]))
     return found
@@ -208,7 +208,7 @@ def _gets_all(recipient: Recipient) -> str:
 def _rules(recipient: Recipient) -> Facts:
     quiet = "none"
     if recipient.quiet_from is not None and recipient.quiet_until is not None:
-        quiet = f"{recipient.quiet_from:%H:%M} to {recipient.quiet_until:%H:%M}"
+        quiet = f"{recipient.quiet_from:%H:%M} to {recipient.quiet_until:%H:%M} ({recipient.zone})"
     groups = [link(page("runs_recipientgroup", group.pk), group.name) for group in recipient.groups.order_by("name")]
     second = recipient.second
     after = f", after {in_words(recipient.second_after)}"
@@ -223,7 +223,10 @@ def _rules(recipient: Recipient) -> Facts:
             ("Time zone", recipient.zone),
             ("Quiet hours", quiet),
             ("Spacing", in_words(recipient.spacing) if recipient.spacing else "none"),
-            ("Daily digest", "none" if recipient.digest_hour is None else f"at {recipient.digest_hour}:00"),
+            (
+                "Daily digest",
+                "none" if recipient.digest_hour is None else f"at {recipient.digest_hour}:00 ({recipient.zone})",
+            ),
             ("Repeats the same text after", in_words(recipient.repeat_after) if recipient.repeat_after else "at once"),
             (
                 "Second route",

@@ -1,8 +1,6 @@
 """Statuses, times and links of notifications, as several pages show them."""
 
-from datetime import datetime
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -35,11 +33,6 @@ SHOWN = 200  # characters of a text in a table
 
 def dot(status: str) -> SafeString:
     return format_html('<span class="console-dot console-dot-{}">{}</span>', DOTS.get(status, "other"), status)
-
-
-def shown_in(zone: ZoneInfo, at: datetime | None) -> str:
-    """A time by a recipient's clock."""
-    return f"{at.astimezone(zone):%Y-%m-%d %H:%M:%S}" if at else "–"
 
 
 def text_of(notification: Notification) -> str:

@@ -193,8 +193,8 @@ def test_silence_suppresses_all_messages_and_reroutes_urgent_ones() -> None:
     urgent = decide(one, News(urgency="high", topic="", text="a"), History(), NOON)
     normal = decide(one, News(urgency="normal", topic="", text="a"), History(), NOON)
 
-    assert urgent == Suppress(reason="silenced until 2026-11-20 13:00", is_rerouted=True)
-    assert normal == Suppress(reason="silenced until 2026-11-20 13:00")
+    assert urgent == Suppress(reason="silenced until 2026-11-20 13:00 (Europe/Vienna)", is_rerouted=True)
+    assert normal == Suppress(reason="silenced until 2026-11-20 13:00 (Europe/Vienna)")
     assert decide(one, News(urgency="low", topic="", text="a"), History(), NOON + timedelta(hours=1)) == Send()
 
 
