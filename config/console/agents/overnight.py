@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from django import forms
 from django.conf import settings
@@ -14,6 +15,7 @@ from django.template.response import TemplateResponse
 from django.utils.safestring import SafeString
 
 from config.console.parts.axis import Axis
+from config.console.parts.browser_zone import zone_shown
 from config.console.parts.gauge import Gauge
 from config.console.parts.links import link, listing
 from config.console.parts.sections import Notice, Table
@@ -42,7 +44,7 @@ KINDS = {
 
 
 class Span(forms.Form):
-    """Times by the clock of this site."""
+    """Times by the clock that the console shows."""
 
     to = LocalTime(required=False)
 
@@ -72,19 +74,20 @@ def overnight_page(request: HttpRequest) -> HttpResponse:
     """The page, for users who may view runs."""
     if not any(request.user.has_perm(f"runs.{verb}_run") for verb in ("view", "change")):
         raise PermissionDenied
-    night, fault = _asked(request)
+    zone = zone_shown(request)
+    night, fault = _asked(request, zone)
     found = overnight(night)
     request.current_app = admin.site.name
     context = {
         **admin.site.each_context(request),
         "title": "What ran overnight",
-        "zone": settings.WAKEFUL_ZONE.key,
-        "start": _local(night.start).strftime(INPUT),
-        "end": _local(night.end).strftime(INPUT),
+        "zone": zone.key,
+        "start": night.start.astimezone(zone).strftime(INPUT),
+        "end": night.end.astimezone(zone).strftime(INPUT),
         "notices": [*_wrong(fault), *_cut(found)],
         "gauges": _gauges(found.total),
-        "hours": _hours(night),
-        "lanes": [_lane(one, night) for one in found.agents[:LANES]],
+        "hours": _hours(night, zone),
+        "lanes": [_lane(one, night, zone) for one in found.agents[:LANES]],
         "is_cut": len(found.agents) > LANES,
         "kinds": list(KINDS.items()),
         "table": _table(found),
@@ -92,13 +95,13 @@ def overnight_page(request: HttpRequest) -> HttpResponse:
     return TemplateResponse(request, "admin/console/overnight.html", context)
 
 
-def _asked(request: HttpRequest) -> tuple[Night, str]:
+def _asked(request: HttpRequest, zone: ZoneInfo) -> tuple[Night, str]:
     """The requested time span; if that is invalid, the usual one and the error."""
     form = Span(request.GET)
     usual = night_until(database_now(), settings.WAKEFUL_ZONE)
     if not form.is_valid():
         return usual, "; ".join(f"{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items())
-    start, end = (_instant(form.cleaned_data[name]) for name in ("from", "to"))
+    start, end = (_instant(form.cleaned_data[name], zone) for name in ("from", "to"))
     try:
         night = night_until(end or usual.end, settings.WAKEFUL_ZONE)
         return (Night(start=start, end=night.end) if start else night), ""
@@ -106,12 +109,8 @@ def _asked(request: HttpRequest) -> tuple[Night, str]:
         return usual, f"{error.field}: {error}"
 
 
-def _instant(at: datetime | None) -> datetime | None:
-    return at if at is None or at.tzinfo else instant_of(at, settings.WAKEFUL_ZONE)
-
-
-def _local(at: datetime) -> datetime:
-    return at.astimezone(settings.WAKEFUL_ZONE)
+def _instant(at: datetime | None, zone: ZoneInfo) -> datetime | None:
+    return at if at is None or at.tzinfo else instant_of(at, zone)
 
 
 def _wrong(fault: str) -> list[Notice]:
@@ -159,16 +158,20 @@ def _gauges(total: Figures) -> list[Gauge]:
 # The timeline
 
 
-def _hours(night: Night) -> list[tuple[float, str]]:
+def _hours(night: Night, zone: ZoneInfo) -> list[tuple[float, str]]:
     """Labels of the axis, at full hours."""
+
+    def local(at: datetime) -> datetime:
+        return at.astimezone(zone)
+
     axis = Axis(night.start, night.end)
     step = next((step for step in STEPS if (night.end - night.start) / step <= LABELS), STEPS[-1])
     hours = step // timedelta(hours=1)
     first = night.start.replace(minute=0, second=0, microsecond=0)
     count = (night.end - first) // timedelta(hours=1) + 1
     every = [first + timedelta(hours=number) for number in range(count)]
-    inside = [at for at in every if night.start <= at < night.end and _local(at).hour % hours == 0]
-    return [(axis.at(at), _label(_local(at))) for at in inside]
+    inside = [at for at in every if night.start <= at < night.end and local(at).hour % hours == 0]
+    return [(axis.at(at), _label(local(at))) for at in inside]
 
 
 def _label(local: datetime) -> str:
@@ -176,14 +179,14 @@ def _label(local: datetime) -> str:
     return f"{local:%a %-d}" if local.time() == time() else f"{local:%H:%M}"
 
 
-def _lane(one: Figures, night: Night) -> Lane:
-    marks = [_mark(number, slot, night) for number, slot in sorted(one.slots.items())]
+def _lane(one: Figures, night: Night, zone: ZoneInfo) -> Lane:
+    marks = [_mark(number, slot, night, zone) for number, slot in sorted(one.slots.items())]
     return Lane(agent=_agent(one), said=f"{one.woken:,} woken, {one.spoke:,} spoke", marks=marks)
 
 
-def _mark(number: int, slot: Slot, night: Night) -> Mark:
+def _mark(number: int, slot: Slot, night: Night, zone: ZoneInfo) -> Mark:
     width = (night.end - night.start) / SLOTS
-    start, end = (_local(night.start + width * edge) for edge in (number, number + 1))
+    start, end = ((night.start + width * edge).astimezone(zone) for edge in (number, number + 1))
     said = ", ".join(f"{getattr(slot, kind)} {kind}" for kind in KINDS if getattr(slot, kind))
     kind = next((kind for kind in KINDS if getattr(slot, kind)), "quiet")
     title = f"{start:%H:%M}–{end:%H:%M}: {said}"

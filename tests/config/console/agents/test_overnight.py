@@ -22,8 +22,10 @@ DAY = timedelta(days=1)
 
 
 @pytest.fixture(autouse=True)
-def far_away(settings: Any) -> None:
+def far_away(settings: Any, admin: Client) -> None:
+    """The site; the console shows times as this reader's clock does."""
     settings.WAKEFUL_ZONE = KATHMANDU
+    admin.cookies["zone"] = KATHMANDU.key
 
 
 def context_of(client: Client, **query: str) -> Any:
@@ -33,7 +35,7 @@ def context_of(client: Client, **query: str) -> Any:
 
 
 def around_now() -> dict[str, str]:
-    """In the form of the page, by the clock of the site."""
+    """In the form of the page, by the clock that it shows."""
     now = datetime.now(KATHMANDU)
     return {"from": f"{now - DAY / 2:%Y-%m-%dT%H:%M}", "to": f"{now + DAY / 2:%Y-%m-%dT%H:%M}"}
 
@@ -42,6 +44,16 @@ def test_the_time_span_begins_yesterday_evening_by_the_clock_of_the_site(admin: 
     yesterday = datetime.now(KATHMANDU) - DAY
 
     assert context_of(admin)["start"] == f"{yesterday:%Y-%m-%d}T18:00"
+
+
+def test_the_page_has_the_zone_that_the_header_names(admin: Client) -> None:
+    admin.cookies["zone"] = "Asia/Tokyo"  # 3 h 15 min ahead of Kathmandu
+
+    context = context_of(admin)
+
+    assert (context["zone"], context["start"][-6:]) == ("Asia/Tokyo", "T21:15")
+    asked = context_of(admin, **{"from": "2026-11-22T18:00", "to": "2026-11-23T06:00"})
+    assert (asked["start"], asked["hours"][0][1]) == ("2026-11-22T18:00", "18:00")
 
 
 def test_the_timeline_shows_the_most_important_of_each_slot(admin: Client) -> None:
@@ -58,8 +70,8 @@ def test_the_timeline_shows_the_most_important_of_each_slot(admin: Client) -> No
     assert "&lt;clerk&gt;" in admin.get(PATH, around_now()).content.decode()
 
 
-def test_midnight_is_named_after_its_day(admin: Client, settings: Any) -> None:
-    settings.WAKEFUL_ZONE = ZoneInfo("Europe/Vienna")
+def test_midnight_is_named_after_its_day(admin: Client) -> None:
+    admin.cookies["zone"] = "Europe/Vienna"
 
     hours = context_of(admin, **{"from": "2026-11-22T18:00", "to": "2026-11-23T06:00"})["hours"]
 
