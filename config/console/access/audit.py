@@ -30,6 +30,7 @@ PAGES = {
     "recipient": "runs_recipient",
     "recipientgroup": "runs_recipientgroup",
 }
+SEVERAL = "*"  # instead of an object's id
 SHOWN = 50
 
 
@@ -86,8 +87,11 @@ def entries_of(kind: str, object_id: object, *, parts: Mapping[str, Iterable[obj
 
 def subject_of(entry: AuditEntry) -> SafeString:
     noun = PAGES.get(entry.kind)
+    words = _nouns().get(entry.kind, entry.kind)
+    if entry.object_id == SEVERAL:
+        return format_html("{}: several, or all", words)
     name = short(entry.object_id) if len(entry.object_id) == 36 else entry.object_id
-    text = format_html("{} {}", _nouns().get(entry.kind, entry.kind), name)
+    text = format_html("{} {}", words, name)
     return link(page(noun, entry.object_id), text) if noun else text
 
 

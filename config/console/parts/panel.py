@@ -14,6 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.utils.functional import cached_property
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 from unfold.admin import ModelAdmin
 from unfold.dataclasses import UnfoldAction
 from unfold.decorators import action, display
@@ -133,6 +134,10 @@ class Panel(ModelAdmin):  # type: ignore[misc]
         # Permission to change an object includes permission to view it.
         app, model = self.opts.app_label, self.opts.model_name
         return any(request.user.has_perm(f"{app}.{verb}_{model}") for verb in ("view", "change"))
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        title = capfirst(str(self.opts.verbose_name_plural))
+        return super().changelist_view(request, {"title": title, **(extra_context or {})})  # type: ignore[no-any-return]
 
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
         """Columns that are fields of the rows, too, are shown without secrets."""

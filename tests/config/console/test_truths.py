@@ -15,6 +15,7 @@ from runs.actions.approve import decide
 from runs.actions.checklists import ItemEdit, create_checklist
 from runs.actions.incidents import close_incident
 from runs.models import Alarm, Incident, Notification, Queue, Run, Worker
+from runs.models.audit import record_about
 from tests.support.console import list_of, make_failed_run, make_schedule, make_worker, page_of
 from tests.support.incidents import fail, pass_by, succeed
 from tests.support.journals import make_approval
@@ -379,6 +380,31 @@ def test_the_form_of_a_dead_mans_switch_names_the_address_that_it_gets(admin: Cl
     page = page_text(admin, "/admin/triggers/source/add/?choice=ping")
 
     assert "/ping/NAME/TOKEN" in page and "/hooks/" not in page
+
+
+# Lists
+
+
+def test_an_entry_of_the_audit_log_about_several_objects_leads_to_no_page(admin: Client) -> None:
+    record_about("cli:ada", "export", "event", "*")
+
+    page = page_text(admin, list_of("runs_auditentry"))
+
+    assert "event: several, or all" in page and "/*/" not in page
+
+
+def test_an_empty_list_offers_nothing_that_it_does_not_have(admin: Client) -> None:
+    nothing, none_found = (page_text(admin, list_of("runs_run") + query) for query in ("", "?agent=greeter"))
+
+    assert "There is none yet." in nothing and "Reset filters" not in nothing
+    assert "Nothing matches." in none_found and "Reset filters" in none_found
+    assert "new item" not in nothing + none_found
+
+
+def test_a_list_is_titled_by_what_it_lists(admin: Client) -> None:
+    page = page_text(admin, list_of("runs_run"))
+
+    assert re.search(r"<title>\s*Runs\b", page) and "Select run to view" not in page
 
 
 # Numbers and times
