@@ -1,6 +1,7 @@
 """The buttons of a run's page: each opens a dialog and calls one service."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
@@ -10,6 +11,7 @@ from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from unfold.forms import BaseDialogForm
 
+from agents import registry
 from agents.kernel.redaction import shown_json
 from config.console.parts import fields
 from config.console.parts.dialogs import dialog, submit
@@ -166,7 +168,7 @@ class RunButtons(Panel):
         return submit(request, RESOLVE, form, act, field="outcome", done="Resolved.", back=page("runs_run", object_id))
 
     def possible_buttons(self, request: HttpRequest, object_id: str) -> Mapping[str, bool]:
-        run = Run.objects.only("status", "payload_removed_at", "event_ids").filter(pk=object_id).first()
+        run = Run.objects.only("agent", "status", "payload_removed_at", "event_ids").filter(pk=object_id).first()
         if run is None:
             return dict.fromkeys(self.actions_detail, False)
         has_payload, is_forked = run.payload_removed_at is None, Run.objects.filter(forked_from_id=run.pk).exists()
@@ -175,6 +177,13 @@ class RunButtons(Panel):
             "requeue_run": run.status in REQUEUEABLE and has_payload and not is_forked,
             "fork_run": has_payload,
             "shadow_run": has_payload and bool(run.event_ids),
-            "signal_run": run.status in LIVE,
+            "signal_run": run.status in LIVE and _may_wait(run.agent),
             "cancel_run": run.status in LIVE,
         }
+
+
+def _may_wait(agent: str) -> bool:
+    """For a signal, among others; unknown of an agent that has no code here."""
+    with suppress(KeyError):
+        return registry.get(agent).durable
+    return True

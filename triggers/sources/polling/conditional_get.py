@@ -42,7 +42,7 @@ class AddressSettings:
     url: str = setting(
         "",
         "Address",
-        "Such as https://example.org/feed.",
+        "What is fetched; it begins with https:// or http://.",
         check=address,
         is_first=True,
         secret_goes_to=server_of,

@@ -3,6 +3,7 @@
 import pytest
 from django.test import Client
 
+from agents import registry
 from runs.models import Run, Step
 from runs.states import RunStatus
 from tests.config.console.conftest import LogIn
@@ -107,6 +108,16 @@ def test_buttons_are_those_its_state_allows(admin: Client, status: str, offered:
     actions = admin.get(page_of(NOUN, make_run(status=status))).context["actions_detail"]
 
     assert {action["title"] for action in actions} == offered
+
+
+def test_a_run_that_cannot_wait_for_a_signal_is_offered_none(admin: Client) -> None:
+    atomic, durable = (
+        next(one.name for one in registry.all_agents() if one.durable is is_it) for is_it in (False, True)
+    )
+
+    for name, is_offered in ((atomic, False), (durable, True)):
+        actions = admin.get(page_of(NOUN, make_run(status="queued", agent=name))).context["actions_detail"]
+        assert ("Signal" in {action["title"] for action in actions}) is is_offered
 
 
 def test_forked_run_leads_to_its_fork_and_is_not_requeued(admin: Client) -> None:
