@@ -97,7 +97,7 @@ class BudgetPanel(Panel):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         self.windows = current()
-        return super().changelist_view(request, extra_context)  # type: ignore[no-any-return]
+        return super().changelist_view(request, extra_context)
 
     def _window(self, budget: Budget) -> Cap | None:
         return None if budget.period == Budget.Period.RUN else self.windows.get(budget.pk)

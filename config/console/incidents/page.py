@@ -159,7 +159,9 @@ def _failed_since(incident: Incident, thing: str, over: str) -> Notice:
         return Notice(text=text, details=[incident.cause])
     often = f": {rate}" if rate and rate.runs else ""
     text = (
-        f"{over[:-1]}, and it has failed since{often}." if incident.closed_by else f"{thing} fails now and then{often}."
+        f"{over[:-1]}, and {thing} has failed since{often}."
+        if incident.closed_by
+        else f"{thing} fails now and then{often}."
     )
     return Notice(text=text, level="warning", details=[incident.cause])
 

@@ -149,9 +149,7 @@ class RunPanel(RunButtons):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         title = TITLES.get(request.GET.get("status__exact", ""))
-        return super().changelist_view(  # type: ignore[no-any-return]
-            request, {**({"title": title} if title else {}), **(extra_context or {})}
-        )
+        return super().changelist_view(request, {**({"title": title} if title else {}), **(extra_context or {})})
 
     @column("status", label=STATUS_COLOURS)
     def status_label(self, run: Run) -> str:

@@ -295,7 +295,7 @@ def test_an_incident_that_a_person_closed_shows_what_has_failed_since(admin: Cli
     ended("failed", "succeeded")
 
     page = page_text(admin, page_of("runs_incident", incident))
-    assert "Closed by ada" in page and "it has failed since: 1 of its last 2 runs failed" in page
+    assert "Closed by ada" in page and "Trigger greeter has failed since: 1 of its last 2 runs failed" in page
     assert "console-notice console-good" not in page
     assert "failed since" in page_text(admin, list_of("runs_incident"))
     home = page_text(admin, "/admin/")
