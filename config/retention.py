@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import OperationalError
 
 from config.web.logins import WINDOW
+from runs.db.errors import is_gone
 from runs.retention import prune as runs
 from runs.retention.sweep import Step, few, set_out_afresh
 from triggers.retention import prune as triggers
@@ -46,15 +47,19 @@ def steps() -> list[Step]:
 
 def prune(*, budget: timedelta | None = None, stop: Callable[[], bool] = lambda: False) -> list[Pruned]:
     """Delete rows that are older than the settings allow, until none are left, the budget is used up, or `stop` returns
-    true; the next call continues where this one ended."""
+    true; the next call continues where this one ended. A step that fails does not stop the others: its error is raised after them."""
     set_out_afresh()
     ends = None if budget is None else time.monotonic() + budget.total_seconds()
     todo = steps()
     done = {step.name: Pruned(name=step.name) for step in todo}
+    failed: list[Exception] = []
     while todo and not stop() and (ends is None or time.monotonic() < ends):
         # One batch of each step per round, so that no step waits for all others.
-        todo = [step for step in todo if _batch(step, done[step.name])]
-    log.info("retention.pruned", **{name: one.rows for name, one in done.items() if one.rows}, complete=not todo)
+        todo = [step for step in todo if _batch(step, done[step.name], failed)]
+    complete = not todo and not failed
+    log.info("retention.pruned", **{name: one.rows for name, one in done.items() if one.rows}, complete=complete)
+    if failed:
+        raise failed[0]
     return list(done.values())
 
 
@@ -63,13 +68,21 @@ def count() -> list[Pruned]:
     return [Pruned(name=step.name, rows=step.count(), complete=True) for step in steps()]
 
 
-def _batch(step: Step, pruned: Pruned) -> bool:
+def _batch(step: Step, pruned: Pruned, failed: list[Exception]) -> bool:
     """Run one batch of the step; return whether it has more to do now."""
     try:
         removed = step.batch()
     except OperationalError as error:
+        if is_gone(error):
+            raise
         # Another session holds a lock for too long: the next round retries.
         log.warning("retention.step_put_off", step=step.name, reason=str(error).strip())
+        return False
+    except Exception as error:
+        if is_gone(error):
+            raise
+        log.exception("retention.step_failed", step=step.name)
+        failed.append(error)
         return False
     pruned.rows += removed.rows
     pruned.complete = not removed.more

@@ -74,7 +74,10 @@ UPDATE runs_outboxmessage SET available_at = clock_timestamp() + %s::interval, a
 WHERE id = ANY(%s::bigint[])
 """
 
-Message = tuple[int, str, dict[str, Any]]
+Row = tuple[
+    int, str, str
+]  # id, topic, and the payload as JSON: a message whose payload cannot be read does not stop the others
+Message = tuple[int, dict[str, Any]]
 
 
 def deliver_inside(limit: int, topics: Iterable[str] | None = None) -> int:
@@ -86,15 +89,16 @@ def _handle(topic: str, limit: int) -> int:
     messages: list[Message] = []
     try:
         with transaction.atomic():
-            messages = sorted(read(TAKE, {"topic": topic, "limit": limit}))
+            taken = sorted(fetch(TAKE, {"topic": topic, "limit": limit}))
+            messages = [(message, json.loads(payload)) for message, _, payload in taken]
             if messages:
-                ports.inside[topic]([payload for _, _, payload in messages])
+                ports.inside[topic]([payload for _, payload in messages])
             failpoint("before_outbox_commit")
         failpoint("after_outbox_commit")
         return len(messages)
     except PutOff as locked:
         # The next pass takes the rest, without these.
-        busy = [message for message, _, payload in messages if any(payload is one for one in locked.payloads)]
+        busy = [message for message, payload in messages if any(payload is one for one in locked.payloads)]
         return put_off(topic, busy)
     except Exception as error:
         if not is_locked(error):
@@ -105,7 +109,7 @@ def _handle(topic: str, limit: int) -> int:
 
 def _one_by_one(topic: str, limit: int) -> int:
     until = time.monotonic() + ONE_BY_ONE
-    messages, tried, locked, waited = read(LIST, {"topic": topic, "limit": limit}), 0, list[int](), 0
+    messages, tried, locked, waited = fetch(LIST, {"topic": topic, "limit": limit}), 0, list[int](), 0
     for message, _, payload in messages:
         if time.monotonic() > until or waited == WAITED_FOR:
             break
@@ -113,7 +117,7 @@ def _one_by_one(topic: str, limit: int) -> int:
         try:
             with transaction.atomic():
                 if execute(TAKE_ONE, {"id": message, "topic": topic}):
-                    ports.inside[topic]([payload])
+                    ports.inside[topic]([json.loads(payload)])
         except PutOff:
             locked.append(message)
         except Exception as error:
@@ -150,11 +154,11 @@ def deliver_slow() -> int:
     return sum(_send(reserve(topic, 1, held=False), ports.slow) for topic in ports.slow)
 
 
-def reserve(topic: str, limit: int, *, held: bool) -> list[Message]:
-    return sorted(read(RESERVE, {"topic": topic, "limit": limit, "held": held, "sending": SENDING}))
+def reserve(topic: str, limit: int, *, held: bool) -> list[Row]:
+    return sorted(fetch(RESERVE, {"topic": topic, "limit": limit, "held": held, "sending": SENDING}))
 
 
-def _send(messages: Collection[Message], handlers: Any) -> int:
+def _send(messages: Collection[Row], handlers: Any) -> int:
     until = time.monotonic() + SEND_AT_MOST
     left = [message for message, _, _ in messages]
     for message, topic, payload in messages:
@@ -162,7 +166,7 @@ def _send(messages: Collection[Message], handlers: Any) -> int:
             break
         try:
             failpoint("before_send")
-            handlers[topic](payload)
+            handlers[topic](json.loads(payload))
             failpoint("after_send")
         except broker.BrokerAway:
             break
@@ -180,7 +184,3 @@ def _send(messages: Collection[Message], handlers: Any) -> int:
 def postpone(message: int, topic: str, error: Exception) -> None:
     log.error("outbox.message_failed", message=message, topic=topic, exc_info=error)
     execute(POSTPONE, [f"{type(error).__name__}: {error}"[:2000], RETRY, RETRY_MAX, message])
-
-
-def read(statement: str, parameters: dict[str, Any]) -> list[Message]:
-    return [(message, topic, json.loads(payload)) for message, topic, payload in fetch(statement, parameters)]

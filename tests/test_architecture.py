@@ -74,7 +74,8 @@ FLOORS = {
     "runs": [
         "states exceptions failpoints ports users",
         "sign",
-        "db network",
+        "db",
+        "network",
         "models keys",
         "enqueue",
         "transitions outbox notifications",

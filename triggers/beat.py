@@ -11,13 +11,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-import psycopg
 import structlog
 from celery import beat
 from django.conf import settings
-from django.db import Error as DjangoDatabaseError
 from django.db import connection
 
+from runs.db.errors import DATABASE_ERRORS, is_gone
 from runs.db.listen import Listener, set_timeouts
 from runs.db.schema_check import require_migrations
 from runs.db.sql import database_now
@@ -77,7 +76,7 @@ class Scheduler(beat.Scheduler):
         except owed_fires.TookTooLong as error:
             self.suspects[error.id] = self.suspects.get(error.id, -1) + 1
             self.lose_connection(error)
-        except (DjangoDatabaseError, psycopg.Error) as error:
+        except DATABASE_ERRORS as error:
             self.lose_connection(error)
         return 0.0
 
@@ -163,7 +162,10 @@ class Scheduler(beat.Scheduler):
 
     def lose_connection(self, error: Exception) -> None:
         if not self.is_lost:
-            log.warning("beat.database_gone", reason=str(error).strip())
+            if is_gone(error):
+                log.warning("beat.database_gone", reason=str(error).strip())
+            else:
+                log.error("beat.failed", exc_info=error)
         self.is_connected, self.is_lost = False, True
         self.listener.close()
         connection.close()
@@ -176,7 +178,7 @@ class Scheduler(beat.Scheduler):
             return  # the connection is in use further down this call stack
         self.listener.close()
         connection.close()  # a statement may be unfinished
-        with contextlib.suppress(DjangoDatabaseError):
+        with contextlib.suppress(*DATABASE_ERRORS):
             self.presence.close()
 
 

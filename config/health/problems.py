@@ -19,8 +19,8 @@ log = structlog.get_logger(__name__)
 
 UNKNOWN = "unknown-sign"  # the kind of problem that a sign cannot be read
 
-# The effect of a dispatcher's thread that hangs.
-STUCK = {
+# The effect of a dispatcher's thread that hangs, or whose work fails.
+EFFECTS = {
     "ringer": "it rings no worker's doorbell and sends no ordinary periodic task",
     "messenger": "it sends no alarm",
     "notifier": "it sends no notification",
@@ -232,8 +232,19 @@ def _troubles(now: Situation) -> Iterator[Problem]:
             )
         elif name.startswith("stuck:"):
             thread = name.removeprefix("stuck:")
-            text = f"The {thread} thread of dispatcher {process.name} has hung for {span(lasted)}: {STUCK.get(thread, 'it does no work')}."
+            effect = EFFECTS.get(thread, "it does no work")
+            text = f"The {thread} thread of dispatcher {process.name} has hung for {span(lasted)}: {effect}."
             remedy = f"Restart that dispatcher (process {process.pid})."
+        elif name.startswith("failing:"):
+            work = name.removeprefix("failing:")
+            text = (
+                f"{work!r} of dispatcher {process.name} has failed for {span(lasted)}: {EFFECTS.get(work, 'this work is not done')}. "
+                f"It is tried again all the time. The last error: {trouble['error']}"
+            )
+            remedy = (
+                "Read the dispatcher's log, which has the whole error: correct the row that it names, or grant the right that it "
+                "misses. Work then continues without a restart."
+            )
         else:
             continue  # reported by a newer version
         yield fault(name=name, text=text, remedy=remedy, seconds=lasted)

@@ -13,12 +13,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-import psycopg
 import structlog
 from asgiref.sync import sync_to_async
 from django.conf import settings
-from django.db import DataError, IntegrityError, connection
-from django.db import Error as DjangoDatabaseError
+from django.db import connection
 
 from agents.exceptions import Permanent, describe
 from agents.guards.storable import storable
@@ -27,6 +25,7 @@ from runs.calls import rows
 from runs.calls.bell import Bell
 from runs.calls.payer import CallPayer
 from runs.calls.rows import Call, Outcome
+from runs.db.errors import DATABASE_ERRORS, is_own, log_failure
 from runs.db.listen import set_timeouts
 from runs.db.schema_check import require_migrations
 from runs.failpoints import failpoint
@@ -44,7 +43,6 @@ SOON = 0.1  # a NOTIFY within the throttle of another is not sent, so a caller t
 WHILE_BUSY = 1.0
 TOGETHER = 0.05  # while it has requests: a look for each would cost as much as the request
 AT_ONCE = 100  # requests that are taken, or recorded, in one transaction
-DATABASE_ERRORS = (DjangoDatabaseError, psycopg.Error)
 T = TypeVar("T")
 
 
@@ -97,8 +95,8 @@ class Caller:
                     pause = await self.look()
                     together = TOGETHER if self.tasks else 0.0
                     await self.bell.wait(pause, together=together, needs_notify=not self.is_stopping)
-            except DATABASE_ERRORS:
-                log.warning("caller.database_gone", exc_info=True)
+            except DATABASE_ERRORS as error:
+                log_failure(log, "caller", error)
                 self.bell.close()
                 await in_database_thread(_disconnect)
                 await asyncio.sleep(RECONNECT)
@@ -178,7 +176,15 @@ class Caller:
     async def _record_late(self, late: Sequence[Ended]) -> Sequence[Ended]:
         """Returns those that wait for a lock: once one does, none of the others is tried, for the lease must be renewed."""
         for number, one in enumerate(late):
-            if not await in_database_thread(record_late, one, self.record_late):
+            try:
+                is_done = await in_database_thread(record_late, one, self.record_late)
+            except DATABASE_ERRORS as error:
+                if not is_own(error):
+                    raise
+                # It is paid and lost: a person decides about its run. The others are recorded.
+                log.exception("call.late_answer_refused", run=str(one.call.run_id), request=one.call.key)
+                is_done = True
+            if not is_done:
                 return late[number:]
             log.warning("call.late", run=str(one.call.run_id), request=one.call.key, end=type(one.end).__name__)
         return []
@@ -295,7 +301,9 @@ def _answer(me: UUID, answers: Sequence[Outcome]) -> set[int]:
     """One that the database refuses does not stop the others: it is paid and lost."""
     try:
         return rows.answer(me, answers)
-    except (DataError, IntegrityError) as error:
+    except DATABASE_ERRORS as error:
+        if not is_own(error):
+            raise
         if len(answers) > 1:
             return set[int]().union(*(_answer(me, [one]) for one in answers))
         lost = replace(answers[0], output=None, usage={}, error=describe(error)[:1000], error_kind=type(error).__name__)

@@ -17,6 +17,7 @@ from agents.exceptions import Permanent
 from agents.journal.store import Busy
 from runs import waits
 from runs.claim import Claim
+from runs.db.errors import do_each
 from runs.db.session import writing
 from runs.db.sql import execute, fetch, fetch_column
 from runs.exceptions import RunLost
@@ -98,7 +99,7 @@ def hand_over(session: str) -> int:
 
 def hand_over_free() -> int:
     """Hand over every session that is free; how many runs go on."""
-    return sum(hand_over(session) for session in fetch_column(ALL_FREE))
+    return do_each(hand_over, fetch_column(ALL_FREE))
 
 
 def look_of_run(run_id: UUID) -> int:

@@ -16,10 +16,9 @@ from datetime import timedelta
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
-import psycopg
 import structlog
-from django.db import DatabaseError, DataError, IntegrityError
 
+from runs.db.errors import is_own
 from runs.network.breakers import Breakers
 
 log = structlog.get_logger(__name__)
@@ -108,13 +107,11 @@ class Sending(Generic[J, R]):
                 return count
             try:
                 record(result)
-            except (DataError, IntegrityError):
+            except Exception as error:
+                if not is_own(error):
+                    self.results.put(result)  # for the next look, if its lease lasts that long
+                    raise
                 # Not the database's state but this outcome: it must not stop the others. Its lease decides.
-                log.exception("sending.not_recorded", job=str(result.job))
-            except (DatabaseError, psycopg.Error):
-                self.results.put(result)  # for the next look, if its lease lasts that long
-                raise
-            except Exception:
                 log.exception("sending.not_recorded", job=str(result.job))
             count += 1
             self._ended(result)

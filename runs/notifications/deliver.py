@@ -20,6 +20,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Coalesce, Least, Now
 
 from agents.kernel.backoff import backoff
+from runs.db.errors import is_gone, name_of
 from runs.db.sql import database_now, fetch
 from runs.failpoints import failpoint
 from runs.models import Delivery, Notification, Recipient
@@ -112,8 +113,10 @@ class Deliverer:
         recorded = self.sending.record_each(record)
         expire()
         give_up(self.breakers.away)
-        planned = plan()
-        begun = self._begin()
+        try:
+            planned = plan()
+        finally:
+            begun = self._begin()  # what cannot be planned does not stop what is planned
         if recorded or planned or begun:
             return 0.0
         [(due_in,)] = fetch(NEXT_DUE)
@@ -175,7 +178,15 @@ def claim_next(full: Sequence[str]) -> Job | None:
             return None
         failpoint("after_delivery_claim")
         delivery = Delivery.objects.select_related("recipient").get(pk=found[0][0])
-        if job := _job_of(delivery, claim):
+        try:
+            job = _job_of(delivery, claim)
+        except Exception as error:
+            if is_gone(error):
+                raise
+            log.exception("delivery.not_begun", delivery=str(delivery.pk))
+            job = None
+            _try_again(delivery.pk, claim, f"it cannot be sent: {name_of(error)}", None)
+        if job:
             return job
 
 
@@ -261,9 +272,9 @@ def record(result: Result) -> bool:
         case Refused(why=why):
             recorded = fail(job.id, Q(claim=job.claim), why)
         case NotNow(why=why, after=after):
-            recorded = _try_again(job, why, after)
+            recorded = _try_again(job.id, job.claim, why, after)
         case Unknown(why=why) if channels()[job.channel].can_tell_repeats:
-            recorded = _try_again(job, why, None)
+            recorded = _try_again(job.id, job.claim, why, None)
         case Unknown(why=why):
             recorded = _end(job.id, job.claim, status="unknown", error=why, reason=f"it may have arrived: {why}")
     if not recorded:
@@ -277,13 +288,13 @@ def _end(delivery_id: UUID, claim: UUID, *, status: str, **fields: Any) -> bool:
     return bool(open_.update(status=status, ended_at=Now(), **ENDED, **fields))
 
 
-def _try_again(job: Job, why: str, after: timedelta | None) -> bool:
-    delivery = Delivery.objects.filter(pk=job.id).first()
+def _try_again(delivery_id: UUID, claim: UUID, why: str, after: timedelta | None) -> bool:
+    delivery = Delivery.objects.filter(pk=delivery_id).first()
     if delivery is None:
         return False
-    mine = Delivery.objects.filter(pk=job.id, claim=job.claim, status__in=["sending", "unknown"])
+    mine = Delivery.objects.filter(pk=delivery_id, claim=claim, status__in=["sending", "unknown"])
     if mine.filter(give_up_at__lte=Now()).exists():
-        return fail(job.id, Q(claim=job.claim), f"{why}; given up after {delivery.attempts} tries")
+        return fail(delivery_id, Q(claim=claim), f"{why}; given up after {delivery.attempts} tries")
     due_at = Now() + max(backoff(RETRY, RETRY_MAX, delivery.attempts), after or timedelta())
     again = mine.update(
         status="pending", error=why, ended_at=None, due_at=Least(due_at, Coalesce(F("give_up_at"), due_at))
@@ -302,10 +313,17 @@ def fail(delivery_id: UUID, which: Q, why: str) -> bool:
         fields = {"status": "failed", "error": why, "reason": why, "ended_at": Now(), **ENDED}
         Delivery.objects.filter(pk=delivery_id).update(**fields)
         Recipient.objects.filter(deliveries=delivery_id, failing_since=None).update(failing_since=Now())
-        if name := take_second_route(delivery):
-            Delivery.objects.filter(pk=delivery_id).update(reason=f"{why}; sent to {name} instead")
-        elif names := take_default_route(delivery):
-            Delivery.objects.filter(pk=delivery_id).update(reason=f"{why}; sent to {', '.join(names)} instead")
+        try:
+            with transaction.atomic():
+                instead = take_second_route(delivery) or ", ".join(take_default_route(delivery))
+        except Exception as error:
+            if is_gone(error):
+                raise
+            log.exception("delivery.no_other_route", delivery=str(delivery_id))
+            Delivery.objects.filter(pk=delivery_id).update(reason=f"{why}; no other route: {name_of(error)}")
+        else:
+            if instead:
+                Delivery.objects.filter(pk=delivery_id).update(reason=f"{why}; sent to {instead} instead")
     log.warning("delivery.failed", delivery=str(delivery_id), recipient=delivery.name, why=why)
     return True
 

@@ -5,6 +5,7 @@
 3. The held delivery of a recipient is locked before anything is merged into it: if it is being sent meanwhile, it is held no
    longer, and the recipient's rules decide again.
 4. The database's clock decides.
+5. A notification that cannot be planned does not stop the others: they are planned one by one, and its deliveries fail visibly.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,12 +18,13 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from runs.db.errors import is_gone, is_own, name_of
 from runs.db.sql import database_now, fetch
 from runs.failpoints import failpoint
 from runs.models import Delivery, Notification, Recipient, RecipientGroup
 from runs.notifications.alarms import topic_of
 from runs.notifications.digest_contents import approval_of
-from runs.notifications.lock import try_lock
+from runs.notifications.lock import lock_planning, try_lock
 from runs.notifications.policy import ORDER, History, Hold, Merge, News, Said, Send, Suppress, Verdict, decide
 from runs.notifications.recipients import rules_of, sync_settings
 
@@ -105,6 +107,7 @@ class Planner:
     def __init__(self, topics: Iterable[str], now: datetime) -> None:
         self.now = now
         self.made: list[Delivery] = []
+        self.served: set[int] = set()  # recipients that have a delivery of the notification already
         recipients = list(Recipient.objects.all())
         self.by_id = {one.pk: one for one in recipients}
         self.by_name = {one.name: [one] for one in recipients}
@@ -130,6 +133,11 @@ class Planner:
         return [one for one in self.by_id.values() if one.is_from_settings and one.active]
 
     def plan(self, notification: Notification) -> None:
+        found = self.recipients_of(notification)
+        for recipient in found.values():
+            self.deliver(notification, recipient, set(found))
+
+    def recipients_of(self, notification: Notification) -> dict[int, Recipient]:
         found: dict[int, Recipient] = {}
         for name in notification.to:
             if name in self.by_name:
@@ -139,11 +147,12 @@ class Planner:
         # A name that is misspelled must not cost a message.
         if not found:
             found = {one.pk: one for one in self.everyone()}
-        for recipient in found.values():
-            self._deliver(notification, recipient, set(found))
+        return found
 
-    def _deliver(self, notification: Notification, recipient: Recipient, asked: set[int]) -> None:
+    def deliver(self, notification: Notification, recipient: Recipient, asked: set[int]) -> None:
         """To this recipient, or where its rules send it."""
+        if recipient.pk in self.served:
+            return
         desk = self.desks[recipient.pk]
         news = news_of(notification)
         verdict = desk.decide(news, self.now)
@@ -151,7 +160,7 @@ class Planner:
         second = recipient.second_id
         if isinstance(verdict, Suppress) and verdict.is_rerouted and second is not None and second not in asked:
             asked.add(second)
-            self._deliver(notification, self.by_id[second], asked)
+            self.deliver(notification, self.by_id[second], asked)
 
     def carry_out(self, desk: Desk, notifications: Sequence[Notification], verdict: Verdict, reason: str = "") -> None:
         """Make the deliveries of notifications that go out together."""
@@ -227,15 +236,94 @@ def patience(recipient: Recipient) -> timedelta:
 
 def plan(limit: int = BATCH) -> int:
     """Plan the next notifications; returns how many. 0 also while another process plans."""
+    try:
+        return _plan(limit)
+    except Exception as error:
+        if is_gone(error):
+            raise
+        log.exception("notifications.not_planned")
+        return _one_by_one(limit)
+
+
+def _one_by_one(limit: int) -> int:
+    """Each in a transaction of its own. Where it fails by its own fault while others succeed, its deliveries fail. Raises the first
+    other error."""
+    unplanned = Notification.objects.filter(planned_at=None).order_by("created_at", "id")
+    count, failed = 0, list[tuple[int, Exception]]()
+    for id in list(unplanned.values_list("id", flat=True)[:limit]):
+        try:
+            count += _plan(1, id)
+        except Exception as error:
+            if is_gone(error):
+                raise
+            failed.append((id, error))
+    for id, why in failed:
+        if not (count and is_own(why)):
+            raise why
+        _give_up(id, why)
+    return count + len(failed)
+
+
+def _give_up(id: int, error: Exception) -> None:
+    """Plan it for each recipient alone, and where that fails, by none of the recipient's rules, as a delivery that has failed: a person
+    sees it, and sends it again."""
+    log.error("notification.given_up", notification=id, exc_info=error)
+    with transaction.atomic():
+        lock_planning()
+        notification = Notification.objects.select_for_update().filter(pk=id, planned_at=None).first()
+        if notification is None:
+            return
+        recipients = _planner_of(notification).recipients_of(notification)
+        for recipient in recipients.values():
+            planner = _planner_of(notification)
+            try:
+                with transaction.atomic():
+                    planner.deliver(notification, recipient, set(recipients))
+                    planner.write()
+            except Exception as reason:
+                if is_gone(reason):
+                    raise
+                _fail(notification, recipient, name_of(reason))
+        Notification.objects.filter(pk=id).update(planned_at=Now())
+
+
+def _planner_of(notification: Notification) -> Planner:
+    planner = Planner([notification.topic], database_now())
+    planner.served = {one for one in notification.deliveries.values_list("recipient_id", flat=True) if one is not None}
+    return planner
+
+
+def _fail(notification: Notification, recipient: Recipient, why: str) -> None:
+    why = f"it could not be planned: {why}"
+    Delivery.objects.create(
+        notification=notification,
+        recipient=recipient,
+        name=recipient.name,
+        channel=recipient.channel,
+        status=Delivery.Status.FAILED,
+        reason=why,
+        error=why,
+        ended_at=Now(),
+    )
+    Recipient.objects.filter(pk=recipient.pk, failing_since=None).update(failing_since=Now())
+
+
+def _plan(limit: int, only: int | None = None) -> int:
     with transaction.atomic():
         if not try_lock():
             return 0
         unplanned = Notification.objects.select_for_update(skip_locked=True).filter(planned_at=None)
+        if only is not None:
+            unplanned = unplanned.filter(pk=only)
         notifications = list(unplanned.order_by("created_at", "id")[:limit])
         if not notifications:
             return 0
         sync_settings()
-        planner = Planner([one.topic for one in notifications], database_now())
+        planner = (
+            Planner([one.topic for one in notifications], database_now())
+            if only is None
+            else _planner_of(notifications[0])
+        )
         ids = []
         for notification in notifications:
             planner.plan(notification)

@@ -10,6 +10,7 @@ import structlog
 from django.conf import settings
 from django.db import DatabaseError, OperationalError
 
+from runs.db.errors import do_each
 from runs.db.patience import is_locked, session_waits
 from runs.db.sql import execute, fetch, fetch_column
 from runs.failpoints import failpoint
@@ -71,7 +72,7 @@ class Rescuer:
         if not lost_runs:
             return 0
         with session_waits(LOCK_PATIENCE):  # each run that is locked elsewhere costs this wait
-            return sum(lost_unless_locked(run, "its worker was lost") for run in lost_runs)
+            return do_each(lambda run: lost_unless_locked(run, "its worker was lost"), lost_runs)
 
 
 def close_unseen() -> None:

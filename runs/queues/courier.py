@@ -2,7 +2,7 @@
 on at full speed while a broker refuses or hangs, or a table is locked.
 
 A courier sleeps until it is sent, or until the time that its last errand returned. It has a database session of its own, and
-survives any error. A courier that hangs is reported as a trouble; one that died is replaced.
+survives any error. One that hangs, or whose errands fail, is reported as a trouble; one that died is replaced.
 """
 
 import threading
@@ -10,18 +10,18 @@ import time
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Protocol, TypeVar
 
-import psycopg
 import structlog
-from django.db import Error as DjangoDatabaseError
 from django.db import close_old_connections, connection
 
 from runs import outbox
+from runs.db.errors import DATABASE_ERRORS, is_gone, log_failure
 from runs.db.listen import set_lazy_commits, set_timeouts
 from runs.db.sql import fetch
 from runs.failpoints import failpoint
 from runs.network import broker
 from runs.network.sending import BLOCKED, Sending
 from runs.notifications.deliver import Deliverer
+from runs.processes.failing import Failing
 from runs.processes.lease import Trouble
 from runs.queues import doorbell
 
@@ -45,6 +45,7 @@ class Courier(threading.Thread, ABC):
         self.sent = threading.Condition()
         self.go_at = NEVER  # monotonic seconds
         self.left_at: float | None = None  # when the thread's current errand began
+        self.failing = Failing()
 
     @abstractmethod
     def errand(self) -> float:
@@ -70,13 +71,16 @@ class Courier(threading.Thread, ABC):
     def _go(self) -> float:
         try:
             self._open_session()
-            return self.errand()
-        except (DjangoDatabaseError, psycopg.Error):
-            log.warning("courier.database_gone", courier=self.name_of, exc_info=True)
-            connection.close()
-        except Exception:
+            wait = self.errand()
+            self.failing.succeeded(self.name_of)
+            return wait
+        except Exception as error:
             # The boundary of the thread: a failed errand is repeated.
-            log.exception("courier.failed", courier=self.name_of)
+            log_failure(log, "courier", error, courier=self.name_of)
+            if not is_gone(error):
+                self.failing.failed(self.name_of, error)
+            if isinstance(error, DATABASE_ERRORS):
+                connection.close()
         finally:
             self.left_at = None
         return AGAIN
@@ -92,7 +96,8 @@ class Courier(threading.Thread, ABC):
     def troubles(self) -> dict[str, Trouble]:
         left_at = self.left_at
         lasted = time.monotonic() - left_at if left_at is not None else 0.0
-        return {f"stuck:{self.name_of}": Trouble(lasted=lasted, error="")} if lasted > STUCK else {}
+        stuck = {f"stuck:{self.name_of}": Trouble(lasted=lasted, error="")} if lasted > STUCK else {}
+        return {**stuck, **self.failing.troubles}
 
 
 class Ringer(Courier):
@@ -220,6 +225,7 @@ class Couriers:
     def __init__(self, *also: type[Courier]) -> None:
         self.ringer, self.messenger, self.notifier = Ringer(), Messenger(), Notifier()
         self.also: dict[type[Courier], Courier] = {kind: kind() for kind in also}
+        self.failing = Failing()  # what the dispatcher does itself; reported with the troubles of its couriers
 
     def watch(self) -> None:
         """Start couriers that are not alive."""
@@ -236,7 +242,8 @@ class Couriers:
     @property
     def troubles(self) -> dict[str, Trouble]:
         everyone = (self.ringer, self.messenger, self.notifier, *self.also.values())
-        return {name: trouble for courier in everyone for name, trouble in courier.troubles.items()}
+        of_couriers = {name: trouble for courier in everyone for name, trouble in courier.troubles.items()}
+        return {**of_couriers, **self.failing.troubles}
 
     def _begin(self, dead: C, courier: C) -> C:
         if dead.ident is not None:

@@ -26,6 +26,7 @@ from django.db import connection
 
 from agents import Agent, registry
 from agents.prompt_agents import catalog
+from runs.db.errors import is_gone
 from runs.db.listen import listen, notified, set_timeouts, working_session
 from runs.db.poll import readable
 from runs.db.ready_runs import IS_STOPPED
@@ -197,8 +198,7 @@ class Watch(threading.Thread):
             except Exception as error:
                 # Without a database no other process can take a run either, and children cannot commit. After any other
                 # error go on as well: without this thread the worker would live on and claim nothing.
-                gone = isinstance(error, DjangoDatabaseError)
-                log.exception("worker.database_gone" if gone else "worker.watch_failed")
+                log.exception("worker.database_gone" if is_gone(error) else "worker.watch_failed")
                 connection.close()
                 self.judge_at = time.monotonic() + PAUSE + JUDGE_AFTER
                 if self.kill_at is not None and time.monotonic() >= self.kill_at:
@@ -269,17 +269,26 @@ class Watch(threading.Thread):
         self.renew_at = time.monotonic() + self.rest.every.total_seconds()
         self.track_children()  # a child that started while this thread slept may have claimed one of them
         for run in renewed.running:
-            if run.pid not in self.children:
-                self.take_orphan(run)
-            elif run.overdue and time.monotonic() >= self.judge_at:
-                self.stop_run(run, FENCE_OVERDUE, MISSED_DEADLINE)
-            elif run.cancelled:
-                self.stop_run(run, FENCE_CANCELLED, CANCELLED)
-            elif run.stopped:
-                self.stop_run(run, FENCE_STOPPED, STOPPED)
+            try:
+                self.judge(run)
+            except Exception as error:
+                if is_gone(error):
+                    raise
+                # The database refuses what is written of this run: it must not keep the others from their end.
+                log.exception("worker.run_refused", run=str(run.ticket.run_id))
         if renewed.prompt_agents != self.prompt_agents:
             self.learn()
             self.prompt_agents = renewed.prompt_agents
+
+    def judge(self, run: Running) -> None:
+        if run.pid not in self.children:
+            self.take_orphan(run)
+        elif run.overdue and time.monotonic() >= self.judge_at:
+            self.stop_run(run, FENCE_OVERDUE, MISSED_DEADLINE)
+        elif run.cancelled:
+            self.stop_run(run, FENCE_CANCELLED, CANCELLED)
+        elif run.stopped:
+            self.stop_run(run, FENCE_STOPPED, STOPPED)
 
     def learn(self) -> None:
         """Say in this worker's row which prompt agents there are now. Its children look themselves."""

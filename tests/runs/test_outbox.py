@@ -131,6 +131,23 @@ def test_a_message_whose_handler_fails_stops_no_other_message(
     assert "seven" in OutboxMessage.objects.get().last_error
 
 
+def test_a_message_that_cannot_be_read_stops_no_other_message(handled: list[Any]) -> None:
+    deep = "[" * 3000 + "]" * 3000
+    for topic in ("a", "task"):
+        leave(topic, {"n": 1}, {"n": 2})
+        execute(
+            "UPDATE runs_outboxmessage SET payload = %s::jsonb WHERE payload->>'n' = '1' AND topic = %s::text",
+            [deep, topic],
+        )
+
+    outbox.deliver_inside(10)
+    outbox.deliver_outside(10)
+
+    assert handled == [{"n": 2}, {"n": 2}]
+    errors = fetch_column("SELECT last_error FROM runs_outboxmessage WHERE available_at > clock_timestamp()")
+    assert len(errors) == 2 and all(error.startswith("RecursionError") for error in errors)
+
+
 def test_a_topic_is_handled_by_one_dispatcher_at_a_time_so_that_its_order_holds(handled: list[Any]) -> None:
     leave("a", 1)
     leave("b", 2)

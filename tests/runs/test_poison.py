@@ -5,7 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.db import transaction
+from django.db import DataError, transaction
 from django.db.models.functions import Now
 
 from agents import Agent, AgentRun, registry
@@ -132,6 +132,30 @@ def test_a_run_that_cannot_be_read_is_rescued_like_others(done: list[Any]) -> No
 
     assert Rescuer().rescue() == 4
     assert statuses([bad, *good]) == {"queued"}
+
+
+def test_a_run_that_the_database_refuses_to_hand_on_stops_the_rescue_of_no_other(done: list[Any]) -> None:
+    gone = a_worker(version=wakeful_version())
+    bad, good = bad_and_good()
+    for pid, run in enumerate([bad, *good]):
+        Run.objects.filter(pk=run.pk).update(
+            status="running",
+            ready_at=None,
+            worker=gone,
+            pid=pid,
+            claimed_at=Now(),
+            deadline_at=Now(),
+            epoch=1,
+            attempt=1,
+        )
+    Run.objects.filter(pk=bad.pk).update(epoch=NEVER_CLAIMED)  # it has no next one
+    Worker.objects.filter(pk=gone.pk).update(stopped_at=Now())
+
+    with pytest.raises(DataError):  # which becomes a trouble of its dispatcher
+        Rescuer().rescue()
+
+    assert statuses([bad]) == {"running"}
+    assert statuses(good) == {"queued"}
 
 
 def test_a_parent_buries_a_child_whose_run_cannot_be_read(done: list[Any]) -> None:

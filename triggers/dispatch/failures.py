@@ -20,11 +20,12 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
-from django.db import Error as DjangoDatabaseError
 from psycopg.errors import LockNotAvailable
 
+from runs.db.errors import is_own, name_of, sqlstate_of
 from runs.models import Alarm
 from runs.notifications import alarms
+from runs.processes.failing import Failing
 from runs.queues.stayers import Stayers
 from triggers.dispatch import batch as dispatch
 from triggers.dispatch import close_windows
@@ -42,7 +43,6 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-OWN = ("22", "23", "54")  # classes of SQLSTATE: data, integrity, limits of PostgreSQL
 RETRY, RETRY_MAX = 1.0, 30.0  # seconds
 PROBES = 5  # attempts of the first unit before others are tried
 ALIKE = 3  # units in a row that fail while none succeeds: not the fault of the units
@@ -308,13 +308,6 @@ def has_more_than_units(work: "Careful[T]") -> bool:
     return bool(work.aside or work.refused or work.owed or work.is_alarmed)
 
 
-def is_own(error: Exception) -> bool:
-    """Whether the error may be the fault of the unit."""
-    if isinstance(error, DjangoDatabaseError):
-        return sqlstate_of(error)[:2] in OWN
-    return not isinstance(error, (MemoryError, OSError))  # faults of the machine: memory, processes, file descriptors
-
-
 def is_locked(error: Exception) -> bool:
     return isinstance(error.__cause__, LockNotAvailable)
 
@@ -329,28 +322,23 @@ def is_lost() -> bool:
     return connection.connection is None or bool(connection.connection.closed)
 
 
-def unless_failed(step: Callable[[], T], otherwise: T) -> T:
-    """Do this step. If it fails or waits too long for a lock, the other steps go on; one of them, rescue, may free the lock.
-    Raises the error if the session is lost."""
+def unless_failed(step: Callable[[], T], otherwise: T, failing: Failing | None = None, name: str = "") -> T:
+    """Do this step, and note in `failing` whether it fails. If it does, or waits too long for a lock, the other steps go on; one of
+    them, rescue, may free the lock. Raises the error if the session is lost."""
     try:
-        return step()
+        done = step()
     except Exception as error:
         raise_if_lost(error)
         if is_locked(error):
             log.warning("dispatcher.locked", exc_info=True)
-        else:
-            log.exception("dispatcher.step_failed")
+            return otherwise
+        log.exception("dispatcher.step_failed", step=name)
+        if failing:
+            failing.failed(name, error)
         return otherwise
-
-
-def sqlstate_of(error: Exception) -> str:
-    return getattr(error.__cause__, "sqlstate", None) or ""
-
-
-def name_of(error: Exception) -> str:
-    """The error without values of the row, so that errors with one cause have one name."""
-    primary = getattr(getattr(error.__cause__, "diag", None), "message_primary", None)
-    return (primary or f"{type(error).__name__}: {error}")[:300]
+    if failing:
+        failing.succeeded(name)
+    return done
 
 
 def remedy_of(error: Exception) -> str:

@@ -10,14 +10,13 @@ import time
 from collections.abc import Mapping
 from functools import partial
 
-import psycopg
 import structlog
-from django.db import Error as DjangoDatabaseError
 from django.db import connection
 
 from runs.chores import timers
 from runs.chores.chores import Chores
 from runs.db import nudge
+from runs.db.errors import DATABASE_ERRORS, log_failure
 from runs.db.listen import Listener, set_lazy_commits, set_timeouts
 from runs.db.schema_check import require_migrations
 from runs.models import Worker
@@ -55,7 +54,9 @@ class Dispatcher:
         self.costly = Costly(others=Costly(cases_of_listeners))
         self.stayers = Stayers()
         self.dispatch = failures.events(self.rules, self.costly, self.stayers)
-        self.looks, self.pace, self.steps = Looks(), Pace(), Steps(self.rules)
+        self.couriers = Couriers(Postman, *further)
+        self.failing = self.couriers.failing
+        self.looks, self.pace, self.steps = Looks(), Pace(), Steps(self.rules, self.failing)
         self.leadership = Leadership()
         self.chores = Chores()
         self.heartbeat = Heartbeat()
@@ -69,7 +70,6 @@ class Dispatcher:
         self.ring_at = 0.0
         # New runs were rung for without the courier, which would ring again for those that stay ready.
         self.is_unheard = False
-        self.couriers = Couriers(Postman, *further)
 
     def run(self) -> None:
         """Run until KeyboardInterrupt. If the database is lost, wait for it."""
@@ -78,7 +78,7 @@ class Dispatcher:
             self.serve_for_ever()
         except KeyboardInterrupt:
             connection.close()  # a statement may be unfinished
-            with contextlib.suppress(DjangoDatabaseError):
+            with contextlib.suppress(*DATABASE_ERRORS):
                 self.presence.close()
             self.listener.close()
             log.info("dispatcher.stopped")
@@ -89,8 +89,8 @@ class Dispatcher:
             try:
                 self.connect()
                 self.serve()
-            except (DjangoDatabaseError, psycopg.Error):
-                log.warning("dispatcher.database_gone", exc_info=True)
+            except DATABASE_ERRORS as error:
+                log_failure(log, "dispatcher", error)
                 connection.close()
                 time.sleep(RECONNECT)
 
@@ -178,7 +178,9 @@ class Dispatcher:
         batch += self.steps.do(seen, leads=leads)
         for chore in self.chores:
             if chore.is_due(due):
-                batch += Batch(ready=unless_failed(partial(chore.do, due), 0))
+                batch += Batch(ready=unless_failed(partial(chore.do, due), 0, self.failing, chore.name))
+            else:
+                self.failing.succeeded(chore.name)
         self.send_couriers(seen)
         self.ring(batch, due, began)
         retries = [] if batch.standby else [self.dispatch.wait, *self.steps.waits]

@@ -7,6 +7,7 @@ from functools import partial
 
 from runs.chores import timers
 from runs.chores.timers import is_due
+from runs.processes.failing import Failing
 from triggers.dispatch import batch as dispatch
 from triggers.dispatch import failures, offers, replay_pieces
 from triggers.dispatch.batch import Batch
@@ -30,8 +31,9 @@ class Step:
 
 
 class Steps:
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, failing: Failing | None = None) -> None:
         self.rules = rules
+        self.failing = failing or Failing()
         self.horizon = Horizon()
         self.windows = failures.windows_that_are_over(rules)
         self.absences = failures.absences(rules)
@@ -70,7 +72,9 @@ class Steps:
         batch = Batch()
         for step in self.all if leads else ():
             if step.is_due(seen):
-                batch += unless_failed(partial(step.do, seen), step.failed)
+                batch += unless_failed(partial(step.do, seen), step.failed, self.failing, step.name)
+            else:
+                self.failing.succeeded(step.name)
         self.newest = max(self.newest, seen.runs.at)
         return batch
 

@@ -26,6 +26,7 @@ from agents.kernel.durations import in_words
 from agents.kernel.redaction import redacted
 from runs.db import host_clock
 from runs.db.encryption import decrypt
+from runs.db.errors import is_gone, name_of
 from runs.db.sql import database_now, execute, fetch, fetch_as
 from runs.failpoints import failpoint
 from runs.network import sending
@@ -185,13 +186,14 @@ class Outbound:
                 if not enabled:
                     begun += end_waiting(subscription_id, DISABLED)
                 elif self.sending.has_room and str(subscription_id) not in self.sending.refusing:
-                    if subscription_id not in endpoints:
-                        endpoints[subscription_id] = endpoint_of(subscription_id)
-                    begun += self._begin_one(subscription_id, endpoints[subscription_id])
+                    begun += self._begin_one(subscription_id, endpoints)
             count += begun
         return count
 
-    def _begin_one(self, subscription_id: UUID, endpoint: Endpoint) -> int:
+    def _begin_one(self, subscription_id: UUID, endpoints: dict[UUID, Endpoint]) -> int:
+        if subscription_id not in endpoints:
+            endpoints[subscription_id] = endpoint_of(subscription_id)
+        endpoint = endpoints[subscription_id]
         claimed = claim(subscription_id)
         if claimed is None:
             return 0
@@ -222,6 +224,9 @@ def endpoint_of(subscription_id: UUID) -> Endpoint:
         url, keys = decrypt(subscription.ciphertext).decode(), signing_keys(subscription)
     except (InvalidToken, ImproperlyConfigured):
         return Endpoint(problem="no key in WAKEFUL_ENCRYPTION_KEYS decrypts its URL and secrets")
+    except ValueError as error:
+        log.exception("outbound.unreadable", subscription=str(subscription_id))
+        return Endpoint(problem=f"its URL or a secret cannot be read: {type(error).__name__}")
     return Endpoint(url=url, keys=keys, is_failing=subscription.failing_since is not None)
 
 
@@ -234,6 +239,12 @@ def job_of(delivery: Claimed, endpoint: Endpoint) -> Job | None:
         body, depth = body_of(delivery.event_id)
     except Unsendable as refusal:
         record(delivery, Tried(at=database_now(), error=str(refusal), final=True))
+        return None
+    except Exception as error:
+        if is_gone(error):
+            raise
+        log.exception("outbound.not_begun", delivery=str(delivery.id))
+        record(delivery, Tried(at=database_now(), error=f"it cannot be sent: {name_of(error)}"))
         return None
     return Job(delivery=delivery, endpoint=endpoint, body=body, depth=depth)
 

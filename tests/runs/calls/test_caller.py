@@ -228,6 +228,35 @@ def test_a_late_answer_whose_run_is_locked_costs_the_caller_no_lease(lab: Lab, w
     assert wire.asked(run.id) == {0: 1}
 
 
+def test_a_late_answer_that_the_database_refuses_stops_no_other(
+    lab: Lab, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another caller has lost two requests; the answer to the first cannot be recorded, that to the second can."""
+    first, second = left(lab, think_once), left(lab, think_once)
+    held = Held()
+    wire.script("talk", Turn("done", faults=[held]))
+
+    async def act(caller: Caller) -> None:
+        record = caller.record_late
+
+        def refused(run: UUID, *answer: Any) -> bool:
+            if run == first.id:
+                fetch("SELECT 1 / 0")
+            return record(run, *answer)
+
+        monkeypatch.setattr(caller, "record_late", refused)
+        await until(caller, lambda: len(wire.requests) == 2)
+        await in_database_thread(lambda: ModelCall.objects.all().delete())
+        assert await in_database_thread(rows.hand_back_abandoned) == 2
+        held.release()
+        await until(caller, lambda: not caller.ended and not caller.tasks)
+
+    with_a_caller(act)
+
+    assert lab.go_on(second).result == "done"
+    assert Run.objects.get(pk=first.pk).status == "uncertain" or lab.go_on(first).status == "uncertain"
+
+
 def test_a_stop_cuts_a_request_at_once_and_not_at_the_next_look(
     lab: Lab, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import IntegrityError, connection
 from django.utils import timezone
 
 from config import retention
@@ -158,6 +159,22 @@ def test_notifications_stopped_processes_alarms_and_the_audit_log_have_their_tim
 
     assert pruned() == {"notifications": 1, "workers": 1, "audit": 1, "alarms": 1}
     assert Alarm.objects.filter(name="open").exists()
+
+
+def test_a_step_that_the_database_refuses_stops_no_other() -> None:
+    """A table of the team's refers to an alarm that is too old."""
+    alarm = Alarm.objects.create(name="old", severity="bad", text="t", ended_at=ago(days=1000))
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE of_the_team (alarm bigint REFERENCES runs_alarm (id))")
+        cursor.execute("INSERT INTO of_the_team VALUES (%s)", [alarm.pk])
+    Worker.objects.create(kind="worker", host="h", pid=1, version="1", stopped_at=ago(days=1000))
+    AuditEntry.objects.create(by="cli:ada", action="fire", kind="trigger", object_id="1", at=ago(days=1000))
+
+    with pytest.raises(IntegrityError):
+        retention.prune()
+
+    assert Alarm.objects.exists()
+    assert not Worker.objects.exists() and not AuditEntry.objects.exists()
 
 
 def test_the_ledger_outlives_the_run_it_names(settings: Any) -> None:

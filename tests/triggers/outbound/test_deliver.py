@@ -15,6 +15,7 @@ from standardwebhooks import Webhook
 
 from config.health.problems import problems
 from config.health.situation import read_situation
+from runs.db.encryption import encrypt
 from runs.db.sql import database_now
 from runs.network.breakers import Breaker
 from runs.network.sending import NO_WORD, Result
@@ -245,6 +246,20 @@ def test_an_event_that_is_too_large_fails_at_once(hook: HookServer, monkeypatch:
 
 
 # One receiver and the others
+
+
+def test_a_subscription_that_cannot_be_read_stops_no_other(hook: HookServer) -> None:
+    broken, whole = subscribe(hook.url, slug="broken"), subscribe(hook.url, slug="whole")
+    Subscription.objects.filter(pk=broken.pk).update(ciphertext=encrypt(b"\xff"))  # no text
+    make_event()
+
+    sent()
+
+    assert len(hook.posted) == 1
+    assert EventDelivery.objects.get(subscription=whole).status == "delivered"
+    assert EventDelivery.objects.get(subscription=broken).status == "pending"
+    broken.refresh_from_db()
+    assert broken.error == "its URL or a secret cannot be read: UnicodeDecodeError"
 
 
 def test_a_silent_receiver_delays_no_other(hook: HookServer, monkeypatch: pytest.MonkeyPatch) -> None:

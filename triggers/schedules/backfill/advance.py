@@ -15,11 +15,12 @@ from itertools import islice
 from uuid import UUID
 
 import structlog
-from django.db import DatabaseError, DataError, IntegrityError, transaction
+from django.db import transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from agents.guards.atomic import not_in_atomic_body
+from runs.db.errors import is_gone
 from runs.db.sql import fetch
 from runs.exceptions import IllegalState
 from runs.models.audit import record
@@ -39,7 +40,6 @@ COUNTS = """
 SELECT backfill_id, outcome, count(*) FROM triggers_backfilltick
 WHERE backfill_id = ANY(%s::uuid[]) GROUP BY backfill_id, outcome
 """
-REFUSED = (DataError, IntegrityError)
 Outcome, Status = BackfillTick.Outcome, Backfill.Status
 
 
@@ -127,7 +127,7 @@ def _advance(id: UUID) -> bool:
             backfill = locked.select_related("schedule__task", "schedule__trigger").filter(pk=id, ended_at=None).first()
             return backfill is not None and _advance_locked(backfill)
     except Exception as error:
-        if isinstance(error, DatabaseError) and not isinstance(error, REFUSED):
+        if is_gone(error):
             raise
         # One that cannot go on must not keep the others from it, nor schedules from firing.
         log.exception("backfill.refused", backfill=str(id))

@@ -12,16 +12,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-import psycopg
 import structlog
 from cryptography.fernet import InvalidToken
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
-from django.db import Error as DjangoDatabaseError
 from django.db import connection
 
+from agents.exceptions import as_text
 from agents.kernel.backoff import backoff
 from runs.db.encryption import decrypt
+from runs.db.errors import DATABASE_ERRORS, log_failure
 from runs.db.listen import listen, notified, set_timeouts, working_session
 from runs.db.poll import readable
 from runs.db.schema_check import require_migrations
@@ -87,7 +87,7 @@ class Sources:
             self.serve_for_ever()
         except KeyboardInterrupt:
             connection.close()  # a statement may be unfinished
-            with contextlib.suppress(DjangoDatabaseError):
+            with contextlib.suppress(*DATABASE_ERRORS):
                 self.stop()
             log.info("sources.stopped")
 
@@ -101,8 +101,8 @@ class Sources:
                 self.look_at = 0.0
                 log.info("sources.reading")
                 self.serve()
-            except (DjangoDatabaseError, psycopg.Error):
-                log.warning("sources.database_gone", exc_info=True)
+            except DATABASE_ERRORS as error:
+                log_failure(log, "sources", error)
                 connection.close()
                 time.sleep(RECONNECT)
 
@@ -281,7 +281,7 @@ class Sources:
             said = (str(error).strip() or type(error).__name__).splitlines()[0]
             handover.error = f"Its messages cannot be recorded: {said}"
             thread.answer(handover, HandoverAnswer.FAILED)
-            if isinstance(error, (DjangoDatabaseError, psycopg.Error)) and not connection.is_usable():
+            if isinstance(error, DATABASE_ERRORS) and not connection.is_usable():
                 raise
             log.exception("source.not_recorded", source=thread.mandate.slug)
             self.fail(Failure(thread=thread, error=handover.error, remedy=""))
@@ -290,7 +290,9 @@ class Sources:
             thread.answer(handover, HandoverAnswer.RECORDED)
 
     def fail(self, failure: Failure) -> None:
-        execute(FAIL, {**failure.thread.mandate.names, "error": failure.error, "remedy": failure.remedy})
+        # It may quote the bytes of a server, which PostgreSQL cannot store.
+        error, remedy = as_text(failure.error), as_text(failure.remedy)
+        execute(FAIL, {**failure.thread.mandate.names, "error": error, "remedy": remedy})
 
 
 def assignments(source: Wanted, runner: Runner[Any]) -> Callable[[Any, Marks], Assignment[Any]]:
