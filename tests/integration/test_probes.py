@@ -69,3 +69,25 @@ def test_what_is_frozen_is_not_alive_and_what_waits_for_the_database_is(make_sta
     assert all(is_alive(stack, kind) for kind in KINDS)
     send(signal.SIGCONT, frozen)
     eventually(lambda: all(is_alive(stack, kind) for kind in KINDS))
+
+
+def test_a_server_is_alive_while_its_event_loop_answers_and_while_the_database_does_not(make_stack: StackMaker) -> None:
+    """A web process, by itself as in production; one for deliveries alone is the same process behind another port."""
+    stack = make_stack(own_servers=True)
+    web = stack.start("web", by_itself=True)
+
+    for kind in ("web", "ingest"):
+        assert is_alive(stack, kind, "--port", str(stack.port))
+
+    web.freeze()
+    for kind in ("web", "ingest"):
+        assert not is_alive(stack, kind, "--port", str(stack.port))
+    web.thaw()
+    eventually(lambda: is_alive(stack, "ingest", "--port", str(stack.port)))
+
+    assert stack.servers.postgres
+    stack.servers.postgres.kill()
+    for kind in ("web", "ingest"):
+        assert is_alive(stack, kind, "--port", str(stack.port))
+    web.kill()
+    assert not is_alive(stack, "ingest", "--port", str(stack.port))
