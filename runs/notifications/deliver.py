@@ -28,12 +28,12 @@ from runs.network import sending
 from runs.network.breakers import Breakers
 from runs.network.sending import LEASE, NO_WORD, Sending, rest
 from runs.notifications.channels.channel import NotNow, Outcome, Refused, Sent, Unknown, channel_of, channels
-from runs.notifications.digest_contents import unsettled
+from runs.notifications.digest_contents import Carried, unsettled
 from runs.notifications.lock import lock_planning
 from runs.notifications.message import Item, Message, shortened
 from runs.notifications.plan import plan, take_default_route, take_second_route
 from runs.notifications.recipients import address_of, sync_settings
-from runs.notifications.waiting_deliveries import call_off, put_off
+from runs.notifications.waiting_deliveries import call_off, leave_out, put_off
 from runs.ports import ports
 
 log = structlog.get_logger(__name__)
@@ -205,7 +205,9 @@ def _job_of(delivery: Delivery, claim: UUID) -> Job | None:
             else:
                 call_off(recipient, reason="the recipient is inactive")
         return None
-    message = message_of(delivery)
+    carried = unsettled(delivery, most=MOST_ITEMS)
+    message = message_of(delivery, carried)
+    leave_out(delivery, carried.left_out)
     if not message.items:
         _end(delivery.pk, claim, status="suppressed", reason="what it asks for is decided, or its run was stopped")
         return None
@@ -230,10 +232,8 @@ def _is_silenced(recipient: Recipient) -> bool:
     return recipient.silenced_until is not None and recipient.silenced_until > database_now()
 
 
-def message_of(delivery: Delivery) -> Message:
-    """Its notification and those merged into it, as far as they are not settled and a server takes so long a
-    message."""
-    carried = unsettled(delivery, most=MOST_ITEMS)
+def message_of(delivery: Delivery, carried: Carried) -> Message:
+    """What it carries, as far as a server takes so long a message."""
     items: list[Item] = []
     left = LARGEST
     for notification in carried.notifications:

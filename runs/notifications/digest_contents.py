@@ -1,26 +1,32 @@
 """The notifications that a message carries: its own, and those merged into it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 from uuid import UUID
 
-from django.db.models import Case, Count, Max, Q, QuerySet, When
+from django.db.models import BooleanField, Case, Count, ExpressionWrapper, Q, When
 from django.db.models.functions import Now
 
 from runs.models import Approval, Delivery, Notification, Wait
 
 REQUEST = "approval:"  # the link of a notification that asks for a decision
 REPORT = Q(link__startswith="alarm:") | Q(link__startswith="incident:")  # each report of one says what is so by then
+DECIDED = "left out: what it asks for was decided before the message was sent"
+SUPERSEDED = "left out: a later report about the same was sent with the message"
+State = Literal["open", "decided", "expired", "stopped"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Carried:
-    """In the order in which they were written; `more`: how many beyond; `expired`: the ids of requests that no one has answered."""
+    """In the order in which they were written; `more`: how many beyond; `expired`: the ids of requests that no one has answered;
+    `left_out`: by the id of what is never sent, why."""
 
     notifications: Sequence[Notification]
     more: int
     expired: Collection[int] = ()
+    left_out: Mapping[int, str] = field(default_factory=dict)
 
 
 def approval_of(notification: Notification) -> UUID | None:
@@ -32,17 +38,27 @@ def approval_of(notification: Notification) -> UUID | None:
     return None
 
 
-def settled_among(notifications: QuerySet[Notification]) -> tuple[set[int], set[int]]:
-    """Those that ask for a decision which is made, or whose run was stopped; and those whose time was over first."""
-    asks = notifications.filter(link__startswith=REQUEST).only("link")
-    asked = {one.pk: id for one in asks if (id := approval_of(one))}
+def states_of_requests(notifications: Iterable[Notification]) -> dict[int, State]:
+    """By the id of a notification that asks for a decision. *Stopped*: so was its run, and a requeue asks again."""
+    asked = {one.pk: id for one in notifications if (id := approval_of(one))}
     if not asked:
-        return set(), set()
+        return {}
+    is_late = ExpressionWrapper(Q(wait__due_at__lte=Now()), output_field=BooleanField())
     known = Approval.objects.filter(pk__in=set(asked.values()))
-    is_over = Q(wait__status=Wait.Status.EXPIRED) | Q(wait__status=Wait.Status.OPEN, wait__due_at__lte=Now())
-    expired = set(known.filter(is_over, decision="").values_list("pk", flat=True))
-    settled = set(known.exclude(decision="", wait__status=Wait.Status.OPEN).values_list("pk", flat=True)) - expired
-    return {pk for pk, id in asked.items() if id in settled}, {pk for pk, id in asked.items() if id in expired}
+    rows = known.values_list("pk", "decision", "wait__status", is_late)
+    states = {pk: _state(decision, status, late) for pk, decision, status, late in rows}
+    return {pk: states[id] for pk, id in asked.items() if id in states}
+
+
+def _state(decision: str, status: str, is_late: bool | None) -> State:
+    match status:
+        case _ if decision:
+            return "decided"
+        case Wait.Status.EXPIRED:
+            return "expired"
+        case Wait.Status.OPEN:
+            return "expired" if is_late else "open"
+    return "stopped"
 
 
 def unsettled(delivery: Delivery, *, most: int) -> Carried:
@@ -50,13 +66,18 @@ def unsettled(delivery: Delivery, *, most: int) -> Carried:
     and incident its last report; open requests first, then expired ones, then the first `most` in all."""
     merged = Delivery.objects.filter(merged_into=delivery.pk)
     all_ = Notification.objects.filter(Q(pk=delivery.notification_id) | Q(pk__in=merged.values("notification")))
-    settled, expired = settled_among(all_)
-    last_reports = all_.filter(REPORT).order_by().values("link").annotate(last=Max("pk")).values("last")
-    left = all_.exclude(pk__in=settled).filter(~REPORT | Q(pk__in=last_reports))
+    judged = list(all_.filter(REPORT | Q(link__startswith=REQUEST)).only("link").order_by("pk"))
+    states = states_of_requests(judged)
+    last = {one.link: one.pk for one in judged}
+    reports = [one for one in judged if not one.link.startswith(REQUEST)]
+    left_out = {one.pk: SUPERSEDED for one in reports if last[one.link] != one.pk}
+    left_out |= {pk: DECIDED for pk, state in states.items() if state == "decided"}
+    expired = {pk for pk, state in states.items() if state == "expired"}
+    left = all_.exclude(pk__in={*left_out, *(pk for pk, state in states.items() if state == "stopped")})
     rank = Case(When(pk__in=expired, then=1), When(link__startswith=REQUEST, then=0), default=2)
     shown = list(left.order_by(rank, "pk")[:most])
     more = left.count() - len(shown) if len(shown) == most else 0
-    return Carried(notifications=shown, more=more, expired=expired)
+    return Carried(notifications=shown, more=more, expired=expired, left_out=left_out)
 
 
 def carried_by(deliveries: Sequence[Delivery], *, most: int) -> Mapping[UUID, Carried]:

@@ -1,5 +1,8 @@
 """Deliveries that wait: what else may happen to them besides being sent."""
 
+from collections.abc import Mapping
+
+from django.db import transaction
 from django.db.models import Max, Q
 from django.db.models.functions import Now
 
@@ -27,6 +30,20 @@ def suppress_waiting(which: Q, *, reason: str) -> int:
     }
     merged = Delivery.objects.filter(merged_into__id__among=carriers).update(**ended, merged_into=None)
     return merged + Delivery.objects.filter(id__among=carriers).update(**ended)
+
+
+def leave_out(delivery: Delivery, why: Mapping[int, str]) -> None:
+    """Record which notifications a message does not contain, so that none of them seems to be sent with it."""
+    if not why:
+        return
+    with transaction.atomic():
+        lock_planning()
+        for reason in sorted(set(why.values())):
+            ids = [id for id, one in why.items() if one == reason]
+            ended = {"status": Delivery.Status.SUPPRESSED, "reason": reason, "ended_at": Now(), "merged_into": None}
+            Delivery.objects.filter(merged_into=delivery.pk, notification__id__among=ids).update(**ended)
+        if own := why.get(delivery.notification_id):
+            Delivery.objects.filter(pk=delivery.pk).update(reason=f"carries the others; its own is {own}")
 
 
 def call_off(recipient: Recipient, *, reason: str) -> int:

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db.models import F, Q
 
 from runs.db.sql import database_now, execute
-from runs.models import Delivery, Notification, Recipient, Wait
+from runs.models import Approval, Delivery, Notification, Recipient, Wait
 from runs.notifications import deliver
 from runs.notifications.channels import mail
 from runs.notifications.channels.channel import NotNow, Refused, Sent, Unknown
@@ -347,6 +347,29 @@ def test_a_held_message_carries_of_one_alarm_or_incident_its_last_report(smtp: M
     text = text_of(letter)
     assert "4 notifications" in letter["Subject"] and "3 failed runs" not in text
     assert all(said in text for said in ("succeeds again", "Another one", "is full", "is fuller"))
+    assert Delivery.objects.get(notification__text="3 failed runs in a row").reason.startswith("carries the others;")
+
+
+def test_a_request_that_was_left_out_of_a_message_is_not_recorded_as_sent_with_it(smtp: MailServer) -> None:
+    make_recipient("ops", "mailto:ops@example.com", **quiet_now())
+    notify("Disk is full")
+    approvals = [make_approval(make_run(status="waiting"), status="open", question=f"Renew {name}?") for name in "ABC"]
+    for approval in approvals:
+        notify(approval.question, link=f"approval:{approval.pk}")
+    plan()
+    make_due()
+    Wait.objects.filter(approval=approvals[0]).update(status="done", ended_at=database_now())
+    decided = {"decision": "approve", "decided_by": "ann", "decided_at": database_now()}
+    Approval.objects.filter(pk=approvals[0].pk).update(**decided)
+    Wait.objects.filter(approval=approvals[1]).update(status="closed", ended_at=database_now())
+
+    delivered()
+
+    text = text_of(smtp.letters[0])
+    assert "Renew A?" not in text and "Renew B?" not in text and "Renew C?" in text
+    left_out = Delivery.objects.get(notification__text="Renew A?")
+    assert (left_out.status, left_out.merged_into_id) == ("suppressed", None) and "was decided" in left_out.reason
+    assert statuses(notification__text="Renew C?") == ["merged"]
 
 
 def test_news_behind_many_settled_requests_is_sent(smtp: MailServer, monkeypatch: pytest.MonkeyPatch) -> None:
