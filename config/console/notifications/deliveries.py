@@ -6,11 +6,13 @@ from uuid import UUID
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
+from django.utils.safestring import SafeString
 
 from config.console.access.audit import entries_of
 from config.console.notifications.words import COLOURS, delivery_link, leads_to, text_of
 from config.console.parts.bulk import carry_out
 from config.console.parts.dialogs import dialog
+from config.console.parts.html import format_html
 from config.console.parts.links import link, page
 from config.console.parts.moments import moment
 from config.console.parts.panel import Panel, allowed, column, time_column
@@ -111,12 +113,20 @@ class DeliveryPanel(Panel):
             ("Sent", obj.sent_at and moment(obj.sent_at)),
             ("Tries", obj.attempts),
             ("Last error", obj.error),
-            ("Goes out with", delivery_link(obj.merged_into_id, "another one") if obj.merged_into_id else ""),
+            ("Goes out with", _carrier(obj.merged_into) if obj.merged_into else ""),
             ("Acknowledged", obj.acknowledged_at and moment(obj.acknowledged_at)),
             ("By", obj.acknowledged_by),
         ]
         message = Text(title="Message", text=told.text)
         return [_notice(obj), message, Facts(rows=facts), *_merged(obj), entries_of("delivery", obj.pk)]
+
+
+def _carrier(carrier: Delivery) -> SafeString:
+    """The message that it is a part of, and when that one is sent."""
+    shown = delivery_link(carrier.pk, "another one")
+    if carrier.sent_at:
+        return format_html("{}, sent {}", shown, moment(carrier.sent_at))
+    return format_html("{}, due {}", shown, moment(carrier.due_at)) if carrier.due_at else shown
 
 
 def _acknowledge(delivery: Delivery, *, by: str) -> None:

@@ -1,5 +1,7 @@
 """The pages of deliveries: a person confirms that one arrived, sends it again, or acknowledges it."""
 
+import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -7,6 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from runs.models import AuditEntry, Delivery
+from runs.notifications.plan import plan
 from tests.config.console.test_actions import choose, press
 from tests.support.console import page_of
 from tests.support.notifying import delivered, make_recipient, notify
@@ -77,3 +80,20 @@ def test_the_page_of_a_notification_shows_its_deliveries(admin: Client) -> None:
 
     assert "ops-0" in admin.get(page_of("runs_notification", one.notification)).content.decode()
     assert "no one got it" in admin.get(page_of("runs_notification", lost)).content.decode()
+
+
+def test_a_merged_one_shows_when_the_message_that_carries_it_goes_out(admin: Client) -> None:
+    make_recipient(spacing=timedelta(hours=1))
+    for text in "abc":
+        notify(text)
+    plan()
+    merged, carrier = Delivery.objects.get(status="merged"), Delivery.objects.get(status="held")
+
+    def goes_out() -> str:
+        page = admin.get(page_of("runs_delivery", merged)).content.decode()
+        return re.sub(r"<[^>]+>", "", page.split("Goes out with")[1].split("</dd>")[0])
+
+    assert carrier.due_at and f"another one, due {carrier.due_at:%Y-%m-%d %H:%M:%S} UTC" in goes_out()
+    sent_at = timezone.now()
+    Delivery.objects.filter(pk=carrier.pk).update(status="sent", sent_at=sent_at, due_at=None, ended_at=sent_at)
+    assert f"another one, sent {sent_at:%Y-%m-%d %H:%M:%S} UTC" in goes_out()
