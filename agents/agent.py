@@ -13,7 +13,7 @@ from agents.kernel.durations import parse_duration
 from .budget import Budget
 from .exceptions import DeclarationError
 from .gate import Gate
-from .guards.llm_calls import within_body
+from .guards.body import within_body
 from .on import TriggerDeclaration
 from .registry import register
 

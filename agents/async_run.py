@@ -1,6 +1,6 @@
 """The run of an `async def` agent with durable=True: AgentRun with awaitable methods."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from inspect import iscoroutinefunction
@@ -163,6 +163,15 @@ class AsyncAgentRun:
 
         call = GraphCall(self._steps, self._run.llm_context(), app, key=key, answer=answer)
         return await call.run(input, config, context)
+
+    async def openai(
+        self, agent: Any, input: Any, *, key: str = "", trusted_tools: Sequence[str] = (), **options: Any
+    ) -> Any:
+        """`AgentRun.openai`."""
+        from agents.openai.call import OpenAICall
+
+        call = OpenAICall(self._steps, self._run.llm_context(), agent, key=key, trusted_tools=trusted_tools)
+        return await call.run(input, options)
 
     async def finish_steps(self) -> None:
         """Call after the body has ended: let its running steps end and begin no other."""

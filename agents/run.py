@@ -367,6 +367,26 @@ class AgentRun:
 
         return run_sync(journal, self.llm_context(), app, input, key=key, config=config, given=context, answer=answer)
 
+    def openai(
+        self, agent: Any, input: Any, *, key: str = "", trusted_tools: Sequence[str] = (), **options: Any
+    ) -> Any:
+        """Run an agent of openai-agents to its `RunResult`. Each request to a model is a step, whatever its model is; its tools run
+        again on a replay, so their effects belong in `run.step(…, key=…)`. Tools that need approval are questions to people. What a
+        tool gave is data of strangers, which taints the run, unless `trusted_tools` names the tool. `options` are those of
+        `Runner.run`, but for `session`. Needs the extra `openai-agents`, and Wakeful as a package.
+        """
+        from agents.openai.call import run_sync
+
+        return run_sync(
+            self._durable("openai"),
+            self.llm_context(),
+            agent,
+            input,
+            key=key,
+            trusted_tools=trusted_tools,
+            options=options,
+        )
+
     def llm_context(self) -> "LlmContext":
         from agents.llm.context import LlmContext
 

@@ -38,7 +38,7 @@ FLOORS = {
         "checklists memory sessions",
         "llm",
         "frameworks",
-        "graphs",
+        "graphs openai",
         "run",
         "async_run gate_run reminders",
         "tools",
@@ -63,6 +63,12 @@ FLOORS = {
         "costs executions saver",
         "requests",
         "chat_model call",
+    ],
+    "agents/openai": [
+        "provider_loop sdk",
+        "costs lanes messages",
+        "requests",
+        "call",
     ],
     "agents/llm/door": [
         "danger main_thread shown_arguments trusted_texts",

@@ -17,8 +17,8 @@ from agents.graphs.costs import priced
 from agents.graphs.messages import as_chunk, asked, whole
 from agents.graphs.refusals import JOURNALED
 from agents.graphs.requests import Request, Requests, of_this_graph
-from agents.guards.llm_calls import is_within_body
-from agents.journal.begun import current
+from agents.guards.bodies import is_within_body
+from agents.journal.begun import is_within_step
 from agents.kernel.redaction import know
 
 
@@ -122,8 +122,7 @@ class JournaledChatModel(BaseChatModel):
     ) -> tuple[Requests | None, Request]:
         """Permanent: a body calls the model outside of its graphs and steps, or from a thread of its own."""
         requests = of_this_graph()
-        step = current.get()
-        is_in_step = step is not None and not step.is_over
+        is_in_step = is_within_step()
         if requests is None and is_within_body() and not is_in_step:
             raise Permanent(
                 f"{self._llm_type} is called by a run outside of run.graph, or in a thread of its own: nothing would be recorded or "

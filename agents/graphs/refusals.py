@@ -12,7 +12,7 @@ from langchain_core.tracers.context import register_configure_hook
 
 from agents.exceptions import Permanent
 from agents.frameworks.tools import require_in_cap
-from agents.journal.begun import current
+from agents.journal.begun import is_within_step
 
 JOURNALED = "wakeful_journaled"  # in the metadata of models that `journaled` made
 
@@ -60,8 +60,7 @@ class Refusals(BaseCallbackHandler):
     def _require_journaled(self, serialized: Any, metadata: Any) -> None:
         if not _caps or _passes.get() or (metadata or {}).get(JOURNALED):
             return
-        step = current.get()
-        if step and not step.is_over:
+        if is_within_step():
             return  # recorded there
         name = (serialized or {}).get("name") or "a model"
         raise Permanent(

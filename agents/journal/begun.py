@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from agents.guards import openai_agents
 from agents.journal.entries import Status, StepEntry
 from agents.journal.protocol import StepRequest
 from agents.kernel.effects import Effects
@@ -57,6 +58,15 @@ class Undone(Exception):
 
 # The running step of this thread or task.
 current: ContextVar[Begun | None] = ContextVar("step", default=None)
+
+
+def is_within_step() -> bool:
+    """Is this the code of a step that goes on?"""
+    step = current.get()
+    return step is not None and not step.is_over
+
+
+openai_agents.is_within_step = is_within_step
 
 
 def doing_step(begun: Begun) -> AbstractContextManager[None]:

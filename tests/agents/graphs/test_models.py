@@ -273,7 +273,7 @@ def test_a_model_in_a_step_of_a_node_is_recorded_there() -> None:
 
 
 def test_a_journaled_model_is_refused_in_a_body_outside_of_graphs_and_steps() -> None:
-    from agents.guards.llm_calls import within_body
+    from agents.guards.body import within_body
 
     with within_body(), pytest.raises(Permanent, match=r"outside of run\.graph"):
         journaled(scripted()).invoke("?")

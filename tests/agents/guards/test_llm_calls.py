@@ -22,14 +22,15 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.test import TestModel
 
 from agents.exceptions import Permanent
-from agents.guards.llm_calls import DIRECT_WAY_IN, WAYS_IN, within_body
+from agents.guards.body import within_body
+from agents.guards.llm_calls import DIRECT_WAY_IN, WAYS_IN
 
 ROOT = Path(__file__).resolve().parents[3]
 IMPORTED_BEFORE = "from pydantic_ai import Agent"
 ASK = """
 import sys
 {before}
-from agents.guards.llm_calls import within_body
+from agents.guards.body import within_body
 
 with within_body():
     from pydantic_ai import Agent
@@ -160,7 +161,7 @@ def test_every_function_that_requests_a_model_directly_passes_the_guarded_one() 
 
 DIRECTLY = """
 import sys
-from agents.guards.llm_calls import within_body
+from agents.guards.body import within_body
 
 with within_body():
     from pydantic_ai.direct import model_request_sync
