@@ -11,38 +11,49 @@ from psycopg.pq import TransactionStatus
 
 from runs.attempt.clean_session import renew
 
+# No trigger fires then, those of foreign keys included. For the whole session: each change of it would have all statements planned again.
+AS_REPLICA = "SET session_replication_role = replica"
+# A statement of a function is planned once a session, one that is put together each time: with a hundred tables that is most of the
+# work. Rows that the migrations left are seldom touched: they are put back where one of them is another version, or missing.
 KEEP = """
 DO $$
-DECLARE kept name; filled boolean;
+DECLARE
+  kept name;
+  filled boolean;
+  body text := '';
 BEGIN
   CREATE SCHEMA pristine;
+  CREATE TABLE pristine.versions (of_table name PRIMARY KEY, known text);
   FOR kept IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP
     EXECUTE format('SELECT EXISTS (SELECT FROM public.%I)', kept) INTO filled;
-    IF filled THEN
-      EXECUTE format('CREATE TABLE pristine.%I AS TABLE public.%I', kept, kept);
+    IF NOT filled THEN
+      body := body || format(E'  DELETE FROM public.%I;\n', kept);
+      CONTINUE;
     END IF;
+    EXECUTE format('CREATE TABLE pristine.%I AS TABLE public.%I', kept, kept);
+    INSERT INTO pristine.versions VALUES (kept);
+    body := body || format($table$
+      SELECT concat(count(*), ' ', sum(xmin::text::bigint)) INTO now FROM public.%1$I;
+      IF now IS DISTINCT FROM (SELECT known FROM pristine.versions WHERE of_table = %1$L) THEN
+        DELETE FROM public.%1$I;
+        INSERT INTO public.%1$I SELECT * FROM pristine.%1$I;
+        SELECT concat(count(*), ' ', sum(xmin::text::bigint)) INTO now FROM public.%1$I;
+        UPDATE pristine.versions SET known = now WHERE of_table = %1$L;
+      END IF;
+    $table$, kept);
   END LOOP;
+  EXECUTE format(
+    'CREATE FUNCTION pristine.put_back() RETURNS void LANGUAGE plpgsql AS %L',
+    E'DECLARE now text;\nBEGIN\n' || body || 'END'
+  );
 END $$
 """
-# As a replica, no trigger fires, those of foreign keys included.
-PUT_BACK = """
-DO $$
-DECLARE used name;
-BEGIN
-  SET LOCAL session_replication_role = replica;
-  FOR used IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' LOOP
-    EXECUTE format('DELETE FROM public.%I', used);
-  END LOOP;
-  FOR used IN SELECT tablename FROM pg_tables WHERE schemaname = 'pristine' LOOP
-    EXECUTE format('INSERT INTO public.%I SELECT * FROM pristine.%I', used, used);
-  END LOOP;
-END $$
-"""
+# A table that a test has made has no statement in it.
+PUT_BACK = "SELECT pristine.put_back()"
 
 EMPTY = """
 DO $$
 BEGIN
-  SET LOCAL session_replication_role = replica;
   EXECUTE (SELECT 'TRUNCATE ' || string_agg(format('public.%I', tablename), ', ') FROM pg_tables WHERE schemaname = 'public');
 END $$
 """
@@ -63,7 +74,10 @@ def copy() -> str:
 @cache
 def _session() -> BaseDatabaseWrapper:
     """A session of its own: that of a test is closed at its end, and a new one costs as much as what is done here."""
-    return connections.create_connection(DEFAULT_DB_ALIAS)
+    session = connections.create_connection(DEFAULT_DB_ALIAS)
+    with session.cursor() as cursor:
+        cursor.execute(AS_REPLICA)
+    return session
 
 
 def keep() -> None:
