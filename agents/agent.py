@@ -53,6 +53,7 @@ class Agent:
     keep_content: bool = True
     budget: Budget | None = None
     tools: tuple[str, ...] | None = None
+    connections: tuple[str, ...] = ()
     gate: Gate | None = None
     checklist: Mapping[str, timedelta | None] = field(default_factory=dict)
 
@@ -102,6 +103,7 @@ def agent(
     keep_content: bool = True,
     budget: Budget | None = None,
     tools: Sequence[str] | None = None,
+    connections: Sequence[str] = (),
     gate: Gate | None = None,
     checklist: Mapping[str, str | float | timedelta | None] | Sequence[str] = (),
 ) -> Callable[[Body], Agent]:
@@ -111,7 +113,8 @@ def agent(
     of transactional steps it is read-only. While a run waits, other runs of its key may start, except under overlap "queue"
     with a limit of 1, or with `hold_key`. Without `keep_content` the journal loses prompts, answers and payloads of tools
     (`run.llm`) when the run succeeds; tokens and prices stay. Its LLM calls may use the `tools` of these names, by default
-    all; code may narrow this later, only an operator may widen it.
+    all; code may narrow this later, only an operator may widen it. Its steps and tools may use the `connections` of these
+    names (`run.connection`).
 
     `key` is CEL over `event`; runs with the same key do not overlap. `overlap` decides about a new event while a run of its
     key is live (default: "skip" for schedules, "queue" with a key, else "allow"). `priority` 0 is most urgent, 9 least.
@@ -146,6 +149,12 @@ def agent(
         raise DeclarationError(f"agent {name!r}: budget requires durable=True, because only durable agents use models")
     if isinstance(tools, str) or not all(isinstance(tool, str) and tool for tool in tools or ()):
         raise DeclarationError(f"agent {name!r}: tools must be a list of names, not {tools!r}")
+    if isinstance(connections, str) or not all(isinstance(one, str) and one for one in connections):
+        raise DeclarationError(f"agent {name!r}: connections must be a list of names, not {connections!r}")
+    if connections and not durable:
+        raise DeclarationError(
+            f"agent {name!r}: connections requires durable=True, because only durable agents use the network"
+        )
     if gate is not None and (not callable(gate) or iscoroutinefunction(gate)):
         raise DeclarationError(f"agent {name!r}: gate must be a plain function of one argument, not {gate!r}")
     items = _items(name, checklist)
@@ -178,6 +187,7 @@ def agent(
                 keep_content=keep_content,
                 budget=budget,
                 tools=None if tools is None else tuple(tools),
+                connections=tuple(connections),
                 gate=gate,
                 checklist=items,
             )

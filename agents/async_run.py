@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pydantic_ai import Agent as LlmAgent
     from pydantic_ai.run import AgentRunResult
 
+    from agents.connections import Opening
     from agents.llm.context import LlmOptions, Prompt
 
 AWAITED = frozenset(
@@ -144,6 +145,12 @@ class AsyncAgentRun:
         from agents.llm.call import LlmCall
 
         return await LlmCall(self._steps, self._run.llm_context(), agent, key=key).run(prompt, untrusted, deps, options)
+
+    def connection(self, name: str, *, trusted: bool = False, harmless: bool = False) -> "Opening":
+        """`AgentRun.connection`, as `async with run.connection("gmail") as http`: an AsyncClient."""
+        from agents.connections import Opening
+
+        return Opening(partial(self._run.use_of_connection, name, trusted=trusted, harmless=harmless))
 
     async def graph(
         self,

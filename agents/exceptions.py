@@ -8,6 +8,8 @@ AgentError
 ├── StepFailed       a step raised; the same on every replay
 ├── ChildFailed      a child run that this run waited for did not succeed
 ├── SessionBusy      another run held the session for too long
+├── NotConnected     a connection has no token until a person connects it (again); permanent
+├── ProviderAway     a connection has no token now, and a step that may not be repeated has begun
 └── ApprovalExpired  no decision before the deadline of an approval with on_expiry="fail"
 DeclarationError     an agent's declaration is invalid
 """
@@ -77,6 +79,14 @@ class ChildFailed(AgentError):
 
 class SessionBusy(AgentError):
     """Another run has held the session for longer than WAKEFUL_SESSION_WAIT."""
+
+
+class NotConnected(Permanent):
+    """A connection gives no token until a person connects it, or connects it again."""
+
+
+class ProviderAway(AgentError):
+    """A connection gives no token for the moment: its provider gives none. The step may not be repeated, so it is not a Retry."""
 
 
 class ApprovalExpired(AgentError):

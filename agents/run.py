@@ -40,10 +40,12 @@ from .state import State
 if TYPE_CHECKING:
     from typing import Unpack
 
+    import httpx2 as httpx
     from langgraph.pregel import Pregel
     from pydantic_ai import Agent as LlmAgent
     from pydantic_ai.run import AgentRunResult
 
+    from agents.connections import Use
     from agents.llm.context import LlmContext, LlmOptions, Prompt
 
 KEY_LENGTH = 200
@@ -94,6 +96,7 @@ class AgentRun:
         read_events: Callable[[], list[Event]],
         journal: Journal | None = None,
         tools: frozenset[str] | None = None,
+        may_use: Sequence[str] = (),
         is_tainted: bool = False,
         from_strangers: Callable[[], bool] = lambda: False,
         fired: Fire | None = None,
@@ -114,6 +117,7 @@ class AgentRun:
         self._journal = journal
         self._effects = Effects()
         self._tools = tools
+        self._may_use = may_use  # names of connections
         self._is_tainted = is_tainted
         self._from_strangers = from_strangers
         self._awaited: list[Event] = []
@@ -405,6 +409,32 @@ class AgentRun:
             ],
             note_said=self._said.append,
         )
+
+    def connection(self, name: str, *, trusted: bool = False, harmless: bool = False) -> "httpx.Client":
+        """A client of httpx2 that acts for the account which people have connected under this name, for a step or a tool that is not
+        transactional: `with run.connection("gmail") as http`. Permanent: the agent does not declare it in `connections=[…]`.
+
+        What a step reads by it is data of strangers and taints the run, unless it is `trusted`; of a tool, its own metadata
+        decides. A step or tool with effect "read" only reads. So does, in a run that has seen untrusted data, a tool that is not
+        declared dangerous, unless what it does is `harmless`.
+        """
+        from agents.connections import client
+
+        return client(self.use_of_connection(name, trusted=trusted, harmless=harmless))
+
+    def use_of_connection(self, name: str, *, trusted: bool, harmless: bool) -> "Use":
+        from agents.connections import use_of
+
+        self._durable("connection")
+        if name not in self._may_use:
+            allowed = ", ".join(self._may_use) or "none"
+            raise Permanent(
+                f"agent {self.agent!r} may not use connection {name!r}: declare it in connections=[…], which has {allowed}"
+            )
+        use = use_of(name, self.agent, is_tainted=self.is_tainted, harmless=harmless)
+        if use.is_in_step and not trusted:
+            self.taint()
+        return use
 
     # Trust
 

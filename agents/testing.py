@@ -192,6 +192,7 @@ def run_agent(
         "input": input,
         "read_events": lambda: [event],
         "tools": narrowed(agent.tools, None),
+        "may_use": agent.connections,
         "is_tainted": is_tainted,
         "from_strangers": lambda: from_strangers,
         "fired": fired,

@@ -2,11 +2,12 @@
 
 from itertools import chain
 
-from agents.kernel import installation, redaction
+from agents.kernel import connecting, installation, redaction
 from config import facts
 from config.health import watch as health
 from config.links import absolute
 from config.secrets import know_secrets, secrets_of_environment
+from runs.connections.sealed import plain_tokens
 from runs.notifications.alarms import TOPIC as ALARM
 from runs.notifications.recipients import plain_addresses
 from runs.ports import ports
@@ -22,4 +23,12 @@ def connect() -> None:
     courier.further.append(health.Watch)
     know_secrets()
     installation.connect(facts)
-    redaction.look_up = lambda: chain(secrets_of_environment(), plain_secrets(), plain_addresses())
+    connecting.connect(lease)
+    redaction.look_up = lambda: chain(secrets_of_environment(), plain_secrets(), plain_addresses(), plain_tokens())
+
+
+def lease(name: str, /, *, refused: str = "", may_retry: bool = True) -> connecting.Lease:
+    # Imported here: only processes that use a connection load its clients.
+    from runs.connections import lease as leases
+
+    return leases.lease(name, refused=refused, may_retry=may_retry)

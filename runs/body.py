@@ -98,7 +98,7 @@ def run_durable(claim: Claim, agent: Agent, next: Next) -> Ended:
     with read_only(claim.session_name, *journal_rows.queries_of(claim.run_id)) as session:
         store = DatabaseStore(claim, *journal_rows.of_rows(*session.rows))
         journal = Journal(store)
-        run = run_of(claim, journal, holding(claim, journal))
+        run = run_of(claim, journal, holding(claim, journal), agent.connections)
         try:
             with noticing_changes():
                 result = run_within(agent, AsyncAgentRun(run, journal) if agent.is_async else run, claim.policy.timeout)
@@ -152,7 +152,9 @@ def ended_by(error: BaseException, claim: Claim, next: Next, *, is_tainted: bool
     return Ended(replace(outcome_of(error, claim), is_tainted=is_tainted))
 
 
-def run_of(claim: Claim, journal: Journal | None = None, hold_items: HoldItems = list) -> AgentRun:
+def run_of(
+    claim: Claim, journal: Journal | None = None, hold_items: HoldItems = list, may_use: Sequence[str] = ()
+) -> AgentRun:
     return AgentRun(
         id=claim.run_id,
         agent=claim.agent,
@@ -162,6 +164,7 @@ def run_of(claim: Claim, journal: Journal | None = None, hold_items: HoldItems =
         read_events=lambda: ports.read_events(claim.event_ids),
         journal=journal,
         tools=narrowed(claim.policy.tools, None),
+        may_use=may_use,
         is_tainted=claim.is_tainted,
         from_strangers=lambda: ports.from_strangers([*claim.event_ids, claim.root_id]),
         fired=claim.fired,

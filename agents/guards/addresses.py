@@ -8,6 +8,7 @@ import asyncio
 import ipaddress
 import socket
 import ssl
+import time
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
@@ -84,6 +85,14 @@ class CheckedTransport(httpx.AsyncHTTPTransport):
         self._pool = httpcore.AsyncConnectionPool(ssl_context=_tls(), network_backend=_CheckedBackend(networks))
 
 
+class CheckedSyncTransport(httpx.HTTPTransport):
+    """`CheckedTransport` for plain functions."""
+
+    def __init__(self, networks: Sequence[Network] = ()) -> None:
+        super().__init__(verify=_tls(), trust_env=False, retries=0)
+        self._pool = httpcore.ConnectionPool(ssl_context=_tls(), network_backend=_CheckedSyncBackend(networks))
+
+
 @cache
 def _tls() -> ssl.SSLContext:
     """Reading the certificates takes longer than a request."""
@@ -113,3 +122,28 @@ class _CheckedBackend(httpcore.AsyncNetworkBackend):
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+class _CheckedSyncBackend(httpcore.NetworkBackend):
+    def __init__(self, networks: Sequence[Network]) -> None:
+        self._networks = networks
+        self._inner = httpcore.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Any = None,
+    ) -> httpcore.NetworkStream:
+        address = find_address(host, port, self._networks)
+        return self._inner.connect_tcp(
+            address, port, timeout=timeout, local_address=local_address, socket_options=socket_options
+        )
+
+    def connect_unix_socket(self, *arguments: Any, **named: Any) -> httpcore.NetworkStream:
+        raise Refused("a socket of this machine is refused")
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)

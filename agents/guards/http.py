@@ -1,6 +1,7 @@
 """What bounds each HTTP request to an address that a stranger may have chosen: its scheme, where its redirects lead, and the size of
 the answer. `addresses` bounds the hosts."""
 
+import ipaddress
 import zlib
 from collections.abc import Sequence
 
@@ -45,6 +46,32 @@ def redirected(address: httpx.URL, location: str) -> httpx.URL:
     if (address.scheme, target.scheme) == ("https", "http"):
         raise Refused("no redirect goes from https to http, where everyone on the way could read the headers")
     return target
+
+
+def is_allowed(address: httpx.URL, hosts: Sequence[str]) -> bool:
+    """Is its host one of these: "api.example.com", "*.example.org" (each below it) or "api.example.com:8443"? Without a port, 80 and
+    443."""
+    host = address.raw_host.decode().rstrip(".").lower()
+    return any(_is_host(pattern, host, address.port) for pattern in hosts)
+
+
+def _is_host(pattern: str, host: str, said: int | None) -> bool:
+    name, _, port = pattern.partition(":") if pattern.count(":") == 1 else (pattern, "", "")
+    if said is not None and str(said) != port and not (not port and said in (80, 443)):
+        return False
+    if port and said is None:
+        return False
+    return host.endswith(name[1:]) if name.startswith("*.") else host == name
+
+
+def is_private(url: httpx.URL) -> bool:
+    """Can no one on the way read what is sent there: by TLS, or inside this machine?"""
+    if url.scheme == "https":
+        return True
+    try:
+        return url.scheme == "http" and ipaddress.ip_address(url.host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 async def read_body(response: httpx.Response, most: int) -> tuple[bytes, bool]:

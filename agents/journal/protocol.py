@@ -52,6 +52,7 @@ class StepRequest:
     arguments: Sequence[Any] = ()
     kind: Kind = "step"
     cost: Cost | None = None  # the most that it may cost, where a budget must have room for it
+    is_dangerous: bool = False  # of a tool: in a tainted run, a person has approved this call
 
     def __post_init__(self) -> None:
         if self.effect not in get_args(Effect):

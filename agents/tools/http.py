@@ -162,19 +162,9 @@ def redirected(limits: Limits, address: httpx.URL, location: str) -> httpx.URL:
 
 
 def _allowed(limits: Limits, address: httpx.URL) -> httpx.URL:
-    host = address.raw_host.decode().rstrip(".").lower()
-    if not any(_allows(pattern, host, address) for pattern in limits.allow):
+    if not guarded.is_allowed(address, limits.allow):
         raise Refused(f"its host is not allowed here; allowed are {', '.join(limits.allow)}")
     return address
-
-
-def _allows(pattern: str, host: str, address: httpx.URL) -> bool:
-    name, _, port = pattern.partition(":") if pattern.count(":") == 1 else (pattern, "", "")
-    if address.port is not None and str(address.port) != port and not (not port and address.port in (80, 443)):
-        return False
-    if port and address.port is None:
-        return False
-    return host.endswith(name[1:]) if name.startswith("*.") else host == name
 
 
 async def _read(limits: Limits, response: httpx.Response) -> dict[str, Any]:

@@ -2,6 +2,7 @@ from .agent_stop import AgentStop
 from .alarm import Alarm
 from .audit import AuditEntry
 from .budget import Budget, BudgetWindow, Reservation
+from .connection import Connection, PendingConsent
 from .delivery import Delivery
 from .incident import CoveredRun, Incident
 from .model_call import ModelCall
@@ -29,6 +30,7 @@ __all__ = [
     "AuditEntry",
     "Budget",
     "BudgetWindow",
+    "Connection",
     "CoveredRun",
     "Delivery",
     "Incident",
@@ -36,6 +38,7 @@ __all__ = [
     "ModelPrice",
     "Notification",
     "OutboxMessage",
+    "PendingConsent",
     "Primary",
     "ProcessedEvent",
     "Queue",

@@ -54,6 +54,7 @@ AND NOT EXISTS (SELECT FROM agents_sessionturn turn WHERE turn.session_id = agen
 AND NOT EXISTS (SELECT FROM runs_run run WHERE run.id = agents_session.run_id AND run.status IN {live})
 AND NOT EXISTS (SELECT FROM runs_wait WHERE status = 'open' AND kind = 'session' AND asked->>'session' = agents_session.name)
 """.replace("{live}", LIVE_SQL)
+CONSENT_IS_OLD = "expires_at < clock_timestamp() - %(keep)s::interval"
 WINDOW_IS_OLD = "ends_at < clock_timestamp() - %(keep)s::interval"
 
 
@@ -75,6 +76,7 @@ def steps() -> list[Step]:
         few("agent sessions", "agents_session", key="id", which=SESSION_IS_OLD, keep=payloads),
         few("budget windows", "runs_budgetwindow", key="id", which=WINDOW_IS_OLD, keep=runs),
         few("workers", "runs_worker", key="id", which=LONG_STOPPED, keep=runs),
+        few("pending consents", "runs_pendingconsent", key="id", which=CONSENT_IS_OLD, keep=timedelta()),
         oldest("alarms", "runs_alarm", at="ended_at", keep=audit),
         oldest("audit", "runs_auditentry", at="at", keep=audit),
     ]  # fmt: skip

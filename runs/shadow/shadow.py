@@ -159,7 +159,7 @@ def _try_atomic(agent: Agent, claim: Claim, tried: Shadow) -> None:
 
 def _try_durable(agent: Agent, claim: Claim, tried: Shadow, store: ShadowStore, limit: float) -> None:
     journal = Journal(store)
-    run = run_of(claim, journal)
+    run = run_of(claim, journal, may_use=agent.connections)
     tried.entries, tried.left = store.taken, store.left
     try:
         with store.body():

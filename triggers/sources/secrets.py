@@ -13,6 +13,7 @@ from django.db.models import Model, Q
 from django.db.models.functions import Now
 
 from agents.kernel.redaction import know
+from runs.connections.sealed import encrypted_tokens, rewrite_tokens
 from runs.db.encryption import decrypt, encrypt, keys, place_of_key
 from runs.models.audit import record, record_about
 from runs.notifications.recipients import encrypted_addresses, rewrite_addresses
@@ -29,8 +30,8 @@ GRACE = timedelta(hours=24)  # the old secret stays valid while the sender is ch
 
 @dataclass(frozen=True, kw_only=True)
 class KeyUse:
-    """The number of secrets of sources, recipients and subscriptions that need each of WAKEFUL_ENCRYPTION_KEYS, by its position
-    (key 1 encrypts), and those of them with secrets that no key can decrypt."""
+    """The number of secrets of sources, recipients, connections and subscriptions that need each of WAKEFUL_ENCRYPTION_KEYS, by its
+    position (key 1 encrypts), and those of them with secrets that no key can decrypt."""
 
     secrets: Counter[int]
     unreadable: list[str]
@@ -96,7 +97,7 @@ def reencrypt(*, by: str) -> int:
     """Encrypt all secrets with the first key; returns the number of changed secrets. Secrets that no key can decrypt are
     skipped. Safe to interrupt, to repeat and to run concurrently: each secret is a compare-and-set."""
     all_keys = keys()
-    count = rewrite_addresses()
+    count = rewrite_addresses() + rewrite_tokens()
     for model in SEALED:
         for pk, ciphertext in model._default_manager.order_by("pk").values_list("pk", "ciphertext").iterator():
             before = bytes(ciphertext)
@@ -112,6 +113,8 @@ def _elsewhere() -> Iterator[tuple[str, bytes]]:
     """The ciphertexts that belong to no source, and what each belongs to."""
     for name, ciphertext in encrypted_addresses():
         yield f"recipient {name}", ciphertext
+    for name, ciphertext in encrypted_tokens():
+        yield f"connection {name}", ciphertext
     for subscription in Subscription.objects.only("slug", "ciphertext"):
         yield f"subscription {subscription.slug}", bytes(subscription.ciphertext)
     for secret in SubscriptionSecret.objects.select_related("subscription"):

@@ -122,7 +122,9 @@ class Door(AbstractCapability[Any]):
             return await self._handed_over(call, ctx, execute)
         # Inside a step, what a tool enqueues or cancels would be lost on a replay.
         in_step = guard_run_context(ctx, unit_noun="step", container_noun="run")
-        return await self._steps.call(call.name, call.id, call.policy, arguments, lambda: execute(in_step))
+        return await self._steps.call(
+            call.name, call.id, call.policy, arguments, lambda: execute(in_step), always_asks=call.always_asks
+        )
 
     async def _approved(
         self, call: ToolCall, tool: ToolDefinition, arguments: dict[str, Any], ctx: RunContext[Any]

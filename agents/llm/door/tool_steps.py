@@ -81,7 +81,14 @@ class ToolSteps:
         await to_its_end(step())
 
     async def call(
-        self, tool: str, call: str, policy: ToolPolicy, arguments: Any, body: Callable[[], Awaitable[Any]]
+        self,
+        tool: str,
+        call: str,
+        policy: ToolPolicy,
+        arguments: Any,
+        body: Callable[[], Awaitable[Any]],
+        *,
+        always_asks: bool = False,
     ) -> Any:
         """Call the tool, and record its result, or its error if pydantic-ai passes that on to the model. A call that
         failed leaves nothing behind: its writes are rolled back, its effects are dropped. A call that needs approval is
@@ -92,7 +99,11 @@ class ToolSteps:
         [given] = shown([to_jsonable_python(arguments, bytes_mode="base64", fallback=repr)])
         told = {"tool": tool, "call": call, "arguments": given, **({} if policy.trusted else {"untrusted": True})}
         request = StepRequest(
-            place=Place(name=self._place, key=key), effect=policy.effect, kind="tool", arguments=[told]
+            place=Place(name=self._place, key=key),
+            effect=policy.effect,
+            kind="tool",
+            arguments=[told],
+            is_dangerous=policy.dangerous or always_asks,
         )
         begun: Begun | None = None
 
