@@ -848,6 +848,24 @@ def test_settings_are_checked_against_the_database(settings: Any, name: str, fau
         create_source("groups", kind="table", settings=settings, by="eve")
 
 
+def test_a_table_of_a_projects_own_app_runs_is_watched_in_its_schema(db: None) -> None:
+    execute("CREATE SCHEMA project")
+    for table in ("runs_run", "triggers_event", "django_session"):
+        execute(f"CREATE TABLE project.{table} (id int PRIMARY KEY)")
+    watch("project.runs_run", "laps")
+
+    execute("INSERT INTO project.runs_run VALUES (7)")
+
+    lap = Event.objects.get()
+    assert isinstance(lap.data, dict) and (lap.source.slug, lap.data["pk"]) == ("laps", 7)
+    for table in ("runs_run", "project.django_session"):
+        with pytest.raises(Exception, match="Wakeful's own"):
+            create_source("ours", kind="table", settings={"table": table}, by="eve")
+    execute("CREATE FUNCTION project.wakeful_emit() RETURNS int LANGUAGE sql AS 'SELECT 1'")  # another Wakeful's schema
+    with pytest.raises(Exception, match="Wakeful's own"):
+        create_source("theirs", kind="table", settings={"table": "project.triggers_event"}, by="eve")
+
+
 def test_the_error_for_a_model_without_a_table_names_makemigrations() -> None:
     execute("DROP TABLE auth_group CASCADE")
     with pytest.raises(Exception, match="auth.Group has no table yet: run manage.py makemigrations"):

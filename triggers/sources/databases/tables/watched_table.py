@@ -25,13 +25,11 @@ ROW, STATEMENT = "row", "statement"
 MIGRATE = "run manage.py makemigrations, then manage.py migrate"
 MOST = 1_000_000  # most rows of a statement that a setting may allow
 LONGEST_CONDITION = 10_000
+OUR_APPS = ("agents", "runs", "triggers", "config")
 # Apps whose tables change whenever an agent wakes.
 OURS = frozenset(
     {
-        "agents",
-        "runs",
-        "triggers",
-        "config",
+        *OUR_APPS,
         "sessions",
         "admin",
         "migrations",
@@ -39,6 +37,11 @@ OURS = frozenset(
         "django_celery_beat",
     }
 )
+# In a schema without it, tables with names of Wakeful's are those of a project's own app with such a label.
+HAS_WAKEFUL = """
+SELECT %s::text = current_schema() OR EXISTS (
+  SELECT FROM pg_proc JOIN pg_namespace ON pg_namespace.oid = pronamespace WHERE proname = 'wakeful_emit' AND nspname = %s::text)
+"""
 # Modules whose models hold what proves who a user is, in columns of any name.
 CREDENTIALS = (
     "rest_framework.authtoken", "rest_framework_api_key", "rest_framework_simplejwt", "knox", "oauth2_provider", "allauth",
@@ -278,8 +281,11 @@ def _model(label: str) -> type[models.Model] | None:
 
 
 def _refuse(schema: str, table: str) -> None:
-    refused = {one._meta.db_table for one in apps.get_models(include_auto_created=True) if _is_refused(one)}
-    if table in refused or table.startswith(tuple(f"{app}_" for app in ("agents", "runs", "triggers", "django"))):
+    refused = [one._meta for one in apps.get_models(include_auto_created=True) if _is_refused(one)]
+    ours = {one.db_table for one in refused if one.app_label in OUR_APPS}
+    others = {one.db_table for one in refused if one.app_label not in OUR_APPS}
+    is_ours = table in ours or table.startswith(tuple(f"{app}_" for app in ("agents", "runs", "triggers")))
+    if table in others or table.startswith("django_") or (is_ours and fetch(HAS_WAKEFUL, [schema, schema])[0][0]):
         said = f"{table} is a table of Wakeful's own, which changes whenever an agent wakes, or holds credentials"
         raise Forbidden({"table": said})
     if schema in SYSTEM:
