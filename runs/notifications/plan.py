@@ -144,9 +144,9 @@ class Planner:
                 found |= {one.pk: one for one in self.by_name[name]}
             else:
                 self._unknown(notification, name)
-        # A name that is misspelled must not cost a message.
-        if not found:
-            found = {one.pk: one for one in self.everyone()}
+        # A name that is misspelled, or of one that has left, must not cost a message.
+        if not any(one.active for one in found.values()):
+            found |= {one.pk: one for one in self.everyone()}
         return found
 
     def deliver(self, notification: Notification, recipient: Recipient, asked: set[int]) -> None:

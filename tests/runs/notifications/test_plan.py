@@ -220,6 +220,16 @@ def test_what_no_one_else_gets_goes_to_the_recipient_of_the_settings_although_it
     assert statuses(notification__text="b", name="WAKEFUL_NOTIFY_TO") == ["pending"]
 
 
+def test_what_names_only_inactive_recipients_goes_to_those_who_get_all() -> None:
+    make_recipient("gone", active=False, gets_all=False)
+    make_recipient("ada", gets_all=False)
+    make_recipient("ops")
+    notify("a", to=["gone"])
+    notify("b", to=["gone", "ada"])
+
+    assert planned() == [("gone", "suppressed"), ("ops", "pending"), ("ada", "pending"), ("gone", "suppressed")]
+
+
 def ask() -> tuple[Approval, Notification]:
     approval = make_approval(make_run(status="waiting"), status="open")
     return approval, notify("May I?", link=f"approval:{approval.pk}", topic=f"approval:{approval.pk}")
