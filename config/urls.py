@@ -5,6 +5,7 @@ from django.views.generic import RedirectView
 
 from config.console.access.password_again import password_again
 from config.console.agents.overnight import overnight_page
+from config.console.connections.callback import connection_callback
 from config.console.dress import dress
 from config.console.notifications.inbox import inbox
 from config.console.operations.upcoming import coming
@@ -25,6 +26,7 @@ urlpatterns = [
     # Browsers request it on pages that link no icon, such as errors and the API.
     path("favicon.ico", RedirectView.as_view(url=static("console/icon.svg"))),
     path("admin/coming/", admin.site.admin_view(coming), name="coming"),
+    path("admin/connections/callback/", admin.site.admin_view(connection_callback), name="connection_callback"),
     path("admin/inbox/", admin.site.admin_view(inbox), name="inbox"),
     path("admin/overnight/", admin.site.admin_view(overnight_page), name="overnight"),
     path("admin/password-again/", admin.site.admin_view(password_again), name="password_again"),

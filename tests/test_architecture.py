@@ -169,7 +169,7 @@ FLOORS = {
     "config/console": [
         "navigation theme parts",
         "access dress",
-        "runs sources",
+        "connections runs sources",
         "incidents events notifications",
         "agents operations",
         "schedules",

@@ -122,7 +122,15 @@ def _groups(prefix: str) -> dict[str, list[Section]]:
             ),
         ],
         "What wakes agents": [
-            Section("bolt", (_list("Events", "triggers.event"), _list("Replays", "triggers.replay"))),
+            Section(
+                "bolt",
+                (
+                    _list("Events", "triggers.event"),
+                    _list("Replays", "triggers.replay"),
+                    _list("Subscriptions", "triggers.subscription"),
+                    _list("Event deliveries", "triggers.eventdelivery"),
+                ),
+            ),
             Section("rule", (_list("Triggers", "triggers.trigger"),)),
             Section(
                 "schedule",
@@ -193,10 +201,7 @@ def _groups(prefix: str) -> dict[str, list[Section]]:
                     _list("Groups", "runs.recipientgroup"),
                 ),
             ),
-            Section(
-                "output",
-                (_list("Subscriptions", "triggers.subscription"), _list("Deliveries", "triggers.eventdelivery")),
-            ),
+            Section("link", (_list("Connections", "runs.connection"),)),
             Section("history", (_list("Audit log", "runs.auditentry"),)),
             Section("key", (_list("API tokens", "triggers.apitoken"), *_people()), title="Access"),
         ],

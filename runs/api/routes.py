@@ -6,6 +6,7 @@ from runs.api.agents import AgentResource
 from runs.api.approvals import ApprovalResource
 from runs.api.budgets import BudgetResource
 from runs.api.checklists import ChecklistResource
+from runs.api.connections import ConnectionResource
 from runs.api.incidents import IncidentResource
 from runs.api.memory import MemoryResource
 from runs.api.notifications import DeliveryResource, NotificationResource
@@ -26,5 +27,6 @@ router.register("notifications", NotificationResource)
 router.register("deliveries", DeliveryResource)
 router.register("recipients", RecipientResource)
 router.register("recipient-groups", RecipientGroupResource)
+router.register("connections", ConnectionResource)
 router.register("sessions", SessionResource)
 router.register("memory", MemoryResource)

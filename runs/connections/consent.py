@@ -55,6 +55,7 @@ def begin_consent(connection_id: int, *, session: str, redirect_uri: str, by: st
             redirect_uri=redirect_uri,
             expires_at=database_now() + LASTS,
         )
+        audit.record(by, "send to provider", connection, name=connection.name)
     return protocol.consent_url(
         provider, client, connection.scopes, state=state, verifier=verifier, redirect_uri=redirect_uri
     )

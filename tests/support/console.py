@@ -15,6 +15,7 @@ from runs.models import (
     Attempt,
     AuditEntry,
     Budget,
+    Connection,
     CoveredRun,
     Delivery,
     Incident,
@@ -158,6 +159,9 @@ def make_one_of_each(number: int) -> dict[str, Any]:
         "runs_alarm": Alarm.objects.create(name=f"alarm-{number}", severity="bad", text="Late.", remedy="Hurry."),
         "runs_incident": make_incident(f"greeter-{number}", run),
         "runs_notification": notification,
+        "runs_connection": Connection.objects.create(
+            name=f"mail-{number}", provider="google", client_id="wakeful", scopes=["https://mail.google.com/"]
+        ),
         "runs_recipient": recipient,
         "runs_recipientgroup": RecipientGroup.objects.create(name=f"office-{number}"),
         "runs_delivery": Delivery.objects.create(

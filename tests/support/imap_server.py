@@ -4,7 +4,7 @@ import base64
 import re
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tests.support.post_office import Server
@@ -33,6 +33,8 @@ class ImapServer(Server):
         self.guess = 0  # bytes by which the reported sizes are too large
         self.is_old = False  # no message is from the last days
         self.commands: list[str] = []
+        self.oauth = ""  # "AUTH=XOAUTH2"
+        self.tokens: Callable[[], Iterable[str]] = tuple
         self.tls = tls
         super().__init__()
 
@@ -64,7 +66,7 @@ class ImapServer(Server):
             verb = line.split(" ")[0].upper()
             match verb:
                 case "CAPABILITY":
-                    say("* CAPABILITY IMAP4rev1 AUTH=PLAIN STARTTLS")
+                    say(f"* CAPABILITY IMAP4rev1 AUTH=PLAIN {self.oauth} STARTTLS")
                 case "STARTTLS":
                     say(
                         f"{tag} OK begin\r\n* OK too early"
@@ -72,6 +74,14 @@ class ImapServer(Server):
                         else f"{tag} OK begin"
                     )
                     return
+                case "AUTHENTICATE" if line.split(" ")[1] == "XOAUTH2":
+                    say("+ ")
+                    given = base64.b64decode(next(iter(lines))).decode()
+                    if given not in {f"user={self.user}\1auth=Bearer {token}\1\1" for token in self.tokens()}:
+                        say("+ " + base64.b64encode(b'{"status":"400"}').decode())
+                        assert next(iter(lines)) == b"\r\n"
+                        say(f"{tag} NO go away")
+                        continue
                 case "AUTHENTICATE":
                     say("+ ")
                     given = base64.b64decode(next(iter(lines))).decode()

@@ -29,6 +29,7 @@ PAGES = {
     "delivery": "runs_delivery",
     "recipient": "runs_recipient",
     "recipientgroup": "runs_recipientgroup",
+    "connection": "runs_connection",
 }
 SEVERAL = "*"  # instead of an object's id
 SHOWN = 50

@@ -35,6 +35,7 @@ PAGES = frozenset(
     {"triggers_event_erase_event", "triggers_apitoken_add"}
     | {f"triggers_source_{verb}" for verb in ("add", "edit", "rotate_secret", "enter_secret")}
     | {f"{noun}_{verb}" for noun in ("runs_recipient", "triggers_subscription") for verb in ("add", "edit")}
+    | {f"runs_connection_{verb}" for verb in ("add", "edit", "connect")}
     | {"triggers_subscription_rotate_secret"}
     # The user's own password, too: Django's form asks for the old one, but without the limit on failed logins. The first of
     # the names is that of Django's UserAdmin, whatever its model.

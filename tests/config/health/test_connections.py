@@ -49,7 +49,7 @@ def test_one_that_gets_no_token_says_since_when() -> None:
     ).items()
 
     assert name == "connection-failing:mail"
-    assert text == "Connection mail of ada (google) has got no new token for 10m: it answers 503."
+    assert text == "Connection mail of ada (google) has got no new token for 10 min: it answers 503."
 
 
 @pytest.mark.parametrize(

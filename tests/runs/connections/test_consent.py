@@ -192,11 +192,13 @@ def test_who_may_edit_cannot_have_secrets_sent_elsewhere(provider: OAuthServer) 
 def test_each_edit_is_audited_without_secrets(provider: OAuthServer) -> None:
     made = new_connection(provider)
     come_back(go(made))
+    later(made, 60)
+    test_connection(made.pk, by="admin:ada")
     revoke_connection(made.pk, by="admin:ada")
     remove_connection(made.pk, by="admin:ada")
 
     entries = AuditEntry.objects.filter(kind="connection").order_by("id")
-    assert [entry.action for entry in entries] == ["create", "connect", "revoke", "remove"]
+    assert [entry.action for entry in entries] == ["create", "send to provider", "connect", "test", "revoke", "remove"]
 
 
 @pytest.mark.parametrize(

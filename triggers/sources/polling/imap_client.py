@@ -120,6 +120,28 @@ def sign_in(client: Client, user: str, password: str) -> None:
         ) from None
 
 
+def sign_in_by_token(client: Client, user: str, token: str) -> bool:
+    """Sign in by OAuth (SASL XOAUTH2, of Google and Microsoft); False if the server refuses the token. Raises SourceError if it
+    knows no such way."""
+    if "AUTH=XOAUTH2" not in client.capabilities:
+        raise SourceError(
+            "The server takes no tokens (AUTH=XOAUTH2).",
+            remedy="Leave Connection empty, and enter a password as the secret.",
+        )
+
+    def answer(challenge: bytes) -> bytes:
+        # A refusal comes as a challenge with the reason, and ends with an empty answer.
+        return b"" if challenge else f"user={user}\1auth=Bearer {token}\1\1".encode()
+
+    try:
+        client.authenticate("XOAUTH2", answer)
+    except client.abort:
+        raise
+    except client.error:
+        return False
+    return True
+
+
 def select(client: Client, mailbox: str, *, writable: bool) -> Mailbox:
     """Raises SourceError if there is no such mailbox."""
     status, _ = client.select(quoted(mailbox), readonly=not writable)

@@ -1,11 +1,18 @@
+import re
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
+import httpx2 as httpx
+
+from agents.exceptions import AgentError
+from agents.guards.http import is_allowed, is_private
+from runs.connections.lease import lease, to_its_end
 from triggers.sources.continuity import Gaps
 from triggers.sources.http.payload import Payload
 from triggers.sources.kind import Group, register
@@ -23,6 +30,7 @@ LARGEST = 10 * 2**20  # bytes of a message that is kept as a whole
 BEGINNING = 2**18  # bytes of a larger one that are kept
 MOST_BYTES = 2 * BATCH_BYTES + LARGEST  # of a session
 REBUILT = timedelta(days=7)  # how far back to look for mail in a mailbox that was made again
+CONNECTION = re.compile(r"[a-z0-9_-]{1,100}")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -32,6 +40,10 @@ def named(value: str) -> str:
 
 def ascii_named(value: str) -> str:
     return named(value) or ("" if value.isascii() else "must be ASCII")
+
+
+def connection_named(value: str) -> str:
+    return "" if not value or CONNECTION.fullmatch(value) else "must be the name of a connection, or empty"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +60,12 @@ class MailboxSettings(PollSettings):
         secret_goes_to=str,
     )
     user: str = setting("", "User", "Often the address of the mailbox.", check=named, secret_goes_to=str)
+    connection: str = setting(
+        "",
+        "Connection",
+        "Sign in by this connection (OAuth), such as gmail, instead of a password. The server must be one of its provider's.",
+        check=connection_named,
+    )
     mailbox: str = setting(
         "INBOX", "Mailbox", "Its name at the server; other characters than ASCII in modified UTF-7.", check=ascii_named
     )
@@ -74,7 +92,8 @@ class ImapMailbox(Poller[MailboxSettings]):
     )
     setup = (
         "Switch IMAP on for the mailbox, if the provider asks for it.",
-        "Create an app password: most providers accept no other one over IMAP. Enter it as the secret.",
+        "Gmail and Microsoft 365: make a connection that may read all mail by IMAP, and enter its name. Leave the secret empty.",
+        "Others: create an app password, as most providers accept no other one over IMAP, and enter it as the secret.",
         "Use a mailbox of its own for agents, or a folder that a rule of the provider fills: its readers see what agents see.",
     )
     docs_url = "https://www.rfc-editor.org/rfc/rfc9051"
@@ -113,10 +132,7 @@ class MailboxReader(PollingReader):
 
     def _poll(self, state: dict[str, Any]) -> Polled:
         settings = self.settings
-        server = Server(host=settings.host, port=settings.port, tls=settings.tls)
-        self.close()
-        client = self.client = Client(server, seconds=SECONDS, most_bytes=MOST_BYTES)
-        imap_client.sign_in(client, settings.user, self.assignment.secret)
+        client = self._signed_in()
         mailbox = imap_client.select(client, settings.mailbox, writable=settings.mark_read)
         if not state and settings.begin_with != ALL:
             return Polled(state={"validity": mailbox.validity, "uid": mailbox.next_uid - 1})
@@ -130,6 +146,47 @@ class MailboxReader(PollingReader):
         if not uids:
             last = max(last, mailbox.next_uid - 1)
         return self._read(client, mailbox.validity, uids, last)
+
+    def _signed_in(self) -> Client:
+        settings = self.settings
+        if not settings.connection:
+            client = self._connected()
+            imap_client.sign_in(client, settings.user, self.assignment.secret)
+            return client
+        token = ""
+        for _ in range(2):  # a token that the server refuses is renewed once
+            token = self._token(refused=token)
+            client = self._connected()
+            if imap_client.sign_in_by_token(client, settings.user, token):
+                return client
+        raise SourceError(
+            f"The server refuses the token of connection {settings.connection} for {settings.user}.",
+            remedy="Check that the connection belongs to this user, and that it may read all mail by IMAP.",
+        )
+
+    def _connected(self) -> Client:
+        settings = self.settings
+        self.close()
+        server = Server(host=settings.host, port=settings.port, tls=settings.tls)
+        self.client = Client(server, seconds=SECONDS, most_bytes=MOST_BYTES)
+        return self.client
+
+    def _token(self, *, refused: str) -> str:
+        """Only for a server of the provider, so that who edits sources cannot have it sent elsewhere."""
+        settings = self.settings
+        try:
+            leased = to_its_end(partial(lease, settings.connection, refused=refused))
+        except AgentError as error:
+            raise SourceError(f"{error}.", remedy="Open the connection in the admin, and connect or test it.") from None
+        address = httpx.URL(
+            scheme="http" if settings.tls == "none" else "https", host=settings.host, port=settings.port
+        )
+        if not is_allowed(address, leased.hosts) or not is_private(address):
+            raise SourceError(
+                f"Connection {settings.connection} sends its token to {', '.join(leased.hosts)} only, with TLS.",
+                remedy="Enter the server of its provider and its port, such as imap.gmail.com and 993.",
+            )
+        return leased.token
 
     def _read(self, client: Client, validity: int, uids: Sequence[int], last: int) -> Polled:
         some = uids[:MOST_MESSAGES]

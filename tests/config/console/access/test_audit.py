@@ -315,6 +315,15 @@ ADMIN: dict[str, Door] = {
     "triggers.eventdelivery redeliver_chosen": action(
         "triggers_eventdelivery", "redeliver_chosen", failed_event_delivery
     ),
+    "runs.connection add": form(
+        "/admin/runs/connection/add/?provider=github",
+        name="code",
+        client_id="x",
+        client_secret="a-secret-1234",
+        owner="",
+    ),
+    "runs.connection edit": button("runs_connection", "edit", client_id="wakeful"),
+    "runs.connection delete_this": button("runs_connection", "remove"),
     "runs.recipient add": form(
         "/admin/runs/recipient/add/",
         name="pager",
@@ -416,6 +425,8 @@ ADMIN: dict[str, Door] = {
 }
 # Forms of many fields, whose own tests look at their audit entries; buttons that only show something.
 ELSEWHERE = {
+    # With a provider: tests/runs/connections/test_consent.py
+    *(f"runs.connection {verb}" for verb in ("connect", "get_token", "test", "revoke")),
     "triggers.trigger add",
     "triggers.trigger edit",
     "triggers.schedule add",
@@ -524,6 +535,8 @@ API: dict[str, Door] = {
 }
 # The event is the record itself: it names the token's own source. These of the schedules only look.
 ELSEWHERE_OF_THE_API = {
+    "connections test",  # with a provider: tests/runs/connections/test_consent.py
+    "connections revoke",
     "events create",
     "sources samples",  # the samples and their events are the record
     "replays preview",
