@@ -17,6 +17,7 @@ OPERATIONS: tuple[Operation, ...] = ("insert", "update", "delete")
 CatchUp = Literal["latest", "skip", "all"]
 Length = str | float | timedelta  # "30m", seconds, or a timedelta
 Transition = Literal["opened", "worsened", "closed"]
+UNUSED = "366d"  # of `within` where a switch has deadlines: a dispatcher of a version without them opens nothing
 State = str | Callable[[], Any]
 
 
@@ -178,7 +179,11 @@ def model_change(
 
 def absence(
     *types: str,
-    within: Length,
+    within: Length | None = None,
+    by: str = "",
+    since: str = "",
+    days: str = "",
+    keys: Sequence[str] = (),
     of: str | Sequence[str] = (),
     key: str = "",
     of_key: str = "",
@@ -193,14 +198,24 @@ def absence(
     closed: bool = False,
     slug: str = "",
 ) -> SourceTrigger:
-    """Wake when no event of these types has come within a time: since the last one, or of an event `of` other types. With a `key`
-    (CEL), for each of its values by itself. `source` and `filter` narrow the awaited event, `of_source` and `of_filter` the
-    other one. With `closed`, wake as well when the event returns."""
+    """Wake when no event of these types has come: `within` a time since the last one, or since an event `of` other types; or `by` a
+    time of day in the zone `tz` ("15:00"), on some `days` ("mon-fri"), of those that come `since` another time of day (midnight). With a
+    `key` (CEL), for each of its values by itself; a deadline expects the `keys` that are listed, or those of events `of` other types.
+    `source` and `filter` narrow the awaited event, `of_source` and `of_filter` the other one. With `closed`, wake as well when the
+    event returns."""
+    if (within is None) == (not by):
+        raise TypeError('on.absence() needs one of within="30m" and by="15:00"')
+    if isinstance(keys, str) or any("," in one or one != one.strip() or not one for one in keys):
+        raise TypeError(f"on.absence(): keys is a list of texts without commas, not {keys!r}")
     settings = {
         "types": " ".join(types),
         "source": source,
         "filter": filter,
-        "within": _text(within),
+        "within": UNUSED if within is None else _text(within),
+        "by": by,
+        "since": since,
+        "days": days,
+        "keys": ", ".join(keys),
         "grace": _text(grace),
         "of_types": of if isinstance(of, str) else " ".join(of),
         "of_source": of_source,

@@ -83,6 +83,30 @@ class ActiveTime(Protocol):
         """The instant at which so much time of active hours has passed since another. Raises ValueError if they make no sense."""
 
 
+class Deadlines(Protocol):
+    """Deadlines that recur: a time of day on some days, and since when an event counts for each. A span is both instants."""
+
+    def ending_after(self, instant: datetime, /) -> tuple[datetime, datetime]:
+        """The span of the first deadline after an instant."""
+
+    def beginning_after(self, instant: datetime, /) -> tuple[datetime, datetime]:
+        """The span of the first deadline for which an event at this instant is too early."""
+
+    def ended_by(self, instant: datetime, /) -> tuple[datetime, datetime]:
+        """The span of the last deadline up to an instant."""
+
+    def count(self, first: datetime, last: datetime, /) -> int:
+        """The number of deadlines from one to another, both included."""
+
+    @property
+    def words(self) -> str: ...
+
+
+class ReadDeadlines(Protocol):
+    def __call__(self, by: str, since: str, days: str, zone: str, /) -> Deadlines:
+        """The deadlines of these texts. A ValueError has the wrong one as its `field`: by, since, days or tz."""
+
+
 class RecordSignal(Protocol):
     def __call__(self, run_id: UUID, name: str, data: Any, by: str, /) -> UUID:
         """Record a signal to a run as an event; return its id."""
@@ -151,6 +175,7 @@ class Ports:
     loop_spacing: LoopSpacing
     taint_changes: TaintChanges
     active_time: ActiveTime
+    deadlines: ReadDeadlines
     signal: RecordSignal
     gates: Gates
     absolute: AbsoluteLink

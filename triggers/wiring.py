@@ -18,6 +18,7 @@ from triggers.schedules.heartbeats import set_pace
 from triggers.schedules.periodic_tasks import TOPIC as PERIODIC_TASK
 from triggers.schedules.periodic_tasks import send_periodic_task
 from triggers.schedules.terms.active_time import active_time
+from triggers.schedules.terms.deadlines import Deadlines
 from triggers.sources.databases.watch import Watcher
 from triggers.sources.emitted_events import record_emitted
 from triggers.sources.signal import signal
@@ -32,6 +33,7 @@ def connect() -> None:
     ports.loop_spacing = lambda: loop_rate().spacing
     ports.taint_changes = taint_changes
     ports.active_time = active_time
+    ports.deadlines = Deadlines.parse
     ports.signal = signal
     ports.gates = gates
     ports.inside = {

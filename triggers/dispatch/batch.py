@@ -38,7 +38,7 @@ from triggers.matching.pending import Item, read_items
 from triggers.matching.slow_lane import Costly
 from triggers.models import Trigger
 from triggers.outbound.enter import enter
-from triggers.switches.arm import arm, mend
+from triggers.switches.arm import arm, expect, mend
 from triggers.switches.fire import fire
 from triggers.switches.note import note
 
@@ -251,17 +251,18 @@ def arm_switches(rules: Rules) -> bool:
     with transaction.atomic():
         if not try_lock() or rules.have_changed():
             return False
-        arm(rules.switches)
         mend()
+        arm(rules.switches)
     return True
 
 
-def follow_clock() -> bool:
+def follow_clock(rules: Rules) -> bool:
     """The clock was set back: let the timers of switches follow it; False: not yet."""
     with transaction.atomic():
         if not try_lock():
             return False
         mend()
+        expect(rules.switches)
     return True
 
 

@@ -99,6 +99,6 @@ class Steps:
         return timers.BEGINNING < seen.runs.at < self.newest - SET_BACK
 
     def _follow_clock(self, seen: Seen) -> Batch:
-        if dispatch.follow_clock():
+        if dispatch.follow_clock(self.rules):
             self.newest = seen.runs.at
         return Batch()

@@ -33,8 +33,9 @@ from triggers.matching.expressions.evaluator import Evaluator, Limits
 from triggers.matching.match import subject_of
 from triggers.matching.payload import Payload
 from triggers.matching.pending import item_of
-from triggers.models import Decision, Event, EventDelivery, Gate, Replay, Switch, SwitchTimer
+from triggers.models import Decision, Event, EventDelivery, Gate, Replay, Source, Switch, SwitchTimer
 from triggers.retention.payloads import not_needed
+from triggers.switches.switch import ABSENCE
 
 MARK = "erased:"
 TOGETHER = 500  # events of one transaction, ids of one statement
@@ -89,7 +90,7 @@ def erase(selection: Selection, *, by: str, dry_run: bool = False) -> Erasure:
     about = mark_of(selection.subject) if selection.subject else "where"
     if selection.subject and not dry_run:
         _forget_searches(selection.subject)
-        SwitchTimer.objects.filter(key=selection.subject).delete()
+        _keys_of_events().filter(key=selection.subject).delete()
     return _erase(chosen, by=by, about=about, unread=unread, dry_run=dry_run)
 
 
@@ -267,8 +268,14 @@ def _forget_keys(event_ids: set[UUID]) -> None:
     """Remove the keys of these events from switches, and erase their last errors, which may quote a key."""
     erased = sorted(event_ids)
     of_them = Q(since_id__among=erased) | Q(latest_id__among=erased) | Q(seen_id__among=erased)
-    SwitchTimer.objects.filter(of_them | Q(opened_id__among=erased)).exclude(key="").delete()
+    _keys_of_events().filter(of_them | Q(opened_id__among=erased)).exclude(key="").delete()
     Switch.objects.exclude(error="").update(error=ERASED)
+
+
+def _keys_of_events() -> QuerySet[SwitchTimer]:
+    """The timers whose keys come from events. Keys that are listed in settings stay: a deadline expects them."""
+    listed = Source.objects.filter(kind=ABSENCE, settings__keys__regex=r"\S")
+    return SwitchTimer.objects.exclude(source__in=listed)
 
 
 def _triggers_of(run_ids: Sequence[UUID]) -> set[UUID]:

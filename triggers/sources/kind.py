@@ -3,7 +3,8 @@ package of `triggers.sources`, found by name: a scheme of webhooks, a broker, a 
 
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
@@ -54,6 +55,24 @@ class Waits(StrEnum):
     JOB = "job"  # the sender gets 503, and may not retry: events of other senders must not make its ping look absent
 
 
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One use of a kind. A form offers its `fields`, and `more` below them; other settings are their defaults, or `fixed`."""
+
+    name: str
+    label: str
+    fields: tuple[str, ...]
+    more: tuple[str, ...] = ()
+    fixed: Mapping[str, str] = field(default_factory=dict)
+
+    def only(self, settings: Mapping[str, Any], known: Sequence[Field]) -> dict[str, Any]:
+        """The settings without those of other cases."""
+        kept = (*self.fields, *self.more)
+        return {
+            one.name: settings[one.name] if one.name in kept else self.fixed.get(one.name, one.default) for one in known
+        }
+
+
 class Kind(ABC, Generic[S]):
     """One kind of source: its settings, its secret, and the steps at the provider. `Source.kind` is its name.
 
@@ -75,12 +94,17 @@ class Kind(ABC, Generic[S]):
     permission: ClassVar[str] = ""  # the permission needed to create and edit one, besides that for sources
     secret_label: ClassVar[str] = "Signing secret"  # the name that the provider uses for it
     waits: ClassVar[Waits | None] = None  # None: its events cannot be kept out
+    cases: ClassVar[tuple[Case, ...]] = ()  # a form asks for one of them first; none: it shows all settings
     is_secret_given: ClassVar[bool] = False  # the provider makes its secret, so that none can be generated here
 
     @property
     def fields(self) -> tuple[Field, ...]:
         """The settings as form fields."""
         return fields_of(self.settings_class)
+
+    def case_of(self, settings: Mapping[str, Any]) -> Case | None:
+        """The case of these settings; None: the kind has none."""
+        return None
 
     def clean_settings(self, settings: Mapping[str, object]) -> S:
         """The validated, typed settings. InvalidSettings names each wrong field and its fix."""

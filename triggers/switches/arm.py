@@ -1,6 +1,8 @@
 """New, edited, paused and resumed switches, in the transaction of the caller, who holds the dispatch lock."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import timedelta
 from typing import TypeVar
 from uuid import UUID
 
@@ -33,6 +35,7 @@ UPDATE triggers_switchtimer SET
   look_at = coalesce(began_at + %(grace)s::interval, since + %(length)s::interval)
 WHERE source_id = %(id)s::uuid AND state = 'waiting'
 """
+NOT_EXPECTED = "DELETE FROM triggers_switchtimer WHERE source_id = %(id)s::uuid AND key <> ALL(%(keys)s::text[])"
 MEND = """
 UPDATE triggers_switchtimer SET
   since = now.at, due_at = now.at + (due_at - since), look_at = now.at + (due_at - since),
@@ -54,6 +57,7 @@ def arm(switches: Switches) -> int:
         execute(PAUSE, [some])
     for piece in _pieces(changed):
         _turn_on(piece, known)
+    expect(switches, set(paused))
     return len(off) + len(changed)
 
 
@@ -62,10 +66,14 @@ def _turn_on(changed: Sequence[Switch], known: dict[UUID, tuple[str, str, bool]]
     execute(FORGET, [reshaped])
     execute_many(ON, [{"id": switch.id, "shape": switch.shape, "terms": switch.terms} for switch in changed])
     moved = [switch for switch in changed if switch.id in known and known[switch.id][1] != switch.terms]
+    lengths = [(switch, timedelta() if switch.deadlines else switch.within) for switch in moved if not switch.recurring]
     execute_many(
-        MOVE, [{"id": switch.id, "length": switch.within + switch.grace, "grace": switch.grace} for switch in moved]
+        MOVE,
+        [{"id": switch.id, "length": length + switch.grace, "grace": switch.grace} for switch, length in lengths],
     )
-    _begin([switch for switch in changed if not switch.has_keys])
+    listed = [switch for switch in changed if switch.recurring]
+    execute_many(NOT_EXPECTED, [{"id": switch.id, "keys": list(switch.expected)} for switch in listed])
+    _begin([switch for switch in changed if not switch.has_keys and not switch.recurring])
 
 
 def _begin(switches: Collection[Switch]) -> None:
@@ -80,8 +88,24 @@ def _begin(switches: Collection[Switch]) -> None:
     rows.write(beginning)
 
 
+def expect(switches: Switches, resumed: Collection[UUID] = ()) -> None:
+    """Let each recurring deadline expect its keys. Timers may be missing, as those of an erased subject are."""
+    recurring = [switch for switch in switches.by_id.values() if switch.recurring]
+    if not recurring:
+        return
+    places = {(switch.id, key): switch for switch in recurring for key in switch.expected}
+    now, timers, moved = database_now(), rows.read(places), []
+    for (id, key), switch in places.items():
+        known = timers.get((id, key))
+        timer = replace(known) if known else Timer(source_id=id, key=key)
+        timer.expect(switch, now, is_resumed=id in resumed)
+        if timer != known:
+            moved.append(timer)
+    rows.write(moved)
+
+
 def mend() -> int:
-    """The clock was set back: the time of timers that began in what is now the future begins now."""
+    """The clock was set back: the time of timers that began in what is now the future begins now. Call `expect` or `arm` then."""
     return execute(MEND)
 
 

@@ -10,7 +10,7 @@ from triggers.switches import rows
 from triggers.switches.backlog import Backlog
 from triggers.switches.switch import Switch
 from triggers.switches.switches import Switches
-from triggers.switches.timer import Reason, Timer, Transition
+from triggers.switches.timer import Reason, Timer, Transition, newest_missed
 
 MOST = 500  # timers of one transaction
 NEXT_DUE = "SELECT min(look_at) - clock_timestamp() FROM triggers_switchtimer"
@@ -40,10 +40,14 @@ def fire(ids: Sequence[UUID], switches: Switches) -> int:
     opened, kept, forgotten = list[Transition](), list[Timer](), list[Timer]()
     for timer in timers:
         switch = switches.by_id.get(timer.source_id)
-        if timer.state != "waiting" and timer.key:  # the key was only kept for late events
+        if _is_over(timer, switch, now):
             forgotten.append(timer)
             continue
-        if timer.state != "waiting" or switch is None:
+        if switch and switch.recurring:
+            opened += _miss(timer, switch, backlog, now)
+        elif timer.state == "open" and timer.key and timer.opened_at:
+            timer.look_at = rows.kept_until(timer.opened_at)
+        elif timer.state != "waiting" or switch is None:
             timer.rest()
         elif not timer.put_off(switch, now):
             opened += _open(timer, switch, backlog, now)
@@ -58,10 +62,34 @@ def fire(ids: Sequence[UUID], switches: Switches) -> int:
 def _open(timer: Timer, switch: Switch, backlog: Backlog, now: datetime) -> list[Transition]:
     assert timer.due_at is not None  # noqa: S101  (it waits)
     if backlog.may_hide([rule.id for rule in switch.rules], timer.due_at):
-        timer.look_at = now + min(max((now - timer.due_at) / 4, SOON), RARELY)
+        timer.look_at = now + _patience(timer.due_at, now)
         return []
     overran = timer.began_at is not None and timer.due_at == timer.began_at + switch.grace
     return [timer.open(timer.due_at, now, Reason.OVERRAN if overran else Reason.ABSENT)]
+
+
+def _miss(timer: Timer, switch: Switch, backlog: Backlog, now: datetime) -> list[Transition]:
+    timer.expect(switch, now)
+    missed = newest_missed(timer, switch, now)
+    if missed is None:
+        return []
+    if backlog.may_hide([switch.seen.id], missed + switch.grace):
+        timer.look_at = now + _patience(missed + switch.grace, now)
+        return []
+    return timer.miss(switch, now, now)
+
+
+def _patience(due_at: datetime, now: datetime) -> timedelta:
+    return min(max((now - due_at) / 4, SOON), RARELY)
+
+
+def _is_over(timer: Timer, switch: Switch | None, now: datetime) -> bool:
+    """Whether the key was only kept for late events, or is not expected any more."""
+    if switch and switch.recurring:
+        return timer.key not in switch.expected
+    if not timer.key or timer.state == "waiting":
+        return False
+    return timer.opened_at is None or rows.kept_until(timer.opened_at) <= now
 
 
 def still_due(id: UUID) -> list[UUID]:

@@ -51,6 +51,8 @@ class Book:
             self.troubles[switch.id].error = sighting.error
             return
         place = place_of(sighting)
+        if switch.recurring and place[1] not in switch.expected:
+            return
         timer = self.timers.get(place) or self._new(switch, place, begins=sighting.begins)
         if timer is None:
             return
@@ -62,6 +64,9 @@ class Book:
 
     def _new(self, switch: Switch, place: Place, *, begins: bool) -> Timer | None:
         """A new timer; None: there are too many keys. Keys that await no event take at most half of the room."""
+        if switch.recurring:  # its keys are listed
+            self.timers[place] = Timer(source_id=switch.id, key=place[1])
+            return self.timers[place]
         count, is_idle = self.counts.get(switch.id, 0), switch.started is not None and not begins
         if count >= (switch.most_keys // 2 if is_idle else switch.most_keys):
             self.troubles[switch.id].turned_away += not is_idle

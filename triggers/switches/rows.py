@@ -66,8 +66,13 @@ def tell(transitions: Sequence[Transition], switches: Mapping[UUID, Switch], now
     events = [event_of(one, switches[one.timer.source_id], now) for one in transitions]
     accept_own(events, [one.event_id for one in transitions])
     for timer in (one.timer for one in transitions):
-        if timer.state == "open" and timer.key:  # its key is kept as long as the event that opened it
-            timer.look_at = now + settings.WAKEFUL_KEEP_EVENTS
+        if timer.state == "open" and timer.key and not switches[timer.source_id].recurring:
+            timer.look_at = kept_until(now)
+
+
+def kept_until(opened_at: datetime) -> datetime:
+    """A key whose absence never ends is kept as long as the event that opened it."""
+    return opened_at + settings.WAKEFUL_KEEP_EVENTS
 
 
 def event_of(transition: Transition, switch: Switch, now: datetime) -> Incoming:
@@ -85,6 +90,8 @@ def event_of(transition: Transition, switch: Switch, now: datetime) -> Incoming:
         "due": _text(transition.due_at),
         "late_by": _seconds(transition, now),
     }
+    if transition.missed is not None:
+        data["missed"] = transition.missed
     if not transition.is_open:
         data["opened"] = str(transition.opened_id) if transition.opened_id else None
     return Incoming(

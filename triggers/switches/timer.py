@@ -3,10 +3,12 @@
 - Without an event that begins the time, each awaited event begins it again, at its arrival.
 - With one, that event begins the time, and an awaited event that is not older ends it, by the times of the events: also if they
   arrive the other way round. Of several events that wait for an end, the oldest counts.
+- With recurring deadlines, the timer waits for the next deadline for which the newest event is too early, or, after a missed one or
+  from its beginning, for the next one at all. Events count by their arrival. `due_at` is the deadline, without the grace.
 """
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from uuid import UUID, uuid4
 
@@ -16,6 +18,7 @@ from triggers.matching.pending import Item
 from triggers.switches.switch import FAIL, START, SUCCESS, Switch
 
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+MOMENT = timedelta(microseconds=1)
 
 
 class Reason(StrEnum):
@@ -40,6 +43,7 @@ class Transition:
     since: datetime | None = None
     seen_at: datetime | None = None
     last_id: UUID | None = None
+    missed: int | None = None  # recurring deadlines that have passed without the event since the last look
     event_id: UUID = field(default_factory=uuid7)  # id of the event that records the episode
 
 
@@ -73,7 +77,9 @@ class Timer:
         at = _time_of(item, now) if switch.started else self._seen_at(item, now)
         if switch.started is None:
             is_newest = self.seen_at is None or at >= self.seen_at or self.seen_at > now  # the clock was set back
-            return self._return(switch, item, at) if is_newest else []
+            if not is_newest:
+                return []
+            return [*self.miss(switch, at, now), *self._return(switch, item, at)]
         return self._answer(switch, item, at, now)
 
     def begin(self, switch: Switch, item: Item, now: datetime) -> None:
@@ -106,8 +112,41 @@ class Timer:
         self.due_at = self.look_at = max(self.due_at, switch.due(self.since))
         return self.due_at > now
 
-    def open(self, at: datetime, now: datetime, reason: Reason, item: Item | None = None) -> Transition:
+    def expect(self, switch: Switch, now: datetime, *, is_resumed: bool = False) -> None:
+        """Wait for its recurring deadline: the switch is new or has others, or the clock was set back. `is_resumed`: it is enabled
+        again, and expects nothing of the time in which it was not."""
+        if self.state == "idle" or self.since is None:
+            self.resume(switch, now)
+        if is_resumed or (self.since is not None and self.since > now):
+            self.since, self.since_id = now, None
+        deadline = deadline_of(self, switch)
+        self.look_at = deadline + switch.grace
+        if self.state == "waiting":
+            self.due_at = deadline
+
+    def miss(self, switch: Switch, until: datetime, now: datetime) -> list[Transition]:
+        """Open an episode if a recurring deadline passed before `until`: of several, for the newest."""
+        last = newest_missed(self, switch, until)
+        if last is None or switch.recurring is None or self.since is None:
+            return []
+        count = switch.recurring.count(deadline_of(self, switch), last)
+        begin, _ = switch.recurring.ended_by(last)
+        opened = self.open(last, now, Reason.ABSENT, since=max(begin, self.since), missed=count)
+        self.look_at = deadline_of(self, switch) + switch.grace
+        return [opened]
+
+    def open(
+        self,
+        at: datetime,
+        now: datetime,
+        reason: Reason,
+        item: Item | None = None,
+        *,
+        since: datetime | None = None,
+        missed: int | None = None,
+    ) -> Transition:
         """Open an episode; `at`: when the timer was due."""
+        self.since = since or self.since
         self.state, self.episode, self.opened_at, self.reason = "open", self.episode + 1, now, reason.value
         self.due_at, self.look_at, self.began_at = at, None, None
         opened = Transition(
@@ -121,6 +160,7 @@ class Timer:
             since=self.since,
             seen_at=self.seen_at,
             last_id=self.seen_id or self.since_id,
+            missed=missed,
         )
         self.opened_id = opened.event_id
         return opened
@@ -178,7 +218,11 @@ class Timer:
 
     def _wait(self, switch: Switch, since: datetime, id: UUID | None, arrived_at: datetime | None) -> None:
         self.state, self.since, self.since_id, self.began_at = "waiting", since, id, None
-        self.due_at = self.look_at = switch.due(since, arrived_at)
+        if switch.recurring:
+            self.due_at = deadline_of(self, switch)
+            self.look_at = self.due_at + switch.grace
+        else:
+            self.due_at = self.look_at = switch.due(since, arrived_at)
 
     def _close(self, item: Item, at: datetime) -> list[Transition]:
         if self.state != "open":
@@ -198,6 +242,23 @@ class Timer:
         )
         self.opened_at, self.opened_id, self.reason = None, None, ""
         return [closed]
+
+
+def deadline_of(timer: Timer, switch: Switch) -> datetime:
+    """The recurring deadline that the timer waits for."""
+    assert switch.recurring and timer.since is not None  # noqa: S101  (the caller has looked)
+    if timer.state == "open" and timer.due_at is not None:
+        return switch.recurring.ending_after(max(timer.due_at, timer.since))[1]
+    if timer.since_id is None:
+        return switch.recurring.ending_after(timer.since)[1]
+    return switch.recurring.beginning_after(timer.since)[1]
+
+
+def newest_missed(timer: Timer, switch: Switch, until: datetime) -> datetime | None:
+    """The newest recurring deadline that passed before `until` without the event; None: the timer has not missed any."""
+    if timer.state == "idle" or switch.recurring is None or deadline_of(timer, switch) + switch.grace >= until:
+        return None
+    return switch.recurring.ended_by(until - switch.grace - MOMENT)[1]  # what comes at the deadline is in time
 
 
 def _arrival_of(item: Item, now: datetime) -> datetime:

@@ -1,8 +1,8 @@
 """Pages besides lists and details: a form that calls a service, and a secret that is shown once."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from django import forms
@@ -17,23 +17,34 @@ from config.console.parts.sections import Section
 @dataclass(frozen=True, kw_only=True)
 class Group:
     """A group of fields, with sections below them; with `when`, it is shown only while the form's `choice` field has one of these
-    values. A folded group shows its title only, unless a field has an error; `said` then lists its values."""
+    values; `only` says the same of single fields, by name. A folded group shows its title only, unless a field has an error; `said`
+    then lists its values."""
 
     title: str = ""
     note: str = ""
     fields: Sequence[BoundField] = ()
     when: Sequence[str] = ()
+    only: Mapping[str, Sequence[str]] = field(default_factory=dict)
     folded: bool = False
     said: str = ""
     sections: Sequence[Section] = ()
 
     @property
     def condition(self) -> str:
-        return f"{json.dumps(list(self.when))}.includes(choice)"
+        return _condition(self.when)
+
+    @property
+    def conditional(self) -> list[tuple[BoundField, str]]:
+        """Each field, and when it is shown; empty: always."""
+        return [(one, _condition(self.only[one.name]) if one.name in self.only else "") for one in self.fields]
 
     @property
     def is_wrong(self) -> bool:
         return any(field.errors for field in self.fields)
+
+
+def _condition(values: Sequence[str]) -> str:
+    return f"{json.dumps(list(values))}.includes(choice)"
 
 
 def form_page(

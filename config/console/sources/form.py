@@ -1,6 +1,6 @@
 """The form of a source: the fields of every source, the settings of its kind, and the limits of a webhook."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import forms
@@ -45,6 +45,14 @@ class SettingsForm(forms.Form):
         self.initial.setdefault("trusted", kind.is_trusted)
         if not isinstance(kind, Scheme):
             self.fields["enabled"].help_text = "Turn off to stop reading from it."
+        if kind.cases:
+            self.fields["case"] = fields.RadioField(
+                label="What is missing",
+                choices=[(case.name, case.label) for case in kind.cases],
+                initial=(kind.case_of(values or {}) or kind.cases[0]).name,
+                required=False,
+            )
+            self.fields["case"].widget.attrs["x-model"] = "choice"
         for field in kind.fields:
             self.fields[f"{kind.name}__{field.name}"] = form_field(field, (values or {}).get(field.name))
         for field in self.limits:
@@ -57,15 +65,23 @@ class SettingsForm(forms.Form):
             )
 
     @property
+    def choice_of_case(self) -> str:
+        """The field that decides which settings are shown; empty: all are."""
+        return "case" if self.kind.cases else ""
+
+    @property
     def limits(self) -> tuple[Field, ...]:
         return limit_fields() if isinstance(self.kind, Scheme) else ()
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         kind = self.kind
-        cleaned["settings"] = {field.name: cleaned.get(f"{kind.name}__{field.name}") for field in kind.fields}
-        given = {field.name: cleaned.get(f"limits__{field.name}", field.default) for field in self.limits}
-        cleaned["limits"] = without_defaults(given)
+        given = {field.name: cleaned.get(f"{kind.name}__{field.name}") for field in kind.fields}
+        named = next((case for case in kind.cases if case.name == cleaned.get("case")), None)
+        case = named or kind.case_of(given)
+        cleaned["settings"] = case.only(given, kind.fields) if case else given
+        limits = {field.name: cleaned.get(f"limits__{field.name}", field.default) for field in self.limits}
+        cleaned["limits"] = without_defaults(limits)
         for prefix, check, values in (
             (kind.name, kind.check, cleaned["settings"]),
             ("limits", clean_limits, cleaned["limits"]),
@@ -84,6 +100,8 @@ class SettingsForm(forms.Form):
 
     def _settings(self) -> list[Group]:
         kind = self.kind
+        if kind.cases:
+            return self._by_cases()
         fields: list[BoundField] = [self[f"{kind.name}__{field.name}"] for field in kind.fields]
         groups = [Group(title="Settings", fields=fields)] if fields else []
         limits = [self[f"limits__{field.name}"] for field in self.limits]
@@ -91,6 +109,26 @@ class SettingsForm(forms.Form):
             note = "Limits of this source, beside those of the installation."
             groups.append(Group(title="Limits", note=note, fields=limits, folded=True, said=self._limits_in_words()))
         return groups
+
+    def _by_cases(self) -> list[Group]:
+        """The choice of the case, and the settings of each; a setting of several cases is one field."""
+        first = self._of_cases([(case.name, case.fields) for case in self.kind.cases])
+        more = self._of_cases([(case.name, case.more) for case in self.kind.cases])
+        set_here = [f"{one.label}: {one.value()}" for one in more.fields if str(one.value()) != str(self._default(one))]
+        said = ", ".join(set_here) or "narrow the events, or allow a grace"
+        return [
+            Group(title="Settings", fields=[self["case"], *first.fields], only=first.only),
+            Group(title="More", fields=more.fields, only=more.only, folded=True, said=said),
+        ]
+
+    def _of_cases(self, named: Sequence[tuple[str, Sequence[str]]]) -> Group:
+        names = merged([fields for _, fields in named])
+        bound = {name: self[f"{self.kind.name}__{name}"] for name in names}
+        only = {bound[name].name: [case for case, fields in named if name in fields] for name in names}
+        return Group(fields=list(bound.values()), only=only)
+
+    def _default(self, bound: BoundField) -> Any:
+        return next(field.default for field in self.kind.fields if bound.name == f"{self.kind.name}__{field.name}")
 
     def _limits_in_words(self) -> str:
         set_here = [
@@ -154,6 +192,18 @@ class NewSourceForm(SettingsForm):
         ]
 
 
+def merged(lists: Sequence[Sequence[str]]) -> list[str]:
+    """All names of the lists, in an order that each of them has."""
+    order: list[str] = []
+    for names in lists:
+        place = 0
+        for name in names:
+            if name not in order:
+                order.insert(place, name)
+            place = order.index(name) + 1
+    return order
+
+
 def secret_field(*, label: str, help_text: str) -> forms.Field:
     widget = UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"})
     return forms.CharField(required=False, strip=False, widget=widget, label=label, help_text=help_text)
@@ -209,6 +259,12 @@ class _Choice(fields.ChoiceField):
 
     def clean(self, value: Any) -> str:
         return str(super().clean(value)) or self.default
+
+
+def settings_of_case(kind: Kind[Any], settings: Mapping[str, Any]) -> Sequence[Field]:
+    """The settings that count in the case of these."""
+    case = kind.case_of(settings)
+    return [field for field in kind.fields if case is None or field.name in (*case.fields, *case.more)]
 
 
 def kind_of(source: Source) -> Kind[Any] | None:

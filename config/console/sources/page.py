@@ -27,7 +27,7 @@ from config.console.parts.pages import form_page, render, reveal, reveal_in_dial
 from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
 from config.console.parts.sections import Facts, Notice, Section, Table, Text
 from config.console.parts.service_button import service_button
-from config.console.sources.form import NewSourceForm, SettingsForm, kind_of
+from config.console.sources.form import NewSourceForm, SettingsForm, kind_of, settings_of_case
 from config.console.sources.health import health_line
 from config.console.sources.listeners import listeners
 from config.console.sources.metrics import series as metric_series
@@ -172,6 +172,7 @@ class SourcePanel(MetricButtons, Panel):
             submit="Create the source",
             back=reverse("admin:triggers_source_add"),
             groups=form.groups(),
+            choice=form.choice_of_case,
         )
 
     @button("Edit", permissions=["triggers.change_source"], icon="edit")
@@ -192,8 +193,9 @@ class SourcePanel(MetricButtons, Panel):
             return leave(request, page("triggers_source", object_id))
         back = page("triggers_source", object_id)
         return form_page(
-            self, request, form, title="Edit source", submit="Save", back=back, groups=form.groups(), obj=source
-        )
+            self, request, form, title="Edit source", submit="Save", back=back, groups=form.groups(), obj=source,
+            choice=form.choice_of_case,
+        )  # fmt: skip
 
     @button(
         "Send a test event",
@@ -328,7 +330,7 @@ class SourcePanel(MetricButtons, Panel):
         if scheme:
             sections.append(_refused(obj))
         for title, settings, values in (
-            ("Settings", kind.fields, obj.settings),
+            ("Settings", settings_of_case(kind, obj.settings), obj.settings),
             ("Limits", limit_fields(), obj.limits),
         ):
             if values:

@@ -131,7 +131,7 @@ def state_of(
         return PAUSED
     if is_open:
         return DOWN
-    if switch and due_at and now > due_at - switch.grace:
+    if switch and due_at and now > due_at - (timedelta() if switch.recurring else switch.grace):
         return LATE
     return UP if seen_at or (switch and switch.has_keys) else NEVER
 
@@ -141,6 +141,11 @@ def in_short(switch: Switch) -> str:
         return f"a ping every {in_words(switch.within)}"
     begun = f" of {' '.join(switch.started.types)}" if switch.started else ""
     key = f", by {switch.seen.key}" if switch.seen.key else ""
+    if switch.recurring:
+        key = f", for each of {', '.join(switch.keys)} ({switch.seen.key})" if switch.keys else ""
+        return f"{' '.join(switch.seen.types)} {switch.recurring.words}{key}"
+    if switch.deadlines:
+        return f"{' '.join(switch.seen.types)}{begun} {switch.deadlines.words.partition(', since ')[0]}{key}"
     return f"{' '.join(switch.seen.types)} within {in_words(switch.within)}{begun}{key}"
 
 
@@ -155,7 +160,7 @@ def switch_sections(source: Source) -> list[Section]:
     timers = SwitchTimer.objects.filter(source=source)
     only = timers.filter(key="").first() if not switch.has_keys else None
     pages = [link(page("triggers_source", source.pk), "source"), link(page("triggers_switch", source.pk), "switch")]
-    rows = [("Waits for", in_short(switch)), *_times(only), *_troubles(row), ("Pages", joined(pages))]
+    rows = [("Waits for", in_short(switch)), *_times(only, switch), *_troubles(row), ("Pages", joined(pages))]
     facts = Facts(title=f"Switch {source.slug}", rows=rows)
     notice = _notice(source, switch, only, timers)
     return [notice, facts, *([] if only else [_keys(timers)])]
@@ -181,22 +186,23 @@ def _notice(source: Source, switch: Switch, only: SwitchTimer | None, timers: Qu
         return Notice(
             text="Down for at least one key.", level="bad", details=["Each key closes when its event returns."]
         )
-    if state == LATE and only and only.due_at and only.due_at < now:
+    opens_at = only.look_at if only and switch.recurring else due_at
+    if state == LATE and opens_at and opens_at < now:
         return Notice(
-            text=f"Due {distance(only.due_at)}, and not open yet.",
+            text=f"Due {distance(opens_at)}, and not open yet.",
             level="warning",
             details=[
                 "The dispatcher opens it as soon as it has dispatched the events that came before. See Processes if it does not."
             ],
         )
-    if state == LATE and only and only.due_at:
-        return Notice(text=f"Late: it opens {distance(only.due_at)}, unless the event comes before.", level="warning")
+    if state == LATE and opens_at:
+        return Notice(text=f"Late: it opens {distance(opens_at)}, unless the event comes before.", level="warning")
     if state == NEVER:
         return Notice(text="The event has never been seen; the time runs nevertheless.")
     return Notice(text="Up.", level="good")
 
 
-def _times(timer: SwitchTimer | None) -> list[tuple[str, Cell]]:
+def _times(timer: SwitchTimer | None, switch: Switch) -> list[tuple[str, Cell]]:
     if timer is None:
         return []
     waits = timer.state == SwitchTimer.State.WAITING
@@ -205,6 +211,7 @@ def _times(timer: SwitchTimer | None) -> list[tuple[str, Cell]]:
         ("Its time runs since", moment(timer.since) if waits else ""),
         ("A /start without its end", moment(timer.began_at) if timer.began_at else ""),
         ("Next due" if waits else "Was due", moment(timer.due_at)),
+        ("Next deadline", moment(timer.look_at) if switch.recurring and not waits else ""),
         ("Open since", _opened(timer) if timer.opened_at else ""),
         ("Episodes", timer.episode),
     ]

@@ -26,3 +26,13 @@ def test_the_keys_of_erased_events_are_forgotten_and_others_are_kept() -> None:
 
     assert list(SwitchTimer.objects.values_list("key", flat=True)) == ["b"]
     assert Switch.objects.get().error == ERASED
+
+
+def test_a_key_that_is_listed_is_a_setting_and_is_expected_still() -> None:
+    make_switch(types="ci.passed", by="15:00", key="event.subject", keys="ada, bob")
+    make_event(type="ci.passed", subject="ada")
+    work()
+
+    erase(Selection(subject="ada"), by="test")
+
+    assert set(SwitchTimer.objects.values_list("key", flat=True)) == {"ada", "bob"}

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -12,6 +13,9 @@ from tests.support.switches import later, timer, work
 from tests.support.triggers import make_event
 from triggers.declarations.sync import sync
 from triggers.models import Source
+from triggers.sources.kind import kinds
+from triggers.sources.settings import InvalidSettings
+from triggers.switches.switch import switch_of
 
 pytestmark = pytest.mark.django_db
 
@@ -63,3 +67,47 @@ def test_a_key_that_does_not_compile_is_refused_before_any_write(unpaid: Any) ->
     with pytest.raises(DeclarationError, match="key"):
         sync()
     assert not Source.objects.filter(slug="dunning").exists()
+
+
+def test_a_deadline_is_declared_and_expects_each_listed_key(unpaid: Any) -> None:
+    unpaid(
+        within=None, of=(), by="3 pm", since="noon", days="mon-fri", tz="Europe/Vienna", keys=["a", "b"], closed=True
+    )
+    sync()
+    work()
+
+    deadline = switch_of(uuid4(), "dunning", "absence", Source.objects.get(slug="dunning").settings)
+    assert deadline.recurring and deadline.recurring.words == (
+        "by 15:00 on Monday to Friday (Europe/Vienna), since 12:00"
+    )
+    assert {timer("dunning", key).state for key in "ab"} == {"waiting"}
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"by": "15 o'clock"}, "by"),
+        ({"by": "15:00", "since": "later"}, "since"),
+        ({"by": "15:00", "days": "someday"}, "days"),
+        ({"by": "15:00", "tz": "Vienna"}, "active_zone"),
+        ({"by": "15:00", "active_hours": "mon-fri 09:00-17:00"}, "active_hours"),
+        ({"by": "15:00", "key": "event.subject"}, "keys"),
+        ({"by": "15:00", "keys": ["main"]}, "key"),
+        ({"by": "15:00", "of": "placed", "since": "noon"}, "since"),
+        ({"by": "15:00", "of": "placed", "key": "event.subject", "keys": ["main"]}, "keys"),
+        ({"within": "1h", "since": "noon"}, "since"),
+        ({"within": "1h", "of_key": "event.subject"}, "of_key"),
+    ],
+)
+def test_settings_that_make_no_case_are_refused_at_their_field(given: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidSettings) as refused:
+        kinds()["absence"].check(on.absence("paid", **given).settings)
+    assert set(refused.value.errors) == {field}
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"within": "1h", "by": "15:00"}, {"by": "15:00", "keys": "main"}, {"by": "15:00", "keys": ["a,b"]}]
+)
+def test_a_declaration_needs_one_time_and_a_list_of_keys(given: dict[str, Any]) -> None:
+    with pytest.raises(TypeError):
+        on.absence("paid", **given)

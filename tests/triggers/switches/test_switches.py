@@ -304,7 +304,7 @@ def test_a_clock_that_was_set_back_restarts_timers_of_the_future() -> None:
     later(-5 * HOUR)  # as if the clock were five hours behind
     make_event()
 
-    follow_clock()
+    follow_clock(Rules())
     work()
 
     due_at, since = timer().due_at, timer().since

@@ -228,6 +228,15 @@ def _one_day(when: str, today: date) -> date | None:
     return next((day for day in ahead if day >= today), None) or _date(when, today.year, month, int(said[2]))
 
 
+def time_of_day(text: str) -> time:
+    """Such as 15:00, 3 pm, 3:30pm or noon; else RuleError."""
+    refuse_long(text, "a time of day")
+    said = " ".join(text.lower().split())
+    if re.fullmatch(TIME, said, re.ASCII) is None:
+        raise RuleError(f"{text!r} is no time of day; write such as 9am or 21:00")
+    return _time(said)
+
+
 def _time(text: str) -> time:
     if text in ("noon", "midnight"):
         return time(12 if text == "noon" else 0)

@@ -42,8 +42,7 @@ class Window:
     def words(self) -> str:
         if len(self.days) == len(DAYS):
             return f"every day {self.hours}"
-        names = [DAYS[first] if first == last else f"{DAYS[first]} to {DAYS[last]}" for first, last in _runs(self.days)]
-        return f"{_and(names)} {self.hours}"
+        return f"{days_in_words(self.days)} {self.hours}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +122,18 @@ class ActiveHours:
 def _since_monday(local: datetime) -> tuple[datetime, timedelta]:
     monday = local.replace(hour=0, minute=0, second=0, microsecond=0) - local.weekday() * DAY
     return monday, local - monday
+
+
+def days_in_words(days: tuple[int, ...]) -> str:
+    """Such as "Monday to Friday and Sunday"."""
+    return _and([DAYS[first] if first == last else f"{DAYS[first]} to {DAYS[last]}" for first, last in _runs(days)])
+
+
+def days_of_week(text: str) -> tuple[int, ...]:
+    """The days of a text such as "mon-fri" or "sat, sun" (0 is Monday); RuleError if it names something else, or none."""
+    if not (days := _days(" ".join(text.split()).lower(), text)):
+        raise _error(f"{text!r} names no day of the week", EXAMPLE)
+    return days
 
 
 def _window(part: str, days: str, hour: int, minute: int, end_hour: int, end_minute: int) -> Window:

@@ -1,12 +1,16 @@
 """The settings of both kinds of switches: how long a switch waits, and when."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+from zoneinfo import available_timezones
 
 from agents.kernel.durations import in_words, parse_duration
 from runs.ports import ports
 from triggers.sources.settings import InvalidSettings, setting
+from triggers.switches.switch import deadlines_of
 
 SHORTEST, LONGEST = timedelta(seconds=1), timedelta(days=366)
 
@@ -26,6 +30,12 @@ def duration(shortest: timedelta = SHORTEST) -> Callable[[str], str]:
     return check
 
 
+@cache
+def zones() -> Sequence[str]:
+    """The zones that a form offers."""
+    return sorted(name for name in available_timezones() if "/" in name and not name.startswith("Etc/"))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Hours:
     """When the time of a switch runs."""
@@ -35,7 +45,9 @@ class Hours:
         "Active hours",
         "The time runs only in these hours, such as mon-fri 09:00-17:00. Empty: always.",
     )
-    active_zone: str = setting("", "Zone of the active hours", "An IANA name, such as Europe/Vienna. Empty: UTC.")
+    active_zone: str = setting(
+        "", "Zone", "An IANA name, such as Europe/Vienna, for these times. Empty: UTC.", suggest=zones
+    )
 
 
 def require_hours(hours: Hours, within: str) -> None:
@@ -45,3 +57,12 @@ def require_hours(hours: Hours, within: str) -> None:
     except ValueError as error:
         field = "active_zone" if getattr(error, "field", "") == "tz" else "active_hours"
         raise InvalidSettings({field: str(error)}) from None
+
+
+def require_deadlines(settings: Mapping[str, Any]) -> None:
+    """InvalidSettings if the deadlines of these settings make no sense."""
+    try:
+        deadlines_of(settings)
+    except ValueError as error:
+        field = getattr(error, "field", "")
+        raise InvalidSettings({"active_zone" if field == "tz" else field or "by": str(error)}) from None
