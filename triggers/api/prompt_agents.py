@@ -76,8 +76,8 @@ class NewPromptAgentBody(DefinitionBody):
         child=serializers.JSONField(),
         required=False,
         max_length=20,
-        help_text='{"schedule": "every weekday at 08:00", "tz": "Europe/Vienna"} or {"events": ["invoice.*"], "source": "", '
-        '"filter": ""}; each becomes a trigger',
+        help_text='{"schedule": "every weekday at 08:00", "tz": "Europe/Vienna"}, {"events": ["invoice.*"], "source": "", '
+        '"filter": ""} or {"absence": ["ci.passed"], "by": "15:00", "since": "12:00"}; each becomes a trigger',
     )
 
 

@@ -14,8 +14,9 @@ from agents.prompt_agents.definition import Definition
 from runs.actions.checklists import ItemEdit
 from runs.models import Budget
 from triggers.exceptions import Invalid, RuleError
+from triggers.prompt_agents.deadlines import switch_of_arguments
 from triggers.prompt_agents.edit import newest_of
-from triggers.prompt_agents.wakes import OnEvents, OnSchedule, When
+from triggers.prompt_agents.wakes import OnAbsence, OnEvents, OnSchedule, When, read_wake
 from triggers.schedules.rules.words import read_rule
 from triggers.schedules.terms.policy import SchedulePolicy
 
@@ -23,6 +24,10 @@ DEFINITION = tuple(one.name for one in fields(Definition))
 CAPS = tuple(f"{period}_{measure}" for period in PERIODS for measure in MEASURES)
 ON_SCHEDULE = {"schedule", "tz", "policy"}
 ON_EVENTS = {"events", "source", "filter"}
+ON_ABSENCE = {
+    "absence", "within", "by", "since", "days", "tz", "key", "keys", "of", "of_key", "source", "of_source", "filter", "of_filter",
+    "grace", "active_hours", "most_keys",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,17 +114,21 @@ def _item(given: Any) -> ItemEdit:
 
 def _when(given: Any) -> When:
     if isinstance(given, str):
-        return OnSchedule(rule=read_rule(given))
+        found, rest = read_wake(given)
+        return found if isinstance(found, OnAbsence) and not rest else OnSchedule(rule=read_rule(given))
     if isinstance(given, Mapping) and "schedule" in given and not set(given) - ON_SCHEDULE:
         policy = SchedulePolicy.parse(given.get("policy", {}))
         return OnSchedule(rule=read_rule(given["schedule"], given.get("tz", "UTC")), policy=policy)
+    if isinstance(given, Mapping) and "absence" in given and not set(given) - ON_ABSENCE:
+        arguments = {"types": _listed(given["absence"]), **{name: given[name] for name in given if name != "absence"}}
+        return OnAbsence(settings=switch_of_arguments(arguments))
     if isinstance(given, Mapping) and given and not set(given) - ON_EVENTS:
         return OnEvents(
             types=_listed(given.get("events", ["*"])), source=given.get("source", ""), filter=given.get("filter", "")
         )
     raise ValueError(
         'each is {"schedule": "every weekday at 08:00", "tz": "Europe/Vienna"}, or {"events": ["invoice.*"], "source": '
-        f'"billing", "filter": "…"}}, not {given!r}'
+        f'"billing", "filter": "…"}}, or {{"absence": ["ci.passed"], "by": "15:00", "since": "12:00"}}, not {given!r}'
     )
 
 

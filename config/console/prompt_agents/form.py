@@ -24,7 +24,7 @@ from runs.models import Recipient, RecipientGroup
 from triggers.exceptions import Invalid, RuleError
 from triggers.models import Source
 from triggers.prompt_agents.as_json import caps_of
-from triggers.prompt_agents.wakes import OnEvents, OnSchedule, When, read_sentence
+from triggers.prompt_agents.wakes import OnAbsence, OnEvents, OnSchedule, When, read_wake
 from triggers.schedules.rules.rule import Rule
 from triggers.schedules.rules.words import read_rule
 
@@ -42,7 +42,7 @@ class WakeForm(forms.Form):
             attrs={"placeholder": "every weekday at 08:00", "autocomplete": "off", "spellcheck": "false"}
         ),
         help_text="Enter words or a crontab: <code>every weekday at 08:00</code> · <code>every 30m</code> · "
-        "<code>0 8 * * mon-fri</code>.",
+        "<code>0 8 * * mon-fri</code> · <code>every weekday at 15:00, unless ci.passed came since noon</code>.",
     )
     tz = fields.ChoiceField(label="Zone", choices=ZONES, initial="UTC", help_text="Applies to the schedule.")
     types = fields.CharField(
@@ -71,6 +71,7 @@ class WakeForm(forms.Form):
         slugs = Source.objects.exclude(slug__in=AIMED).order_by("slug").values_list("slug", flat=True)
         self.fields["source"].choices = [("", "any"), *((slug, slug) for slug in slugs)]  # type: ignore[attr-defined]
         self.rule: Rule | None = None
+        self.absence: OnAbsence | None = None
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
@@ -81,14 +82,22 @@ class WakeForm(forms.Form):
         return cleaned
 
     def read_rule(self, cleaned: dict[str, Any]) -> Rule | None:
-        """RuleError: the schedule makes no sense."""
-        return read_rule(cleaned["when"], cleaned.get("tz") or "UTC") if cleaned.get("when") else None
+        """The schedule; a deadline is kept as `absence`. RuleError: it makes no sense."""
+        if not cleaned.get("when"):
+            return None
+        found, rest = read_wake(cleaned["when"], cleaned.get("tz") or "UTC")
+        if isinstance(found, OnAbsence) and not rest:
+            self.absence = found
+            return None
+        return read_rule(cleaned["when"], cleaned.get("tz") or "UTC")
 
     def wakes(self) -> list[When]:
         """The wakes of a valid form."""
         given, found = self.cleaned_data, list[When]()
         if self.rule:
             found.append(OnSchedule(rule=self.rule))
+        if self.absence:
+            found.append(self.absence)
         if given["types"] or given["source"]:
             types = given["types"].replace(",", " ").split() or ["*"]
             found.append(OnEvents(types=types, source=given["source"], filter=given["filter"]))
@@ -214,19 +223,24 @@ class NewForm(DefinitionForm, WakeForm):
         self.may_raise = may_raise
         self.fields["instructions"].help_text = (
             "Write what the agent should look for and what it should report. You may begin with when: "
-            "<code>every weekday at 8 look at failed runs and tell me what to fix first</code>."
+            "<code>every weekday at 8 look at failed runs and tell me what to fix first</code>, or "
+            "<code>at 3 pm, unless ci.passed for branch main came since noon, tell me what holds it up</code>."
         )
 
     def read_rule(self, cleaned: dict[str, Any]) -> Rule | None:
         """The schedule of its field, else the one that its instructions begin with."""
         if cleaned.get("when"):
             return super().read_rule(cleaned)
-        rule, rest = read_sentence(cleaned.get("instructions", ""), cleaned.get("tz") or "UTC")
-        if rule and not rest:
+        try:
+            found, rest = read_wake(cleaned.get("instructions", ""), cleaned.get("tz") or "UTC")
+        except RuleError as wrong:
+            raise RuleError(str(wrong), field="instructions") from None
+        if found and not rest:
             raise RuleError("the instructions only have a schedule; add what the agent should do", field="instructions")
-        if rule:
+        if found:
             cleaned["instructions"] = rest
-        return rule
+        self.absence = found if isinstance(found, OnAbsence) else None
+        return found.rule if isinstance(found, OnSchedule) else None
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean()

@@ -21,6 +21,8 @@ def preview_of(form: WakeForm) -> Preview:
     }
     try:
         rule = form.read_rule(said)
+        if form.absence:
+            return Preview(url=url, words=f"If it does not come: {form.absence.words}")
         if rule is None:
             return Preview(url=url, note="Shows the schedule in words and its next fires.")
         return preview_of_rule(rule, DEFAULT, zone_of(said["tz"] or "UTC"), url=url)

@@ -31,7 +31,7 @@ from triggers.prompt_agents.edit import (
     set_checklist,
 )
 from triggers.prompt_agents.trial import try_prompt_agent
-from triggers.prompt_agents.wakes import OnEvents, OnSchedule, When, read_sentence
+from triggers.prompt_agents.wakes import OnEvents, OnSchedule, When, read_wake
 from triggers.schedules.rules.words import read_rule
 
 FILE = "a .toml or .json file, or - for JSON on the standard input (docs/prompt-agents.md)"
@@ -46,7 +46,7 @@ class Command(BaseCommand):
         create.add_argument("name", metavar="NAME")
         create.add_argument("--file", metavar="FILE", help=FILE)
         create.add_argument(
-            "--says", metavar="TEXT", default="", help="instructions; may begin with a schedule in words"
+            "--says", metavar="TEXT", default="", help="instructions; may begin with a schedule or a deadline in words"
         )
         create.add_argument("--schedule", metavar="WORDS", default="", help="such as 'every weekday at 08:00'")
         create.add_argument("--tz", default="UTC", help="zone of the schedule")
@@ -91,8 +91,8 @@ class Command(BaseCommand):
 
     def create(self, *, name: str, file: str | None, says: str, schedule: str, tz: str, **given: Any) -> None:
         said = read(_content(file)) if file else read({})
-        rule, instructions = (read_rule(schedule, tz), says) if schedule else read_sentence(says, tz)
-        when: list[When] = [*said.when, *([OnSchedule(rule=rule)] if rule else [])]
+        found, instructions = (OnSchedule(rule=read_rule(schedule, tz)), says) if schedule else read_wake(says, tz)
+        when: list[When] = [*said.when, *([found] if found else [])]
         if given["events"] or given["source"]:
             when.append(OnEvents(types=given["events"] or ["*"], source=given["source"]))
         options = {

@@ -14,7 +14,7 @@ from runs.models import Budget
 from tests.config.console.conftest import LogIn
 from tests.support.console import page_of
 from tests.support.prompt_agents import SAYS, make_prompt_agent
-from triggers.models import Trigger
+from triggers.models import Source, Trigger
 from triggers.prompt_agents.edit import Change, delete_prompt_agent, edit_prompt_agent, newest_of
 
 NEW = "/admin/agents/promptagent/add/"
@@ -55,6 +55,28 @@ def test_the_schedule_is_shown_before_anything_is_made(admin: Client) -> None:
     assert "At 08:00, Monday through Friday" in shown
     assert "At 08:00, Monday through Friday" in page
     assert not PromptAgent.objects.exists()
+
+
+def test_a_deadline_at_the_beginning_is_shown_and_makes_a_switch(admin: Client) -> None:
+    given = {**GIVEN, "instructions": f"at 3 pm, unless ci.passed for branch main came since noon, {SAYS}"}
+    shown = admin.post("/admin/agents/promptagent/preview/", given).content.decode()
+    page = admin.post(NEW, given, follow=True).content.decode()
+
+    assert "If it does not come: ci.passed by 15:00 (Europe/Vienna), since 12:00" in shown
+    assert newest_of(PromptAgent.objects.get()).definition["instructions"] == SAYS
+    assert Trigger.objects.get(agent="triage").source == "triage"
+    assert "absence.opened" in page
+
+    agent = PromptAgent.objects.get()
+    words = {"when": "every friday at 17:00 unless report.sent came", "tz": "UTC"}
+    admin.post(page_of("agents_promptagent", agent).replace("/change/", "/wake/"), words)
+    assert Source.objects.get(slug="triage-2").settings["days"] == "fri"
+
+
+def test_a_deadline_of_keys_that_are_not_named_is_refused_where_it_stands(admin: Client) -> None:
+    given = {**GIVEN, "instructions": f"at 3 pm, unless ci.passed for this branch came, {SAYS}"}
+
+    assert "which ones are expected" in errors_of(admin.post(NEW, given))["instructions"][0]
 
 
 @pytest.mark.parametrize(
