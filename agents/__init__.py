@@ -3,6 +3,7 @@
 from agents.checklists.run_checklist import Checked, DueItem
 from agents.heartbeats.heartbeat import Heartbeat
 from agents.journal.protocol import Answer, Ended
+from agents.kernel.report import Report
 
 from . import on
 from .agent import Agent, agent
@@ -33,6 +34,7 @@ __all__ = [
     "Note",
     "Permanent",
     "Quiet",
+    "Report",
     "Retry",
     "SessionBusy",
     "StepFailed",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from asgiref.sync import async_to_sync
 
 from agents.kernel.durations import parse_duration
+from agents.kernel.report import Report, read_reports
 
 from .budget import Budget
 from .exceptions import DeclarationError
@@ -56,6 +57,7 @@ class Agent:
     connections: tuple[str, ...] = ()
     gate: Gate | None = None
     checklist: Mapping[str, timedelta | None] = field(default_factory=dict)
+    reports: tuple[Report, ...] = ()
 
     def __call__(self, run: "AgentRun | AsyncAgentRun") -> Any:
         with within_body():
@@ -106,6 +108,7 @@ def agent(
     connections: Sequence[str] = (),
     gate: Gate | None = None,
     checklist: Mapping[str, str | float | timedelta | None] | Sequence[str] = (),
+    report: Report | Sequence[Report] = (),
 ) -> Callable[[Body], Agent]:
     """Declare an agent. Its body is one transaction: its writes, result, emitted events and notifications commit together.
 
@@ -133,7 +136,8 @@ def agent(
     `gate(run)` returns `Fire(reason, …)` or `Quiet(reason)` (`agents.gate`): it is called before each run of a trigger
     begins; with `Quiet` no run is created. `checklist` lists what the agent checks (`run.checklist`): texts, or a
     mapping of texts to intervals ("1h"; None: at each run). After an operator's first edit, the checklist in the code
-    is ignored. Raises DeclarationError.
+    is ignored. `report` says where the outcome of its runs goes: `Report(on="failure", notify=["ops"])`, or several.
+    Raises DeclarationError.
     """
     if not 0 <= priority <= 9:
         raise DeclarationError(f"agent {name!r}: priority {priority} is not between 0 (most urgent) and 9")
@@ -158,6 +162,10 @@ def agent(
     if gate is not None and (not callable(gate) or iscoroutinefunction(gate)):
         raise DeclarationError(f"agent {name!r}: gate must be a plain function of one argument, not {gate!r}")
     items = _items(name, checklist)
+    try:
+        reports = read_reports([report] if isinstance(report, Report) else report)
+    except ValueError as error:
+        raise DeclarationError(f"agent {name!r}: report: {error}") from error
     if max_wait is not None and debounce is None and not batch:
         raise DeclarationError(f"agent {name!r}: max_wait requires debounce or batch")
 
@@ -190,6 +198,7 @@ def agent(
                 connections=tuple(connections),
                 gate=gate,
                 checklist=items,
+                reports=reports,
             )
         )
 

@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Literal, TypedDict, Unpack, get_args
+from typing import Any, Literal, Self, TypedDict, Unpack, get_args
 from uuid import UUID
 
 from agents.kernel.durations import parse_duration
 from agents.kernel.instants import instant_with_offset
+from agents.kernel.report import Report
 
 Operation = Literal["insert", "update", "delete"]
 Each = Literal["row", "statement"]
@@ -57,7 +58,18 @@ FileChange = Literal["created", "changed", "renamed", "vanished"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class EventTrigger:
+class Reporting:
+    """A trigger that may have reports of its own. None: those of its agent."""
+
+    reports: tuple[Report, ...] | None = None
+
+    def reporting(self, *reports: Report) -> Self:
+        """The trigger with these reports of its runs' ends in place of its agent's; without any, its runs are not reported."""
+        return replace(self, reports=reports)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventTrigger(Reporting):
     """Events whose type matches one of the globs, from one source or any, that pass the CEL filter."""
 
     types: tuple[str, ...]
@@ -84,7 +96,7 @@ class DriftTrigger(SourceTrigger):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScheduleTrigger:
+class ScheduleTrigger(Reporting):
     """A schedule: wakes an agent at times."""
 
     policy: Mapping[str, Any] = field(default_factory=dict)

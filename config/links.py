@@ -12,6 +12,7 @@ from triggers.overnight.digest import TOPIC as OVERNIGHT
 
 PAGES = {
     "run": "admin:runs_run_change",
+    "event": "admin:triggers_event_change",
     "alarm": "admin:runs_alarm_change",
     "incident": "admin:runs_incident_change",
     "approval": "admin:runs_approval_change",
@@ -19,8 +20,8 @@ PAGES = {
 
 
 def absolute(link: str) -> str:
-    """`run:<id>`, `alarm:<id>`, `incident:<id>`, `approval:<id>` and `overnight:<its end>` become addresses of this site: that of an
-    open approval is the signed one, which decides without a login. Other links stay as they are."""
+    """`run:<id>`, `event:<id>`, `alarm:<id>`, `incident:<id>`, `approval:<id>` and `overnight:<its end>` become addresses of this site:
+    that of an open approval is the signed one, which decides without a login. Other links stay as they are."""
     kind, _, pk = link.partition(":")
     if kind == OVERNIGHT:
         return site() + overnight_page(pk)

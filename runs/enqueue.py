@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -66,12 +66,20 @@ class NewRun:
         return EVENTS_PER_RUN - len(self.event_ids)
 
     def take_along(
-        self, event_ids: Sequence[UUID], input: Any, has_input: bool, depth: int, chain: Chain, is_tainted: bool
+        self,
+        event_ids: Sequence[UUID],
+        input: Any,
+        has_input: bool,
+        depth: int,
+        chain: Chain,
+        is_tainted: bool,
+        reports: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self.event_ids += event_ids
         self.input, self.has_input = input, has_input
         self.depth, self.chain = max(self.depth, depth), merged(self.chain, chain)
         self.is_tainted |= is_tainted
+        self.policy = self.policy.reporting(reports)
 
 
 @dataclass(kw_only=True)
@@ -86,15 +94,24 @@ class UnstartedRun:
     depth: int = 0
     chain: Chain = ()
     is_tainted: bool = False
+    reports: list[Mapping[str, Any]] = field(default_factory=list)
 
     def take_along(
-        self, event_ids: Sequence[UUID], input: Any, has_input: bool, depth: int, chain: Chain, is_tainted: bool
+        self,
+        event_ids: Sequence[UUID],
+        input: Any,
+        has_input: bool,
+        depth: int,
+        chain: Chain,
+        is_tainted: bool,
+        reports: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self.joined += event_ids
         self.room -= len(event_ids)
         self.input, self.has_input = input, has_input
         self.depth, self.chain = max(self.depth, depth), merged(self.chain, chain)
         self.is_tainted |= is_tainted
+        self.reports += reports
 
 
 # One statement for all runs: PostgreSQL prepares a dozen indexes and constraints once, instead of for every run.
@@ -178,7 +195,10 @@ JOIN = """
 UPDATE runs_run SET
   event_ids = event_ids || ARRAY(
     SELECT id FROM unnest(%s::uuid[]) WITH ORDINALITY AS joined(id, position) WHERE id <> ALL (event_ids) ORDER BY position),
-  input = %s::jsonb, depth = greatest(depth, %s::smallint), chain = %s::text[], is_tainted = is_tainted OR %s::boolean
+  input = %s::jsonb, depth = greatest(depth, %s::smallint), chain = %s::text[], is_tainted = is_tainted OR %s::boolean,
+  policy = CASE WHEN new.reports IS NULL THEN policy
+    ELSE policy || jsonb_build_object('reports', coalesce(policy->'reports', '[]') || new.reports) END
+FROM (SELECT %s::jsonb AS reports) new
 WHERE id = %s::uuid
 """
 
@@ -229,10 +249,13 @@ def _unstarted(*, key: str, replay_id: UUID, **columns: Any) -> tuple[tuple[str,
 def join(runs: Iterable[UnstartedRun]) -> None:
     """Write the events that have joined runs, and wake the dispatcher: an earlier ring may have found the runs locked."""
     rows = [
-        (run.joined, Jsonb(run.input) if run.has_input else None, run.depth, list(run.chain), run.is_tainted, run.id)
+        (
+            run.joined, Jsonb(run.input) if run.has_input else None, run.depth, list(run.chain), run.is_tainted,
+            Jsonb(run.reports) if run.reports else None, run.id,
+        )
         for run in runs
         if run.joined
-    ]
+    ]  # fmt: skip
     if rows:
         execute_many(JOIN, rows)
         nudge_dispatcher()

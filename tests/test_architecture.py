@@ -102,7 +102,7 @@ FLOORS = {
         "exceptions models dispatch_lock emit",
         "accept django_tasks events",
         "matching",
-        "outbound switches",
+        "outbound reports switches",
         "dispatch",
         "replays",
         "sources",

@@ -5,6 +5,7 @@
 - `django_tasks`: Django's tasks as events, and the agent that calls them; `agents` registers it
 - `matching`: which triggers an event matches; `dispatch`: admits matches, which become runs, or decisions with a reason
 - `outbound`: events leave to subscriptions; `switches`: an event is recorded when another one is absent
+- `reports`: the outcome of a run goes to people, subscriptions, and on as an event
 - `replays`: recorded events are dispatched again
 - `schedules`: when triggers fire by the clock; `beat` is Celery Beat's scheduler
 - `upcoming`: what wakes next; `overnight`: what woke; `events`: recorded events, for runs and agents

@@ -8,11 +8,13 @@ from runs.attempt.effects import EMITTED, PACE, SCHEDULE, WAKEUP
 from runs.incidents.items import LOOKED_AT, items_looked_at
 from runs.ports import ports
 from runs.queues import courier
+from runs.transitions.reports import REPORT
 from triggers.accept import taint_changes
 from triggers.dispatch import gates
 from triggers.dispatch.admission import loop_rate
 from triggers.dispatch.run_failures import count_failures
 from triggers.events.read import find_event, from_strangers, read_events
+from triggers.reports.deliver import deliver_reports
 from triggers.schedules.agent_schedules import check_ahead, set_standing
 from triggers.schedules.heartbeats import set_pace
 from triggers.schedules.periodic_tasks import TOPIC as PERIODIC_TASK
@@ -39,6 +41,7 @@ def connect() -> None:
     ports.inside = {
         EMITTED: record_emitted,
         "run.finished": runs_finished,
+        REPORT: deliver_reports,
         CHILD_FINISHED: children_finished,
         WAKEUP: wake,
         SCHEDULE: set_standing,

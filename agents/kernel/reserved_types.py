@@ -6,10 +6,14 @@ from collections.abc import Mapping
 SIGNAL = "run.signal"
 WAKEUP = "run.wakeup"
 TICK = "schedule.fired"
+FINISHED = (
+    "run.finished"  # a report of a run's end; matches only those who name the type, because `*` would match its own end
+)
 RESERVED: Mapping[str, str] = {
     SIGNAL: "manual",
     WAKEUP: "wakeup",
     TICK: "schedule",
+    FINISHED: "run",
     "manual.fired": "manual",
 }
 GAP = "wakeful.source.gap"  # the source that has the gap; recorded by the process that reads it alone

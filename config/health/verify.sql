@@ -15,7 +15,7 @@ GROUP BY event, trigger_id, replay_id HAVING count(*) > 1;
 SELECT event.id AS event, runs_run.id AS run, runs_run.status FROM triggers_event event
 JOIN runs_run ON runs_run.id = event.cause_run_id
 JOIN triggers_source source ON source.id = event.source_id AND source.slug = 'run'
-WHERE event.id >= %(first)s::uuid AND event.cause_run_id IS NOT NULL AND runs_run.status <> 'succeeded'
+WHERE event.id >= %(first)s::uuid AND event.cause_run_id IS NOT NULL AND event.type <> 'run.finished' AND runs_run.status <> 'succeeded'
   AND NOT EXISTS (SELECT FROM runs_step step WHERE step.run_id = runs_run.id AND step.status = 'done' AND step.effect <> 'value');
 
 --- each event that joined a run is one of its events
@@ -263,6 +263,15 @@ FROM runs_run WHERE status IN ('queued', 'running');
 --- drained: the outbox is empty
 SELECT topic, key, available_at, attempts, last_error FROM runs_outboxmessage
 WHERE topic <> 'wakeup' OR available_at <= clock_timestamp();
+
+--- drained: an end that is to be reported as an event has one
+SELECT run.id AS run, run.agent, run.status, run.epoch FROM runs_run run
+WHERE run.id >= %(first)s::uuid AND run.finished_at IS NOT NULL
+  AND jsonb_path_exists(run.policy, '$.reports[*] ? (@.event == true && (@."on" == "end" || @."on" == $on))',
+    jsonb_build_object('on', CASE WHEN run.status = 'succeeded' THEN 'success' ELSE 'failure' END))
+  AND NOT EXISTS (
+    SELECT FROM triggers_event event JOIN triggers_source source ON source.id = event.source_id AND source.slug = 'run'
+    WHERE event.ce_source = 'agents/' || run.agent AND event.ce_id = run.id || ':finished:' || run.epoch);
 
 --- drained: no wait is overdue, and the dispatcher has looked for events before it
 SELECT run_id AS run, key, due_at, looked_at FROM runs_wait

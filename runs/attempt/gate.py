@@ -48,6 +48,7 @@ from runs.ports import GateSubject, Last, ports
 from runs.states import RunStatus
 from runs.transitions.leave import ON_ITS_TIMELINE, leave
 from runs.transitions.outcome import Outcome
+from runs.transitions.reports import Unstarted, report_unstarted
 from runs.transitions.withdraw import withdraw
 
 log = structlog.get_logger(__name__)
@@ -152,10 +153,25 @@ def _end_quietly(claim: Claim, asked: GateSubject, answer: Quiet) -> None:
 def _withdraw(claim: Claim, asked: GateSubject, answer: Quiet) -> bool:
     with transaction.atomic():
         ports.gates.quiet(asked, answer.reason)
+        report_unstarted(_unstarted(claim, answer))
         is_gone = withdraw(claim.ticket)
         failpoint("before_gate_commit")
         transaction.set_rollback(not is_gone)
     return is_gone
+
+
+def _unstarted(claim: Claim, answer: Quiet) -> Unstarted:
+    return Unstarted(
+        reports=claim.policy.reports,
+        agent=claim.agent,
+        trigger=claim.trigger,
+        event_id=claim.event_ids[-1],
+        root_id=claim.root_id,
+        reason=f"its gate was quiet: {answer.reason}",
+        priority=claim.policy.priority,
+        depth=claim.depth,
+        chain=claim.chain,
+    )
 
 
 def _succeed(claim: Claim, asked: GateSubject, answer: Quiet) -> None:

@@ -1,6 +1,6 @@
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from functools import lru_cache
 from random import uniform
@@ -14,6 +14,7 @@ from agents.agent import Agent
 TEXTS = frozenset({"queue", "overlap"})
 WHOLE = frozenset({"priority", "retries", "pause_after", "incident_after"})
 NATURE = ("durable", "hold_key", "keep_content")
+REPORTS = "reports"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,7 @@ class Policy:
     hold_key: bool = False
     keep_content: bool = True
     tools: Sequence[str] | None = None  # those that its LLM calls may use; None: all that they have
+    reports: Sequence[Mapping[str, Any]] = ()  # where its end is reported, as stored: another version may know more
 
     @classmethod
     def load(cls, stored: Mapping[str, Any]) -> "Policy":
@@ -66,7 +68,13 @@ class Policy:
         return _of_text(stored, *defaults)
 
     def dump(self) -> dict[str, Any]:
-        return dict(vars(self))
+        """Its JSON. Most runs have no reports, and their rows no word about them."""
+        return {name: value for name, value in vars(self).items() if value or name != REPORTS}
+
+    def reporting(self, more: Sequence[Mapping[str, Any]]) -> "Policy":
+        """The policy with more reports, each once."""
+        new = [report for report in more if report not in self.reports]
+        return replace(self, reports=(*self.reports, *new)) if new else self
 
     def holds_key_while_waiting(self, key_limit: int) -> bool:
         return self.hold_key or (self.overlap == "queue" and key_limit == 1)
@@ -97,8 +105,10 @@ def nature_of(agent: str) -> dict[str, bool]:
 def declared_by(agent: Agent) -> dict[str, Any]:
     """The policy fields of an agent's declaration that an operator may override."""
     incident_after = {} if agent.incident_after is None else {"incident_after": agent.incident_after}
+    reports = {REPORTS: [report.dump() for report in agent.reports]} if agent.reports else {}
     return {
         **incident_after,
+        **reports,
         "queue": agent.queue,
         "priority": agent.priority,
         "timeout": agent.timeout.total_seconds() if agent.timeout else 0,
@@ -108,6 +118,10 @@ def declared_by(agent: Agent) -> dict[str, Any]:
 
 
 def _checked(name: str, value: Any) -> Any:
+    if name == REPORTS:
+        if isinstance(value, (list, tuple)) and all(isinstance(report, Mapping) for report in value):
+            return tuple(value)
+        raise ValueError(f"policy: reports are {value!r}; use a list of objects")
     if name == "tools":
         if value is None:
             return None

@@ -101,8 +101,8 @@ def silence_for(recipient_id: int, length: timedelta | None, *, by: str) -> Reci
 
 
 @not_in_atomic_body
-def open_inbox(username: str, *, by: str) -> Recipient:
-    """A recipient that is the inbox of this user of the console, and gets what names no recipient; the one there is, if any."""
+def open_inbox(username: str, *, gets_all: bool = True, by: str) -> Recipient:
+    """A recipient that is the inbox of this user of the console; a new one gets what names no recipient, if `gets_all`."""
     address = f"{PREFIX}{username}"
     with transaction.atomic():
         lock_planning()
@@ -110,7 +110,7 @@ def open_inbox(username: str, *, by: str) -> Recipient:
             return found
         name = username if _is_free(username) else f"{username}'s inbox"
         # An inbox disturbs no one, so nothing is held for it.
-        return create_recipient(name=name, address=address, by=by, spacing=timedelta())
+        return create_recipient(name=name, address=address, by=by, gets_all=gets_all, spacing=timedelta())
 
 
 @not_in_atomic_body

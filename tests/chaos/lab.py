@@ -241,11 +241,12 @@ class Lab:
 
 
 def _hastier() -> Any:
-    """A backoff of 0.2 s instead of one."""
+    """A backoff of 0.2 s instead of one, and an event for each end."""
     from django.db.models import F, JSONField, Value
     from django.db.models.expressions import CombinedExpression
 
-    return CombinedExpression(F("policy"), "||", Value({"backoff": 0.2}, JSONField()), output_field=JSONField())
+    policy = {"backoff": 0.2, "reports": [{"on": "end", "event": True}]}
+    return CombinedExpression(F("policy"), "||", Value(policy, JSONField()), output_field=JSONField())
 
 
 @contextmanager

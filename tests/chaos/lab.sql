@@ -52,7 +52,7 @@ WHERE number < number_before;
 
 --- drained: what a run emitted is there
 SELECT effect.run, effect.agent, effect.emitted, count(event.id) AS events
-FROM lab_effect effect LEFT JOIN triggers_event event ON event.cause_run_id = effect.run
+FROM lab_effect effect LEFT JOIN triggers_event event ON event.cause_run_id = effect.run AND event.type <> 'run.finished'
 WHERE effect.run >= %(first)s::uuid
 GROUP BY effect.id HAVING count(event.id) <> effect.emitted;
 
@@ -117,6 +117,6 @@ WHERE parent.id >= %(first)s::uuid AND parent.agent = 'family' AND wait.status =
   AND (parent.result <> ended.statuses OR ended.at > wait.ended_at);
 
 --- drained: what a step emitted is there, once
-SELECT run.id AS run, run.agent, count(event.id) AS events FROM runs_run run LEFT JOIN triggers_event event ON event.cause_run_id = run.id
+SELECT run.id AS run, run.agent, count(event.id) AS events FROM runs_run run LEFT JOIN triggers_event event ON event.cause_run_id = run.id AND event.type <> 'run.finished'
 WHERE run.id >= %(first)s::uuid AND run.agent = 'stepping' AND run.status = 'succeeded' AND run.forked_from_id IS NULL
 GROUP BY run.id HAVING count(event.id) <> 1;

@@ -37,6 +37,7 @@ from triggers.sources.http.headers import Headers
 from triggers.sources.webhooks.door import Arrival, take
 
 Leg = Callable[[Lab], Recorder]
+REPORTED = {"reports": [{"on": "end", "notify": True, "event": True}]}
 
 
 def incoming(number: int) -> Incoming:
@@ -191,6 +192,20 @@ def a_run_fails(lab: Lab) -> Recorder:
     return executed(lab)
 
 
+def a_run_with_a_report_succeeds(lab: Lab) -> Recorder:
+    ready(lab, lambda run: None, key="'one'", overlap="queue", policy=REPORTED)
+    return executed(lab)
+
+
+def an_end_is_reported(lab: Lab) -> Recorder:
+    a_run_with_a_report_succeeds(lab)
+    OutboxMessage.objects.update(available_at=Now())
+    builtin_source("run")
+    with recording() as recorder:
+        assert outbox.deliver_inside(100, ["run.report"])
+    return recorder
+
+
 def a_durable_run_makes_a_step_and_waits(lab: Lab) -> Recorder:
     def body(run: AgentRun) -> None:
         run.step("one", int, effect="at_most_once")
@@ -300,6 +315,8 @@ LEGS: dict[str, Leg] = {
         a_lost_run_is_handed_on,
         a_queued_run_is_cancelled,
         an_emitted_event_is_recorded,
+        a_run_with_a_report_succeeds,
+        an_end_is_reported,
         the_dispatcher_looks_for_work,
     )
 }

@@ -145,8 +145,8 @@ class OneKey(RuleBasedStateMachine):
             return
         event, key, limit = uuid7(), f"{self.trigger}:{name}", LIMITS[name]
         found = Rule(
-            id=self.trigger, slug="t", agent="a", overlap=overlap, policy=Policy(timeout=60, retries=1), key_limit=limit,
-            intake=Intake(rate=rate),
+            id=self.trigger, slug="t", agent="a", overlap=overlap, key_limit=limit,
+            policy=Policy(timeout=60, retries=1, reports=({"on": "end", "event": True},)), intake=Intake(rate=rate),
         )  # fmt: skip
         match = Match(
             rule=found, event_ids=[event], root_id=event, depth=0, chain=(), replay_id=UUID(NIL), key=key, group=key
@@ -245,6 +245,7 @@ class OneKey(RuleBasedStateMachine):
     def every_end_is_told(self) -> None:
         ended = OutboxMessage.objects.filter(topic="run.finished").count()
         assert ended >= Run.objects.filter(status__in=FINISHED).count()
+        assert OutboxMessage.objects.filter(topic="run.report").count() == ended
 
 
 @pytest.mark.django_db

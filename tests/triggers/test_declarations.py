@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
-from agents import AgentRun, Quiet, agent, on, registry
+from agents import AgentRun, Quiet, Report, agent, on, registry
 from agents.exceptions import DeclarationError
 from runs.models import AuditEntry
 from tests.support.triggers import make_trigger
@@ -256,6 +256,29 @@ def test_command_prints_the_changes(declare: Declare) -> None:
 
 
 # What an operator sets
+
+
+def test_a_trigger_has_the_reports_of_its_agent_or_its_own(declare: Declare) -> None:
+    own = on.event("b").reporting(Report(on="failure", notify="ops"))
+    declare("watch", on.event("a"), own, on.every("1h").reporting(), report=Report(event=True))
+
+    sync()
+
+    assert [trigger_of(slug).policy.get("reports") for slug in ("watch", "watch-2", "watch-3")] == [
+        [{"on": "end", "event": True}],
+        [{"on": "failure", "notify": ["ops"]}],
+        [],
+    ]
+    assert [str(change) for change in sync()] == []
+
+
+def test_a_wrong_report_is_refused_where_it_is_declared(declare: Declare) -> None:
+    with pytest.raises(DeclarationError, match="reports must be a list of at most 10 reports"):
+        declare("watch", on.event("a"), report=[Report(event=True)] * 11)
+    with pytest.raises(ValueError, match="it goes nowhere; give notify, webhooks or event"):
+        Report()
+    with pytest.raises(Invalid, match="unknown fields pager"):
+        override(make_trigger(), {"policy": {"reports": [{"on": "end", "pager": True}]}}, by="ada")
 
 
 def test_override_survives_a_deploy(declare: Declare) -> None:

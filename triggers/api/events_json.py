@@ -6,7 +6,7 @@ from rest_framework import serializers
 
 from runs.api.body import Body
 from runs.api.shown import Shown
-from triggers.api.fields import InstantInUtc
+from triggers.api.fields import InstantInUtc, ReportSerializer
 from triggers.dispatch.offers import count
 from triggers.models import Decision, Event, Gate, Redispatch, Source, Trigger
 from triggers.sources.webhooks.limits import limit_fields
@@ -110,6 +110,12 @@ class SourceBody(Body):
 
 class FireBody(Body):
     data = serializers.JSONField(allow_null=True, default=None, help_text="the data of the event")  # type: ignore[assignment]  # a field, by its metaclass
+    report = ReportSerializer(
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="where the end of its run is reported, also if no run comes of it",
+    )
 
 
 class PauseBody(Body):

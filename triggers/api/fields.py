@@ -11,6 +11,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 
 from agents.kernel.instants import FORMS, parse_instant
+from agents.kernel.report import ONS, Report
 from runs.api.resource import BySlug, Resource
 from triggers.exceptions import Invalid, RuleError
 from triggers.schedules.clock import LONGEST_ZONE, refuse_beyond, zone_of
@@ -54,6 +55,28 @@ class Zone(serializers.CharField):
         except RuleError as error:
             raise ValidationError(str(error)) from None
         return name
+
+
+class NamesOrTrue(serializers.JSONField):
+    """True, or a list of names; `Report` checks which."""
+
+
+class ReportSerializer(serializers.Serializer[Any]):
+    """Where the outcome of a run is reported when it ends."""
+
+    on = serializers.ChoiceField(ONS, default="end", help_text="which ends; a failure is every end that is no success")
+    notify = NamesOrTrue(
+        required=False, help_text="names of recipients and groups; true: those who get what names no recipient"
+    )
+    webhooks = serializers.ListField(child=serializers.CharField(), required=False, help_text="names of subscriptions")
+    event = serializers.BooleanField(required=False, help_text="record the event run.finished for its listeners")
+
+    def to_internal_value(self, data: Any) -> Any:
+        given = {name: value for name, value in data.items() if name != "by"} if isinstance(data, dict) else data
+        try:
+            return Report.load(given)
+        except ValueError as error:
+            raise ValidationError(str(error)) from None
 
 
 class BySlugResource(ListModelMixin, RetrieveModelMixin, Resource):

@@ -77,7 +77,8 @@ class NewPromptAgentBody(DefinitionBody):
         required=False,
         max_length=20,
         help_text='{"schedule": "every weekday at 08:00", "tz": "Europe/Vienna"}, {"events": ["invoice.*"], "source": "", '
-        '"filter": ""} or {"absence": ["ci.passed"], "by": "15:00", "since": "12:00"}; each becomes a trigger',
+        '"filter": ""} or {"absence": ["ci.passed"], "by": "15:00", "since": "12:00"}, with '
+        '"reports": [{"on": "failure", "notify": ["ops"]}] if you like; each becomes a trigger',
     )
 
 

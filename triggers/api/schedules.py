@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from runs.api.resource import NewestFirst, Refusal, Resource
 from triggers.api.backfills import BackfillBody, BackfillSerializer
-from triggers.api.fields import naming
+from triggers.api.fields import naming, naming_each
 from triggers.api.schedules_json import (
     AnswerSerializer,
     CreateBody,
@@ -26,6 +26,7 @@ from triggers.api.schedules_json import (
     PolicyBody,
     PreviewBody,
     PreviewSerializer,
+    RunNowBody,
     ScheduleQuery,
     ScheduleSerializer,
     SkipSerializer,
@@ -129,12 +130,13 @@ class ScheduleResource(ListModelMixin, RetrieveModelMixin, Resource):
         """Resume it, counting from now."""
         return Response(self.get_serializer(resume_schedule(self.get_object(), by=str(request.user))).data)
 
-    @extend_schema(request=None, responses={202: FireSerializer, 409: Refusal})
+    @extend_schema(request=RunNowBody, responses={202: FireSerializer, 409: Refusal})
     @action(detail=True, methods=["post"])
     def fire(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Fire once now; the next planned fires do not change."""
-        with naming("detail"):
-            event_id = fire_schedule(self.get_object(), by=str(request.user))
+        report = RunNowBody.read(request)["report"]
+        with naming("detail"), naming_each():
+            event_id = fire_schedule(self.get_object(), report=report, by=str(request.user))
         return Response({"event": event_id}, status=202)
 
     @extend_schema(request=BackfillBody, responses={202: BackfillSerializer, 409: Refusal})

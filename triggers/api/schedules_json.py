@@ -12,7 +12,7 @@ from runs.api.interval import SecondsField
 from runs.api.resource import Query
 from runs.api.shown import Shown
 from triggers.api.events_json import DecisionSerializer
-from triggers.api.fields import Instant, Zone
+from triggers.api.fields import Instant, ReportSerializer, Zone
 from triggers.models import ExclusionCalendar, Schedule, Skip, Trigger
 from triggers.schedules import excluded_days
 from triggers.schedules.clock import LONGEST_TEXT, LONGEST_ZONE
@@ -147,6 +147,15 @@ class EditBody(PolicyBody):
 
 class NoteBody(Body):
     note = serializers.CharField(required=False, default="", allow_blank=True, max_length=1000, help_text="why")
+
+
+class RunNowBody(Body):
+    report = ReportSerializer(
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="where the end of its run is reported, also if no run comes of it",
+    )
 
 
 class ScheduleQuery(Query):

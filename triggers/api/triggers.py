@@ -47,7 +47,8 @@ class TriggerResource(BySlugResource):
     @action(detail=True, methods=["post"])
     def fire(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Wake the trigger's agent now, with an event for this trigger only."""
-        event_id = fire(self.get_object(), data=FireBody.read(request)["data"], by=str(request.user))
+        with naming_each():
+            event_id = fire(self.get_object(), **FireBody.read(request), by=str(request.user))
         return Response({"event": event_id}, status=202)
 
     @extend_schema(request=PauseBody, responses={200: TriggerSerializer, 409: Refusal})

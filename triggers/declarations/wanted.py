@@ -19,6 +19,7 @@ from agents.on import (
     TriggerDeclaration,
     WordsTrigger,
 )
+from runs.models.policy import REPORTS
 from triggers.declarations.sources import WantedSource, wanted_source
 from triggers.exceptions import RuleError
 from triggers.matching.expressions.cel import ExpressionError, check_condition, check_expression
@@ -98,6 +99,8 @@ def _wanted(agent: Agent, declaration: TriggerDeclaration, number: int) -> Wante
         "policy": policy_of(agent),
         "tools": None if agent.tools is None else sorted(agent.tools),
     }
+    if declaration.reports is not None:
+        columns["policy"] |= {REPORTS: [report.dump() for report in declaration.reports]}
     try:
         check_policy(columns["policy"], overlap=columns["overlap"], key_limit=agent.key_limit)
     except ValueError as error:

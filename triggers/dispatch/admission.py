@@ -96,7 +96,9 @@ def _collect(match: Match, ledger: Ledger) -> None:
             id=None, trigger_id=rule.id, key=match.group, replay_id=match.replay_id, event_ids=[], root_id=match.root_id,
             depth=match.depth, chain=match.chain, is_tainted=match.is_tainted, input=None, opened_at=ledger.now, due_at=ledger.now,
         )  # fmt: skip
-    window.take(event_id, match.input, match.depth, match.chain, match.is_tainted, rule.intake, ledger.now)
+    window.take(
+        event_id, match.input, match.depth, match.chain, match.is_tainted, match.reports, rule.intake, ledger.now
+    )
     ledger.refused.append(
         refuse(match, Outcome.COLLECTED, f"until {window.closes_at:%Y-%m-%d %H:%M:%S} UTC at the latest")
     )
@@ -116,6 +118,7 @@ def match_of(window: OpenWindow, rule: Rule) -> Match:
         key=window.key if rule.has_key else None,
         input=window.input,
         is_tainted=window.is_tainted,
+        reports=window.reports,
     )
 
 
@@ -128,7 +131,13 @@ def _admit(match: Match, ledger: Ledger) -> UUID | None:
         return None
     if match.key is not None and rule.overlap == Overlap.QUEUE_ONE and (taker := _taker(match.key, match, ledger)):
         taker.take_along(
-            match.event_ids, match.input, match.input is not None, match.depth, match.chain, match.is_tainted
+            match.event_ids,
+            match.input,
+            match.input is not None,
+            match.depth,
+            match.chain,
+            match.is_tainted,
+            match.reports,
         )
         ledger.refused.append(refuse(match, Outcome.JOINED, "joined a run that had not started", taker.id))
         return None
@@ -152,7 +161,7 @@ def _admit(match: Match, ledger: Ledger) -> UUID | None:
         trigger=rule.slug,
         trigger_id=rule.id,
         event_ids=list(match.event_ids),
-        policy=policy,
+        policy=policy.reporting(match.reports),
         root_id=match.root_id,
         replay_id=match.replay_id,
         depth=match.depth,

@@ -235,7 +235,7 @@ def give_up(item: Item, rules: Rules, error: Exception, costly: Costly | None = 
         else:
             begun.forget_settled([matched])
             failing = [match.rule.id for match in matched.matches[:1]]
-        record([give_up_on([item.event_id], trigger_id, item.replay_id, error) for trigger_id in failing])
+        record([give_up_on([item.event_id], id, item.replay_id, error, item.reports) for id in failing])
         enter([leaving])
         if not leaving.is_partial and (matched is None or (matched.size <= 1 and not matched.is_partial)):
             mark_dispatched([item])

@@ -53,6 +53,11 @@ def give_up_window(group: Group, error: Exception) -> Batch:
         if not try_lock():
             return Batch(standby=True)
         given_up = list(windows.read([group]).values())
-        record([give_up_on(window.event_ids, window.trigger_id, window.replay_id, error) for window in given_up])
+        record(
+            [
+                give_up_on(window.event_ids, window.trigger_id, window.replay_id, error, window.reports)
+                for window in given_up
+            ]
+        )
         windows.write([], given_up)
     return Batch(dispatched=len(given_up))

@@ -8,12 +8,13 @@ from django.db import transaction
 from agents import telemetry
 from runs.db.sql import execute, execute_many
 from runs.queues import entrance
+from runs.transitions.reports import Asked, Unstarted, report_unstarted
 from triggers.dispatch import rates, windows
 from triggers.dispatch.admission import Ledger
 from triggers.dispatch.spans import tell_of_dispatch
 from triggers.matching.matches import Refusal
 from triggers.matching.pending import Item
-from triggers.models import Decision
+from triggers.models import Decision, Trigger
 
 # An event that was held for days and then ends in an error gets the current time.
 DECIDE = """
@@ -39,6 +40,16 @@ FORGET_HELD = """
 DELETE FROM triggers_decision
 WHERE event_id = %s::uuid AND trigger_id = %s::uuid AND replay_id = %s::uuid AND outcome IN ('held', 'error')
 """
+# The others are no answer: a run has taken the event along, or may come of it later.
+NO_RUN = frozenset(
+    {
+        Decision.Outcome.OVERLAP,
+        Decision.Outcome.RATE,
+        Decision.Outcome.DISABLED,
+        Decision.Outcome.LOOP,
+        Decision.Outcome.ERROR,
+    }
+)
 Resumed = tuple[UUID, UUID, UUID, UUID]  # run, event, trigger, replay
 
 
@@ -60,13 +71,16 @@ def trace_collected(ledger: Ledger) -> None:
         execute_many(COLLECTED_INTO, rows)
 
 
-def give_up_on(event_ids: Sequence[UUID], trigger_id: UUID, replay_id: UUID, error: Exception) -> Refusal:
+def give_up_on(
+    event_ids: Sequence[UUID], trigger_id: UUID, replay_id: UUID, error: Exception, reports: Asked = ()
+) -> Refusal:
     return Refusal(
         event_ids=event_ids,
         trigger_id=trigger_id,
         replay_id=replay_id,
         outcome=Decision.Outcome.ERROR,
         reason=repr(error)[:2000],
+        reports=reports,
     )
 
 
@@ -76,6 +90,22 @@ def record(refusals: Sequence[Refusal]) -> None:
             DECIDE,
             [(id, r.trigger_id, r.replay_id, r.outcome, r.reason, r.run_id) for r in refusals for id in r.event_ids],
         )
+    for refusal in refusals:
+        if refusal.reports and refusal.outcome in NO_RUN:
+            report_no_run(refusal)
+
+
+def report_no_run(refusal: Refusal) -> None:
+    """Report to the people who fired the trigger that no run comes of it."""
+    trigger = Trigger.objects.filter(pk=refusal.trigger_id).values_list("slug", "agent").first()
+    slug, agent = trigger or ("", "")
+    event_id = refusal.event_ids[-1]
+    reason = f"{refusal.outcome}: {refusal.reason}"
+    report_unstarted(
+        Unstarted(
+            reports=refusal.reports, agent=agent, trigger=slug, event_id=event_id, root_id=event_id, reason=reason
+        )
+    )
 
 
 def mark_resumed(items: Sequence[Item], ledger: Ledger, made_before: Sequence[Resumed]) -> None:

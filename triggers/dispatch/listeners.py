@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import structlog
 from django.db import DatabaseError
 
-from agents.kernel.reserved_types import is_reserved
+from agents.kernel.reserved_types import FINISHED, is_reserved
 from triggers.matching.expressions.cel import Question
 from triggers.matching.index import FieldOf, Index, Listeners, Rule
 from triggers.matching.match import Case, Matched, bare_match, match_items, wanted_by
@@ -40,9 +40,10 @@ class ListenerIndex(Index):
 
     def may_want(self, item: Item) -> bool:
         """Whether subscriptions and switches may match the item. Replays and events that target a trigger are for
-        triggers only; so are events that Wakeful records for itself, such as signals.
+        triggers only; so are events that Wakeful records for itself, such as signals, but for reports of runs.
         """
-        return bool(self.by_id) and not item.is_resumption and not is_reserved(item.type)
+        is_own = is_reserved(item.type) and item.type != FINISHED
+        return bool(self.by_id) and not item.is_resumption and not is_own
 
 
 def cases_of_listeners(item: Item, rules: Sequence[Rule]) -> list[Case]:

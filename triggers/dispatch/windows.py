@@ -12,11 +12,12 @@ from psycopg.types.json import Jsonb
 
 from runs.db.sql import execute, execute_many, fetch, fetch_as
 from runs.enqueue import Chain, merged
+from runs.transitions.reports import Asked
 from triggers.matching.flow_control import Intake
 from triggers.matching.matches import Group
 
 READ = """
-SELECT id, trigger_id, key, replay_id, event_ids, root_id, depth, chain, is_tainted, input, opened_at, due_at
+SELECT id, trigger_id, key, replay_id, event_ids, root_id, depth, chain, is_tainted, input, reports, opened_at, due_at
 FROM triggers_window
 WHERE (trigger_id, key, replay_id) IN (SELECT * FROM unnest(%s::uuid[], %s::text[], %s::uuid[]))
 """
@@ -27,13 +28,14 @@ ORDER BY due_at LIMIT %s::int
 """
 WRITE = """
 INSERT INTO triggers_window (trigger_id, key, replay_id, event_ids, root_id, depth, chain, is_tainted, input, opened_at, due_at,
-                             closes_at)
+                             closes_at, reports)
 VALUES (%s::uuid, %s::text, %s::uuid, %s::uuid[], %s::uuid, %s::smallint, %s::text[], %s::boolean, %s::jsonb,
-        %s::timestamptz, %s::timestamptz, %s::timestamptz)
+        %s::timestamptz, %s::timestamptz, %s::timestamptz, %s::jsonb)
 ON CONFLICT (trigger_id, key, replay_id) DO UPDATE SET
   event_ids = excluded.event_ids, root_id = excluded.root_id, depth = excluded.depth, chain = excluded.chain,
   is_tainted = excluded.is_tainted,
-  input = excluded.input, opened_at = excluded.opened_at, due_at = excluded.due_at, closes_at = excluded.closes_at
+  input = excluded.input, opened_at = excluded.opened_at, due_at = excluded.due_at, closes_at = excluded.closes_at,
+  reports = excluded.reports
 """
 DELETE = "DELETE FROM triggers_window WHERE id = ANY(%s::bigint[])"
 
@@ -55,6 +57,7 @@ class OpenWindow:
     opened_at: datetime
     due_at: datetime
     closes_at: datetime | None = None
+    reports: Asked = ()
     has_changed: bool = False
 
     @property
@@ -65,13 +68,22 @@ class OpenWindow:
         return self.due_at <= now or len(self.event_ids) >= intake.most
 
     def take(
-        self, event_id: UUID, input: Any, depth: int, chain: Chain, is_tainted: bool, intake: Intake, now: datetime
+        self,
+        event_id: UUID,
+        input: Any,
+        depth: int,
+        chain: Chain,
+        is_tainted: bool,
+        reports: Asked,
+        intake: Intake,
+        now: datetime,
     ) -> None:
         """Add an event. Each event restarts a debounce, up to `max_wait` in total."""
         if event_id not in self.event_ids:
             self.event_ids.append(event_id)
         self.input, self.depth, self.chain = input, max(self.depth, depth), merged(self.chain, chain)
         self.is_tainted |= is_tainted
+        self.reports = [*self.reports, *(one for one in reports if one not in self.reports)]
         self.closes_at = self.opened_at + intake.max_wait
         self.due_at = min(now + intake.debounce, self.closes_at) if intake.debounce else self.closes_at
         self.has_changed = True
@@ -106,6 +118,7 @@ def write(windows: Iterable[OpenWindow], closed: Iterable[OpenWindow]) -> None:
         (
             window.trigger_id, window.key, window.replay_id, window.event_ids, window.root_id, window.depth, list(window.chain),
             window.is_tainted, None if window.input is None else Jsonb(window.input), window.opened_at, window.due_at, window.closes_at,
+            Jsonb(window.reports) if window.reports else None,
         )
         for window in windows
         if window.has_changed
@@ -118,5 +131,6 @@ def _columns(groups: Sequence[Group]) -> list[list[Any]]:
     return [[group[place] for group in groups] for place in range(3)]
 
 
-def _window(*, input: str | None, **columns: Any) -> OpenWindow:
-    return OpenWindow(input=None if input is None else json.loads(input), **columns)
+def _window(*, input: str | None, reports: str | None, **columns: Any) -> OpenWindow:
+    read = {name: json.loads(text) for name, text in {"input": input, "reports": reports}.items() if text is not None}
+    return OpenWindow(**{"input": None, **read}, **columns)

@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
+from agents.kernel.reserved_types import FINISHED
 from runs.models.policy import Policy
 from triggers.matching.expressions.cel import MISSING, Expression, ExpressionError, compiled
 from triggers.matching.expressions.conditions import Condition, Equality, Prefix, Range
@@ -272,6 +273,8 @@ class Index:
 
     def listeners(self, source: str, type: str) -> list[Listeners]:
         found = [self.heard.get(("exact", type, each)) for each in ("", source)]
+        if type == FINISHED:
+            return [heard for heard in found if heard is not None]
         lengths = [length for length in self.lengths if length <= len(type)]
         found += [self.heard.get(("prefix", type[:length], each)) for length in lengths for each in ("", source)]
         found += [heard for glob, each, heard in self.globs if each in ("", source) and glob.match(type)]

@@ -318,5 +318,5 @@ def cel_event(item: Item, data: Any) -> dict[str, Any]:
 def bare_match(item: Item, rule: Rule) -> Match:
     return Match(
         rule=rule, event_ids=[item.event_id], root_id=item.root_id, depth=item.depth, chain=item.chain, replay_id=item.replay_id,
-        is_tainted=item.is_tainted,
+        is_tainted=item.is_tainted, reports=item.reports,
     )  # fmt: skip

@@ -1,13 +1,14 @@
 """The results of matching for admission: a match of an event, or a decision that no key, rate or window can change."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 
 from runs.enqueue import Chain, in_words
+from runs.transitions.reports import Asked
 from triggers.django_tasks.names import AGENT as DJANGO_TASK
 from triggers.matching.index import Rule
 from triggers.models import Decision
@@ -34,6 +35,7 @@ class Match:
     key: str | None = None
     input: Mapping[str, Any] | None = None
     is_tainted: bool = False
+    reports: Asked = field(default=(), compare=False)  # that people asked for when they fired the trigger
 
     @property
     def window(self) -> Group:
@@ -62,6 +64,7 @@ class Refusal:
     outcome: Decision.Outcome
     reason: str = ""
     run_id: UUID | None = None
+    reports: Asked = field(default=(), compare=False)
 
 
 def refuse(match: Match, outcome: Decision.Outcome, reason: str, run_id: UUID | None = None) -> Refusal:
@@ -72,6 +75,7 @@ def refuse(match: Match, outcome: Decision.Outcome, reason: str, run_id: UUID | 
         outcome=outcome,
         reason=reason,
         run_id=run_id,
+        reports=match.reports,
     )
 
 

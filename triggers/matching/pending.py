@@ -3,8 +3,8 @@ PostgreSQL ends sessions that are idle in a transaction for that long."""
 
 import json
 import time
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -22,6 +22,7 @@ BATCH_BYTES = 4 * 2**20  # of payloads; a larger event is a batch of its own
 # The size of compressed data beside its stored size, which alone is known without unpacking it; hostile data has up to 91 times.
 UNPACKED = 16
 
+Reports = Sequence[Mapping[str, Any]]  # as stored
 Identity = UUID | int  # the id of an event that is dispatched for the first time, or of a redispatch
 
 COLUMNS = """
@@ -32,7 +33,8 @@ event.id AS event_id, coalesce(source.slug, '') AS source, event.type, event.sub
        (SELECT {awaited}) AS may_be_awaited, (SELECT {backfilled}) AS may_be_backfilled,
        coalesce(source.kind = 'table', false) AS is_change,
        CASE WHEN source.kind = 'table' AND event.cause_run_id IS NOT NULL
-         THEN (SELECT run.agent FROM runs_run run WHERE run.id = event.cause_run_id) END AS changed_by
+         THEN (SELECT run.agent FROM runs_run run WHERE run.id = event.cause_run_id) END AS changed_by,
+       CASE WHEN event.target_id IS NOT NULL AND event.type = 'manual.fired' THEN event.headers->>'reports' END AS reports
 """
 for name, part in {"awaited": EVENTS_ARE_AWAITED, "backfilled": ARE_UNDERWAY, "unpacked": str(UNPACKED)}.items():
     COLUMNS = COLUMNS.replace(f"{{{name}}}", part)
@@ -149,6 +151,7 @@ class Item:
     priority: int | None = None  # the priority of its replay
     is_change: bool = False  # is it a change of a watched table?
     changed_by: str | None = None  # the agent whose run has changed a watched table
+    reports: Reports = field(default=(), compare=False)  # that a person asked for when it fired the trigger
 
     @property
     def is_resumption(self) -> bool:
@@ -236,8 +239,10 @@ def _new_item(*, has_redispatches: bool, event_id: UUID | None, **columns: Any) 
     return has_redispatches, None if event_id is None else _item(event_id=event_id, **columns)
 
 
-def _item(*, chain: list[str], **columns: Any) -> Item:
-    return Item(chain=tuple(chain), **columns)
+def _item(*, chain: list[str], reports: str | None, **columns: Any) -> Item:
+    item = Item(chain=tuple(chain), **columns)
+    # A replay is another run, which no one asked a report of.
+    return replace(item, reports=json.loads(reports)) if reports and item.replay_id == NIL_REPLAY else item
 
 
 def fitting(items: list[Item]) -> list[Item]:

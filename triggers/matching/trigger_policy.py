@@ -6,8 +6,9 @@ from typing import Any
 
 from agents import registry
 from agents.agent import Agent
+from agents.kernel.report import read_reports
 from agents.prompt_agents import catalog
-from runs.models.policy import NATURE, Policy, declared_by
+from runs.models.policy import NATURE, REPORTS, Policy, declared_by
 from triggers.exceptions import RuleError
 from triggers.matching.flow_control import Intake
 from triggers.models import Trigger
@@ -17,7 +18,9 @@ INTAKE = {"rate": "", "overflow": "delay", "debounce": 0, "batch": 0, "max_wait"
 OTHERWISE_SAID = frozenset(
     {"overlap", "tools", *NATURE}
 )  # stored in a column of the trigger, or defined by the agent's code
-DEFAULTS = {name: value for name, value in asdict(Policy()).items() if name not in OTHERWISE_SAID} | INTAKE
+DEFAULTS = (
+    {name: value for name, value in asdict(Policy()).items() if name not in OTHERWISE_SAID} | INTAKE | {REPORTS: []}
+)
 
 
 def policy_of(agent: Agent) -> dict[str, Any]:
@@ -50,6 +53,7 @@ def check_policy(policy: Mapping[str, Any], *, overlap: str, key_limit: int) -> 
         raise ValueError(f"policy has unknown fields: {', '.join(unknown)}; use {', '.join(sorted(DEFAULTS))}")
     Policy.load(policy)
     Intake.load(policy)
+    read_reports(policy.get(REPORTS, []))
     if overlap not in Trigger.Overlap.values:
         raise ValueError(f"overlap is {overlap!r}; use one of {', '.join(Trigger.Overlap.values)}")
     if isinstance(key_limit, bool) or not isinstance(key_limit, int) or not 1 <= key_limit <= MOST_AT_ONCE:

@@ -17,6 +17,7 @@ class Window(models.Model):
     chain = ArrayField(models.TextField(), db_default=[])
     is_tainted = models.BooleanField(db_default=False, help_text="one of its events is")
     input = models.JSONField(null=True, help_text="that of the newest event")
+    reports = models.JSONField(null=True, help_text="that people asked for when they fired the trigger")
     opened_at = models.DateTimeField(db_default=Now())
     due_at = models.DateTimeField(help_text="when it becomes a run, unless another event moves that")
     closes_at = models.DateTimeField(

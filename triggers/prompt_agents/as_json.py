@@ -9,10 +9,12 @@ from agents.budget import MEASURES, PERIODS
 from agents.budget import Budget as Caps
 from agents.exceptions import DeclarationError
 from agents.kernel.durations import parse_duration
+from agents.kernel.report import read_reports
 from agents.models import Checklist, PromptAgent
 from agents.prompt_agents.definition import Definition
 from runs.actions.checklists import ItemEdit
 from runs.models import Budget
+from runs.models.policy import REPORTS
 from triggers.exceptions import Invalid, RuleError
 from triggers.prompt_agents.deadlines import switch_of_arguments
 from triggers.prompt_agents.edit import newest_of
@@ -22,11 +24,11 @@ from triggers.schedules.terms.policy import SchedulePolicy
 
 DEFINITION = tuple(one.name for one in fields(Definition))
 CAPS = tuple(f"{period}_{measure}" for period in PERIODS for measure in MEASURES)
-ON_SCHEDULE = {"schedule", "tz", "policy"}
-ON_EVENTS = {"events", "source", "filter"}
+ON_SCHEDULE = {"schedule", "tz", "policy", REPORTS}
+ON_EVENTS = {"events", "source", "filter", REPORTS}
 ON_ABSENCE = {
     "absence", "within", "by", "since", "days", "tz", "key", "keys", "of", "of_key", "source", "of_source", "filter", "of_filter",
-    "grace", "active_hours", "most_keys",
+    "grace", "active_hours", "most_keys", REPORTS,
 }  # fmt: skip
 
 
@@ -118,17 +120,23 @@ def _when(given: Any) -> When:
         return found if isinstance(found, OnAbsence) and not rest else OnSchedule(rule=read_rule(given))
     if isinstance(given, Mapping) and "schedule" in given and not set(given) - ON_SCHEDULE:
         policy = SchedulePolicy.parse(given.get("policy", {}))
-        return OnSchedule(rule=read_rule(given["schedule"], given.get("tz", "UTC")), policy=policy)
+        rule = read_rule(given["schedule"], given.get("tz", "UTC"))
+        return OnSchedule(rule=rule, policy=policy, reports=read_reports(given.get(REPORTS, [])))
     if isinstance(given, Mapping) and "absence" in given and not set(given) - ON_ABSENCE:
-        arguments = {"types": _listed(given["absence"]), **{name: given[name] for name in given if name != "absence"}}
-        return OnAbsence(settings=switch_of_arguments(arguments))
+        its_own = {name: value for name, value in given.items() if name not in ("absence", REPORTS)}
+        settings = switch_of_arguments({"types": _listed(given["absence"]), **its_own})
+        return OnAbsence(settings=settings, reports=read_reports(given.get(REPORTS, [])))
     if isinstance(given, Mapping) and given and not set(given) - ON_EVENTS:
         return OnEvents(
-            types=_listed(given.get("events", ["*"])), source=given.get("source", ""), filter=given.get("filter", "")
+            types=_listed(given.get("events", ["*"])),
+            source=given.get("source", ""),
+            filter=given.get("filter", ""),
+            reports=read_reports(given.get(REPORTS, [])),
         )
     raise ValueError(
         'each is {"schedule": "every weekday at 08:00", "tz": "Europe/Vienna"}, or {"events": ["invoice.*"], "source": '
-        f'"billing", "filter": "…"}}, or {{"absence": ["ci.passed"], "by": "15:00", "since": "12:00"}}, not {given!r}'
+        f'"billing", "filter": "…"}}, or {{"absence": ["ci.passed"], "by": "15:00", "since": "12:00"}}, with {REPORTS} '
+        f"if you like, not {given!r}"
     )
 
 

@@ -8,7 +8,9 @@ from typing import Any
 from django.db import transaction
 from django_celery_beat.models import PeriodicTask
 
-from triggers.declarations.overrides import create_trigger
+from agents.kernel.report import Report
+from runs.models.policy import REPORTS
+from triggers.declarations.overrides import create_trigger, override
 from triggers.exceptions import RuleError
 from triggers.models import Source, Trigger
 from triggers.prompt_agents.deadlines import read_deadline, switch_of_arguments
@@ -27,13 +29,20 @@ JOINTS = ",:;.–- "
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnSchedule:
+class Wake:
+    """`reports`: where the outcome of its runs goes."""
+
+    reports: Sequence[Report] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnSchedule(Wake):
     rule: Rule
     policy: SchedulePolicy = DEFAULT
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnEvents:
+class OnEvents(Wake):
     """Events of these types (globs), of one source or any, that pass the CEL filter."""
 
     types: Sequence[str] = field(default=("*",))
@@ -42,7 +51,7 @@ class OnEvents:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnAbsence:
+class OnAbsence(Wake):
     """The absence of events, with the settings of its switch."""
 
     settings: Mapping[str, Any]
@@ -78,6 +87,14 @@ def read_sentence(text: str, tz: str = "UTC") -> tuple[Rule | None, str]:
 
 def add_wake(agent: str, when: When, *, by: str) -> Trigger:
     """A new trigger of the agent, named after it. RuleError or Invalid names the wrong field."""
+    trigger = _add(agent, when, by)
+    if when.reports:
+        reports = [report.dump() for report in when.reports]
+        override(trigger, {"policy": {**trigger.policy, REPORTS: reports}}, by)
+    return trigger
+
+
+def _add(agent: str, when: When, by: str) -> Trigger:
     slug = _free(agent)
     if isinstance(when, OnSchedule):
         schedule = create_schedule(name=slug, agent=agent, rule=when.rule, policy=when.policy, by=by)

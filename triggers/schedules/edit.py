@@ -9,6 +9,7 @@ from django.utils.text import slugify
 from django_celery_beat.models import PeriodicTask
 
 from agents.guards.atomic import not_in_atomic_body
+from agents.kernel.report import Report
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import database_now
 from runs.exceptions import IllegalState
@@ -103,13 +104,14 @@ def resume_schedule(schedule: Schedule, *, by: str) -> Schedule:
     return read_again(schedule)
 
 
-def fire_schedule(schedule: Schedule, *, by: str) -> UUID | None:
+def fire_schedule(schedule: Schedule, *, report: Report | None = None, by: str) -> UUID | None:
     """Run it now, as it goes on by itself: the id of the event for its trigger, None for an ordinary task, whose message
-    is sent. TriggerDisabled if nothing would wake; RuleError if the task's arguments are not JSON."""
+    is sent, and which is no run to report. TriggerDisabled if nothing would wake; RuleError if the task's arguments are not JSON."""
     with transaction.atomic():
         if trigger := schedule.trigger:
             data = {"schedule": schedule.task.name}
-            event_id = fire(trigger, data=data if schedule.data is None else {**data, "data": schedule.data}, by=by)
+            data = data if schedule.data is None else {**data, "data": schedule.data}
+            event_id = fire(trigger, data=data, report=report, by=by)
         else:
             event_id = None
             message_of(schedule.task, database_now()).save()

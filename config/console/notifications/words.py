@@ -24,6 +24,7 @@ COLOURS = {
 DOTS = {"sent": "done", "failed": "failed", "unknown": "warning", "pending": "running", "sending": "running"}
 PAGES = {
     "run": ("runs_run", "its run"),
+    "event": ("triggers_event", "its event"),
     "alarm": ("runs_alarm", "the alarm"),
     "approval": ("runs_approval", "the approval"),
     "incident": ("runs_incident", "the incident"),

@@ -1,6 +1,7 @@
 """The forms of prompt agents: what one does, and when it wakes."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -10,9 +11,11 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 
 from agents.budget import Budget as Caps
 from agents.exceptions import DeclarationError
+from agents.kernel.report import read_reports
 from agents.llm.tools import ToolPolicy
 from agents.prompt_agents.definition import Definition
 from agents.tools import toolbox
+from config.console.notifications.reports_field import ReportsField
 from config.console.parts import fields
 from config.console.parts.pages import Group
 from config.console.parts.sections import Section
@@ -61,6 +64,8 @@ class WakeForm(forms.Form):
         help_text="Enter a CEL expression, e.g. <code>event.data.amount &gt; 100</code>. Empty: every such event.",
     )
 
+    reports = ReportsField()
+
     class Media:
         js = (forms.Script("console/own_zone.js", defer=True),)
 
@@ -94,13 +99,14 @@ class WakeForm(forms.Form):
     def wakes(self) -> list[When]:
         """The wakes of a valid form."""
         given, found = self.cleaned_data, list[When]()
+        reports = read_reports(given["reports"])
         if self.rule:
-            found.append(OnSchedule(rule=self.rule))
+            found.append(OnSchedule(rule=self.rule, reports=reports))
         if self.absence:
-            found.append(self.absence)
+            found.append(replace(self.absence, reports=reports))
         if given["types"] or given["source"]:
             types = given["types"].replace(",", " ").split() or ["*"]
-            found.append(OnEvents(types=types, source=given["source"], filter=given["filter"]))
+            found.append(OnEvents(types=types, source=given["source"], filter=given["filter"], reports=reports))
         return found
 
     def when_groups(self, *preview: Section) -> list[Group]:
@@ -108,6 +114,7 @@ class WakeForm(forms.Form):
         return [
             Group(title="When it wakes", fields=[self["when"], self["tz"]], sections=preview),
             Group(title="Events", fields=events, folded=True, said="also on events or deliveries of a webhook"),
+            Group(title="Reports", fields=[self["reports"]], folded=True, said="how its runs end"),
         ]
 
 

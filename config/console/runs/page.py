@@ -12,6 +12,7 @@ from config.console.access.audit import entries_of
 from config.console.parts.html import format_html
 from config.console.parts.links import event_link, joined, link, listing, page, run_link
 from config.console.parts.moments import moment
+from config.console.parts.report_lines import as_lines
 from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.runs.causal_tree import causal_tree
 from config.console.runs.children import name_of, spawned_by
@@ -32,6 +33,7 @@ from config.console.runs.words import (
     trigger_of,
 )
 from runs.models import NIL, Approval, Attempt, CoveredRun, Notification, ProcessedEvent, Run, Wait
+from runs.models.policy import REPORTS
 from runs.states import LIVE, REQUEUEABLE, RunStatus
 from triggers.models import Event
 
@@ -174,6 +176,7 @@ def _facts(run: Run, events: list[Event]) -> Facts:
             ("Depth in the chain", run.depth or ""),
             ("Trace", run.root_id.hex if telemetry.is_on() else ""),
             ("Tainted", taint_of(run)),
+            ("Reports", as_lines(run.policy.get(REPORTS) or []).replace("\n", " · ")),
             ("Replay", "" if str(run.replay_id) == NIL else run.replay_id),
         ]
     )

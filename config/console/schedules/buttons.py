@@ -8,6 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from unfold.forms import BaseDialogForm
 
+from config.console.notifications.report_to_me import ReportToMe, asked_report
 from config.console.parts import fields
 from config.console.parts.dialogs import dialog, leave
 from config.console.parts.html import format_html
@@ -29,7 +30,7 @@ class PauseForm(BaseDialogForm):  # type: ignore[misc]
 
 PAUSE = dialog("Pause this schedule?", "Times during the pause do not fire and are not caught up.", "Pause", PauseForm)
 RESUME = dialog("Resume this schedule?", "It counts from now. Times during the pause stay skipped.", "Resume")
-RUN_NOW = dialog("Run it now?", "Fires once now. The next planned fires do not change.", "Run now")
+RUN_NOW = dialog("Run it now?", "Fires once now. The next planned fires do not change.", "Run now", ReportToMe)
 DELETE = dialog(
     "Delete this schedule?", "Keeps its trigger, events and runs; deletes its history.", "Delete the schedule"
 )
@@ -52,8 +53,10 @@ class ScheduleButtons(Panel):
         dialog=RUN_NOW,
     )
     def fire_now(self, request: HttpRequest, form: Any, object_id: str) -> HttpResponse:
+        by, asked = acting(request), form.cleaned_data
         try:
-            event_id = fire_schedule(find_schedule(object_id), by=acting(request))
+            report = asked_report(asked["report"], asked["report_to"], by=by)
+            event_id = fire_schedule(find_schedule(object_id), report=report, by=by)
         except (RunError, RuleError) as refusal:
             messages.error(request, str(refusal))
         else:

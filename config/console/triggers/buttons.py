@@ -7,6 +7,7 @@ from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 from django.template.defaultfilters import pluralize
 
+from config.console.notifications.report_to_me import asked_report
 from config.console.parts.dialogs import dialog
 from config.console.parts.html import format_html
 from config.console.parts.links import event_link
@@ -44,8 +45,9 @@ class TriggerButtons(Panel):
         reset_overrides(trigger, trigger.overrides, by=by)
 
     @service_button("Fire now", "triggers.fire_trigger", FIRE, icon="play_arrow", url_path="fire", variant="primary")
-    def fire_now(self, object_id: str, by: str, data: Any) -> str:
-        event_id = fire(get_object_or_404(Trigger, pk=object_id), data=data, by=by)
+    def fire_now(self, object_id: str, by: str, data: Any, report: bool, report_to: str) -> str:
+        trigger = get_object_or_404(Trigger, pk=object_id)
+        event_id = fire(trigger, data=data, report=asked_report(report, report_to, by=by), by=by)
         return format_html("Fired: event {}.", event_link(event_id))
 
     @service_button("Pause", "triggers.pause_trigger", PAUSE, icon="pause", variant="danger", done="Paused.")

@@ -9,6 +9,7 @@ from django.utils import timezone
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminTextareaWidget
 
+from config.console.notifications.report_to_me import ReportToMe
 from config.console.parts import fields
 from triggers.dispatch.failing_triggers import LATELY
 from triggers.dispatch.offers import count
@@ -18,7 +19,7 @@ HELD = Decision.Outcome.HELD
 RESUMED = "Resumed. Held events are run or dropped in batches."
 
 
-class FireForm(BaseDialogForm):  # type: ignore[misc]
+class FireForm(ReportToMe):
     data = forms.JSONField(
         required=False,
         initial=dict,

@@ -6,11 +6,14 @@ from django.core.exceptions import ValidationError
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from agents.registry import all_agents
+from config.console.notifications.reports_field import ReportsField
 from config.console.parts import fields
 from config.console.parts.pages import Group
+from config.console.parts.report_lines import as_lines
 from config.console.triggers.expression_field import ExpressionField, check
 from config.console.triggers.seen_fields import offered
 from runs.enqueue import EVENTS_PER_RUN
+from runs.models.policy import REPORTS
 from triggers.matching.trigger_policy import DEFAULTS, MOST_AT_ONCE, check_policy
 from triggers.models import Source, Trigger
 
@@ -27,7 +30,7 @@ EXECUTION = (
     "queue", "priority", "timeout", "retries", "backoff", "backoff_factor", "backoff_max", "pause_after", "incident_after",
 )  # fmt: skip
 INTAKE = ("rate", "overflow", "debounce", "batch", "max_wait", "own_changes")
-POLICY = (*EXECUTION, *INTAKE)
+POLICY = (*EXECUTION, *INTAKE, REPORTS)
 COLUMNS = ("enabled", "source", "filter", "input", "key", "key_limit", "overlap")
 NO_TOOL = "none"
 
@@ -156,6 +159,8 @@ class TriggerForm(MatchForm):
         help_text="Open an incident after this many failed runs with one cause, without a success between. 0: never.",
     )
 
+    reports = ReportsField()
+
     def clean_tools(self) -> list[str] | None:
         names = self.cleaned_data["tools"].replace(",", " ").split()
         if NO_TOOL in names and len(names) > 1:
@@ -192,6 +197,7 @@ class TriggerForm(MatchForm):
             self._folded("Flow control", INTAKE),
             self._folded("Execution", EXECUTION),
             self._folded("LLM calls", ("tools",)),
+            self._folded("Reports", (REPORTS,)),
         ]
 
     def _folded(self, title: str, names: Sequence[str]) -> Group:
@@ -234,4 +240,5 @@ def as_initial(trigger: Trigger) -> dict[str, Any]:
 
 
 def policy_as_initial(policy: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: policy.get(name, DEFAULTS[name]) for name in POLICY}
+    own = {name: policy.get(name, DEFAULTS[name]) for name in POLICY}
+    return {**own, REPORTS: as_lines(own[REPORTS])}

@@ -8,6 +8,7 @@ from config.console.events.decisions import cells_of
 from config.console.parts.html import format_html
 from config.console.parts.links import event_link, link, listing, page, run_link
 from config.console.parts.moments import distance, moment
+from config.console.parts.report_lines import as_lines
 from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.runs.words import duration_of, first_line
 from config.console.schedules.words import state_of
@@ -15,6 +16,7 @@ from config.console.sources.switches import switch_sections
 from config.console.triggers.dialogs import HELD
 from config.console.triggers.words import in_words
 from runs.models import Run
+from runs.models.policy import REPORTS
 from triggers.dispatch.failing_triggers import COUNTED, errors_of
 from triggers.models import Decision, Gate, Source, Trigger, WatchedTable
 from triggers.schedules.preview import describe
@@ -42,6 +44,7 @@ def sections_of(trigger: Trigger) -> list[Section]:
                     trigger.overlap if trigger.key_limit == 1 else f"{trigger.overlap}, {trigger.key_limit} at once",
                 ),
                 ("Tools of LLM calls", "" if trigger.tools is None else ", ".join(trigger.tools) or "none"),
+                ("Reports", as_lines(trigger.policy.get(REPORTS) or []).replace("\n", " · ")),
                 ("Open windows", _collected(trigger)),
                 ("Failed runs in a row", trigger.failures_in_a_row),
                 ("Gate", _gate(trigger)),

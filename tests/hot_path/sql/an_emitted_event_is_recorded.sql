@@ -62,6 +62,14 @@ CROSS JOIN LATERAL (
     ORDER BY closed_at DESC LIMIT :most::int)
   OFFSET 0) current;
 
+\set topic '''run.report'''
+\set limit '1'
+DELETE FROM runs_outboxmessage WHERE id = ANY(ARRAY(
+  SELECT id FROM runs_outboxmessage WHERE topic = :topic::text AND available_at <= (SELECT clock_timestamp()) AND (SELECT pg_try_advisory_xact_lock(22445, hashtext(:topic::text))
+  AND set_config('lock_timeout', '200ms', true) IS NOT NULL)
+  ORDER BY available_at, id LIMIT :limit::int FOR UPDATE SKIP LOCKED))
+RETURNING id, topic, payload;
+
 \set topic '''child.finished'''
 \set limit '1'
 DELETE FROM runs_outboxmessage WHERE id = ANY(ARRAY(

@@ -12,7 +12,8 @@ SELECT redispatched.are_there AS has_redispatches, event.id AS event_id, coalesc
        (SELECT (SELECT min(event_type) FROM runs_wait WHERE status = 'open' AND kind = 'event') IS NOT NULL) AS may_be_awaited, (SELECT EXISTS (SELECT FROM triggers_backfilltick WHERE outcome = 'open')) AS may_be_backfilled,
        coalesce(source.kind = 'table', false) AS is_change,
        CASE WHEN source.kind = 'table' AND event.cause_run_id IS NOT NULL
-         THEN (SELECT run.agent FROM runs_run run WHERE run.id = event.cause_run_id) END AS changed_by, event.seq
+         THEN (SELECT run.agent FROM runs_run run WHERE run.id = event.cause_run_id) END AS changed_by,
+       CASE WHEN event.target_id IS NOT NULL AND event.type = 'manual.fired' THEN event.headers->>'reports' END AS reports, event.seq
 FROM (SELECT EXISTS (SELECT FROM triggers_redispatch WHERE dispatched_at IS NULL) AS are_there) redispatched
 LEFT JOIN (
   SELECT * FROM triggers_event WHERE dispatched_at IS NULL AND seq >= :from::bigint AND id <> ALL(:but_events::uuid[])

@@ -10,6 +10,7 @@ from django_celery_beat.models import CrontabSchedule, PeriodicTask
 from runs.api.strict_json import MAX_DEPTH
 from runs.models import NIL, Run
 from tests.support.api import Api
+from tests.support.notifying import make_recipient
 from tests.support.triggers import hold, make_event, make_paused_trigger, make_trigger
 from triggers.api.events import EventResource
 from triggers.dispatch.batch import dispatch
@@ -24,6 +25,37 @@ NOBODY = "01900000-0000-7000-8000-000000000000"
 
 
 # --- Triggers ---
+
+
+def test_fire_asks_for_a_report_of_the_run() -> None:
+    make_recipient("ops")
+    trigger = make_trigger()
+
+    answer = Api().post("triggers/greeter/fire/", {"report": {"on": "failure", "notify": ["ops"]}})
+
+    assert answer.status == 202
+    [report] = json.loads((Event.objects.get(target_id=trigger.id).headers or {})["reports"])
+    assert (report["on"], report["notify"], report["by"]) == ("failure", ["ops"], "token:ci")
+
+
+@pytest.mark.parametrize(
+    ("report", "why"),
+    [
+        ({"notify": ["ops"]}, "no recipient is named 'ops'"),
+        ({"on": "never", "event": True}, "use end, success, failure"),
+        ({"pager": True}, "unknown fields pager"),
+        ({}, "goes nowhere"),
+        ("ops", "a report is"),
+    ],
+)
+def test_a_wrong_report_is_refused_and_nothing_is_fired(report: Any, why: str) -> None:
+    make_trigger()
+
+    answer = Api().post("triggers/greeter/fire/", {"report": report})
+
+    assert answer.status == 400
+    assert why in str(answer.body["report"])
+    assert not Event.objects.exists()
 
 
 def test_fire_answers_202_with_the_event() -> None:

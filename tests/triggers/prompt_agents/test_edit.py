@@ -1,12 +1,13 @@
 """Prompt agents are made, edited and deleted: each edit a version with its author, and nothing half done."""
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from django.db import connection
 
-from agents import registry
+from agents import Report, registry
 from agents.agent import Agent
 from agents.budget import Budget as Caps
 from agents.models import Checklist, PromptAgent, PromptAgentVersion
@@ -23,7 +24,7 @@ from triggers.dispatch.rules import Rules
 from triggers.exceptions import Invalid, RuleError
 from triggers.models import Schedule, Trigger
 from triggers.prompt_agents import edit
-from triggers.prompt_agents.as_json import caps_of
+from triggers.prompt_agents.as_json import caps_of, read
 from triggers.prompt_agents.edit import (
     changes,
     create_prompt_agent,
@@ -41,6 +42,18 @@ MORNING = OnSchedule(rule=read_rule("every weekday at 08:00", "Europe/Vienna"))
 def left() -> tuple[int, ...]:
     models: list[Any] = [PromptAgent, PromptAgentVersion, Trigger, Schedule, Checklist, Budget, AuditEntry]
     return tuple(model.objects.count() for model in models)
+
+
+@pytest.mark.django_db
+def test_the_runs_of_a_wake_have_its_reports() -> None:
+    reports = (Report(on="failure", notify="ops"),)
+    make_prompt_agent("triage")
+
+    made = [add_wake("triage", replace(one, reports=reports), by="ada") for one in (MORNING, OnEvents(types=["a"]))]
+
+    assert [trigger.policy["reports"] for trigger in made] == [[{"on": "failure", "notify": ["ops"]}]] * 2
+    [given] = read({"when": [{"events": ["a"], "reports": [{"on": "failure", "notify": ["ops"]}]}]}).when
+    assert given.reports == reports
 
 
 @pytest.mark.django_db
