@@ -17,11 +17,13 @@ import socket
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import django
 from django.conf import Settings, settings
+from django.core.management import get_commands
 from django.db import connections
 from django.db.migrations.loader import MigrationLoader
 
@@ -37,16 +39,21 @@ LOADS = {
     "dispatcher": "triggers.management.commands.dispatcher config.health.problems rest_framework.views kombu.transport.redis",
     "sources": "triggers.management.commands.sources config.urls agents.llm.costs.prices",
     "caller": "runs.management.commands.caller",
+    "doctor": "config.urls",
     "granian": (
         "granian.cli granian.server granian.rsgi config.urls config.web.application config.web.schema_check "
         "config.health.presence django.core.handlers.wsgi"
     ),
 }
+# What the first request to a model loads, where agents have loaded the library already and these settings name OpenAI's client.
+ASK_MODELS = {"worker", "caller"}
+OF_MODELS = ("agents.llm.call", "pydantic_ai.models.openai")
 KNOW_KINDS = {"dispatcher", "sources", "granian"}  # programs that ask for every kind of source
 # Settings that modules have read and that are read again in the child: see `adopt`.
 READ_AGAIN = {"DATABASES", "KNOBS", "LOGGING", "WAKEFUL_ADMIN_PASSWORD"}
 # Variables that only settings read, beside the knobs and WAKEFUL_…, or that clients of providers read when they are made.
 READ_LATE = ("_API_KEY", "_API_KEY_FILE", "_BASE_URL")
+READ_BY_OTHERS = ("WAKEFUL_", "PG")  # by settings, and by libpq for each session
 DEFAULTS = ("DJANGO_SETTINGS_MODULE", "CELERY_SKIP_CHECKS")  # config.celery sets them where it is imported
 
 
@@ -61,11 +68,20 @@ class Prepared:
         self._files: dict[str, int] = {}
         self._note_files()
 
-    def load(self, command: Sequence[str]) -> None:
+    def load(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         """Load what this command is going to need."""
         words = LOADS.keys() & set(command)
         for name in " ".join(LOADS[word] for word in words).split():
             importlib.import_module(name)
+        if (
+            words & ASK_MODELS
+            and "pydantic_ai" in sys.modules
+            and environment.get("WAKEFUL_MODEL", "").startswith("openai")
+        ):
+            for name in OF_MODELS:
+                importlib.import_module(name)
+        with suppress(Exception):  # the child finds the same, and reports it
+            _load_command(command)
         if words:
             MigrationLoader(None)  # every program asks whether all of them are applied
         if words & KNOW_KINDS:
@@ -113,16 +129,24 @@ class Prepared:
             for name in self.environment.keys() | environment.keys()
             if self.environment.get(name) != environment.get(name)
             and name.removesuffix("_FILE") not in knobs
-            and not name.startswith("WAKEFUL_")
+            and not name.startswith(READ_BY_OTHERS)
             and not name.endswith(READ_LATE)
         ]
 
     def _note_files(self) -> None:
-        for path in _files(list(sys.modules.values())):
-            self._files.setdefault(path, _changed_at(path))
+        for path in _files(list(sys.modules.values())) - self._files.keys():
+            self._files[path] = _changed_at(path)
 
     def _changed_files(self) -> list[str]:
         return [path for path, at in self._files.items() if _changed_at(path) != at]
+
+
+def _load_command(command: Sequence[str]) -> None:
+    """The module of a `manage.py` command, which every fork of it would load otherwise."""
+    if len(command) > 2 and command[1].endswith("manage.py"):
+        app = get_commands().get(command[2])
+        if isinstance(app, str):
+            importlib.import_module(f"{app}.management.commands.{command[2]}")
 
 
 def _differ(one: Any, other: Any) -> bool:
@@ -141,7 +165,7 @@ def serve(asked: socket.socket) -> list[str]:
         if not message:
             sys.exit()
         request = json.loads(message)
-        prepared.load(request["command"])
+        prepared.load(request["command"], request["environment"])
         if not prepared.is_quiet():
             sys.exit("A thread or a database session was begun while modules were loaded: nothing can be forked here.")
         asked.send(b"loaded")

@@ -22,7 +22,7 @@ class Courier:
         self, make_stack: Callable[..., Stack], receiver: Receiver, env: Mapping[str, str] | None = None
     ) -> None:
         self.receiver = receiver
-        env = {**APPS, **HASTY, "COURIER_RECEIVER": receiver.address, **(env or {})}
+        env = {**APPS, **HASTY, "COURIER_BASE_URL": receiver.address, **(env or {})}
         self.stack: Stack = make_stack(env=env, agents=True)
         self.stack.query("UPDATE triggers_trigger SET policy = policy || '{\"backoff\": 0.2}'")
         with self.stack.orm():

@@ -29,6 +29,7 @@ print(json.dumps({
     "argv": sys.argv, "command": sys.orig_argv, "forked": "config.stack.children" in sys.modules, "name": __name__, "folder": sys.path[0],
     "ids": [os.getpid(), os.getppid(), os.getpgid(0), os.getsid(0)], "random": [str(uuid7()), random.random()],
     "port": settings.WAKEFUL_PORT, "database": settings.DATABASES["default"]["NAME"], "apps": "agents.library" in settings.INSTALLED_APPS,
+    "verify": "config.management.commands.verify" in sys.modules,
     "broker": app.conf.broker_url, "environment": dict(os.environ), "descriptors": len(os.listdir("/proc/self/fd")),
 }), flush=True)
 """
@@ -116,6 +117,7 @@ def test_a_fork_has_its_own_settings_and_environment(nursery: Nursery, script: P
         "WAKEFUL_PORT": "7777",
         "DATABASE_URL": "postgres://a:b@127.0.0.1:1/mine",
         "CELERY_BROKER_URL": "redis://mine/7",
+        "PGAPPNAME": "mine",
     }
 
     seen, plain = look(nursery, script, env | own), look(nursery, script, env)
@@ -125,6 +127,13 @@ def test_a_fork_has_its_own_settings_and_environment(nursery: Nursery, script: P
     assert plain["port"] == 8000 and plain["database"] != "mine" and plain["broker"] != "redis://mine/7"
     for given, environment in ((env | own, seen["environment"]), (env, plain["environment"])):
         assert environment == {**given, "TZ": "UTC", "CELERY_SKIP_CHECKS": "1"}
+
+
+def test_a_fork_of_a_command_does_not_load_it_again(nursery: Nursery, script: Path, env: dict[str, str]) -> None:
+    manage = script.rename(script.with_name("manage.py"))
+
+    assert not look(nursery, manage, env, "no-command")["verify"]
+    assert look(nursery, manage, env, "verify")["verify"]
 
 
 def test_two_forks_draw_different_random_numbers(nursery: Nursery, script: Path, env: dict[str, str]) -> None:

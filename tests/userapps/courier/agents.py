@@ -20,7 +20,7 @@ def write(run_id: UUID, step: str) -> str:
 
 def call(path: str, key: str, **body: Any) -> Any:
     """What the receiver answers; it gets the idempotency key."""
-    connection = http.client.HTTPConnection(os.environ["COURIER_RECEIVER"], timeout=60)
+    connection = http.client.HTTPConnection(os.environ["COURIER_BASE_URL"], timeout=60)
     try:
         headers = {"Content-Type": "application/json", "Idempotency-Key": key}
         connection.request("POST", path, body=json.dumps(body), headers=headers)
