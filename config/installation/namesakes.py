@@ -12,13 +12,33 @@ from django.db.migrations import CreateModel
 from django.db.migrations.loader import MigrationLoader
 
 from config.installation.removal import exists, tables_of
-from config.installation.schema_objects import APPS
+from config.installation.schema_objects import APPS, expected
 from runs.db.sql import fetch
 
 THERE = """
 SELECT relname FROM pg_class WHERE relname = ANY(%s::text[])
   AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) ORDER BY 1
 """
+# A table that is renamed keeps the names of its indexes.
+INDEXES_OF_OTHERS = """
+SELECT class.relname, tables.relname
+FROM pg_index JOIN pg_class class ON class.oid = indexrelid JOIN pg_class tables ON tables.oid = indrelid
+WHERE class.relname = ANY(%s::text[]) AND tables.relname <> ALL(%s::text[])
+  AND class.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) ORDER BY 1
+"""
+
+
+def refuse_taken_indexes(and_so: str) -> None:
+    """CommandError: an index of another table has the name of one of Wakeful's."""
+    ours = [name.rpartition(".")[2] for name in expected().get("index", {})]
+    if found := fetch(INDEXES_OF_OTHERS, [ours, tables_of(APPS)]):
+        named = ", ".join(f"{index} of {table}" for index, table in found)
+        rename = "; ".join(
+            f"ALTER INDEX {index} RENAME TO {table}_{number}" for number, (index, table) in enumerate(found, 1)
+        )
+        raise CommandError(
+            f"In this schema indexes of other tables have names of Wakeful's: {named}. Rename them, such as by {rename}. {and_so}"
+        )
 
 
 def refuse_namesakes(and_so: str) -> None:

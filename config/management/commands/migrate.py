@@ -8,7 +8,7 @@ from django.core.management.commands import migrate
 from django.db import DEFAULT_DB_ALIAS, OperationalError, connection
 from psycopg.errors import LockNotAvailable
 
-from config.installation.namesakes import refuse_namesakes
+from config.installation.namesakes import refuse_namesakes, refuse_taken_indexes
 from config.installation.schema_objects import differences, repair
 from runs.db.schema_check import pending_migrations
 from runs.management.json_output import JsonOutput
@@ -22,6 +22,7 @@ class Command(JsonOutput, migrate.Command):
     def handle(self, *args: Any, **options: Any) -> None:
         if options["database"] == DEFAULT_DB_ALIAS:
             refuse_namesakes("Nothing was migrated.")
+            refuse_taken_indexes("Nothing was migrated.")
         while True:
             try:
                 with connection.execute_wrapper(give_way):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from django.core.management import CommandError, call_command
 
-from config.installation.namesakes import namesakes
+from config.installation.namesakes import namesakes, refuse_taken_indexes
 from runs.db.sql import execute, fetch
 
 PROJECT = """
@@ -46,6 +46,22 @@ def test_rows_of_migrations_are_enough(project: None) -> None:
         assert list(namesakes()) == ["the migration runs.0001_initial"]
     finally:
         execute("ALTER TABLE kept RENAME TO runs_run")
+
+
+def test_a_renamed_table_must_not_keep_the_name_of_an_index(db: None) -> None:
+    execute("CREATE SCHEMA renamed")
+    execute("SET LOCAL search_path = renamed")
+    execute("CREATE TABLE runs_run (id int PRIMARY KEY)")
+    execute("ALTER TABLE runs_run RENAME TO shop_runs_run")
+
+    with pytest.raises(
+        CommandError,
+        match=r"runs_run_pkey of shop_runs_run.*ALTER INDEX runs_run_pkey RENAME TO shop_runs_run_1.*Nothing",
+    ):
+        call_command("migrate", verbosity=0)
+
+    execute("ALTER INDEX runs_run_pkey RENAME TO shop_runs_run_1")
+    refuse_taken_indexes("Nothing was migrated.")
 
 
 def test_what_is_wakefuls_is_no_namesake(db: None) -> None:
