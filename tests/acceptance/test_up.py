@@ -20,7 +20,7 @@ from tests.support.stack import ROOT, eventually, free_port
 
 pytestmark = pytest.mark.sampled
 
-PATIENCE = 120.0  # seconds; a loaded machine takes its time to start seven processes
+PATIENCE = 300.0  # seconds; a loaded machine takes its time to start seven processes
 
 
 class Up:
