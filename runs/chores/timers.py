@@ -20,6 +20,8 @@ from runs.waits import FOR_FREE_SESSION
 
 log = structlog.get_logger(__name__)
 
+# Parameters in sub-SELECTs: PostgreSQL would prefer a plan for this time to one for any, and make it at each look, while the index of
+# due runs has pages to spare.
 # `since` is the beginning of time, or a hint: see `Since`. With a hint, it does not look for ready and lost runs. An empty outbox is
 # one lookup; otherwise there is one for each topic.
 LOOK = f"""
@@ -27,21 +29,21 @@ SELECT clock_timestamp() AS at,
   %(is_hinted)s::boolean OR EXISTS (SELECT FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL) AS ready,
   NOT %(is_hinted)s::boolean AND EXISTS (SELECT FROM runs_run run JOIN runs_worker worker ON worker.id = run.worker_id
           WHERE run.status = 'running' AND worker.stopped_at IS NOT NULL) AS lost,
-  (SELECT min(due_at) FROM runs_run WHERE status = 'queued' AND due_at >= %(since)s::timestamptz) - clock_timestamp() AS due,
-  (SELECT min(due_at) FROM runs_wait WHERE status = 'open' AND due_at >= %(since)s::timestamptz
+  (SELECT min(due_at) FROM runs_run WHERE status = 'queued' AND due_at >= (SELECT %(since)s::timestamptz)) - clock_timestamp() AS due,
+  (SELECT min(due_at) FROM runs_wait WHERE status = 'open' AND due_at >= (SELECT %(since)s::timestamptz)
    AND (looked_at IS NOT NULL OR kind NOT IN ('event', 'children'))) - clock_timestamp() AS wait,
   (SELECT min(coalesce(look_after, created_at + %(owed)s::interval)) FROM runs_wait
    WHERE status = 'open' AND looked_at IS NULL AND kind IN ('event', 'children')) - clock_timestamp() AS look_back,
-  CASE WHEN (SELECT min(available_at) FROM runs_outboxmessage WHERE available_at >= %(since)s::timestamptz) IS NULL THEN '{{}}'
+  CASE WHEN (SELECT min(available_at) FROM runs_outboxmessage WHERE available_at >= (SELECT %(since)s::timestamptz)) IS NULL THEN '{{}}'
   ELSE (SELECT coalesce(json_object_agg(topic, due_in), '{{}}') FROM (
      SELECT topic, extract(epoch FROM (
        SELECT min(available_at) FROM runs_outboxmessage message
-       WHERE message.topic = known.topic AND available_at >= %(since)s::timestamptz) - clock_timestamp())::float8 AS due_in
-     FROM unnest(%(topics)s::text[]) AS known(topic)) first WHERE due_in IS NOT NULL) END AS outbox,
+       WHERE message.topic = known.topic AND available_at >= (SELECT %(since)s::timestamptz)) - clock_timestamp())::float8 AS due_in
+     FROM unnest((SELECT %(topics)s::text[])) AS known(topic)) first WHERE due_in IS NOT NULL) END AS outbox,
   {EVERYTHING_IS_PAUSED} AS is_paused,
   NOT %(is_hinted)s::boolean AND EXISTS (SELECT {FOR_FREE_SESSION}) AS free_session,
-  least((SELECT min(created_at) FROM runs_notification WHERE planned_at IS NULL AND created_at >= %(since)s::timestamptz),
-    (SELECT min(due_at) FROM runs_delivery WHERE status IN ('pending', 'held', 'sending') AND due_at >= %(since)s::timestamptz))
+  least((SELECT min(created_at) FROM runs_notification WHERE planned_at IS NULL AND created_at >= (SELECT %(since)s::timestamptz)),
+    (SELECT min(due_at) FROM runs_delivery WHERE status IN ('pending', 'held', 'sending') AND due_at >= (SELECT %(since)s::timestamptz)))
     - clock_timestamp() AS notifications,
   (SELECT min(CASE WHEN seen_at > clock_timestamp() + interval '1 second' THEN clock_timestamp()
      ELSE seen_at + {ALLOWED.format(kind="kind")} END)

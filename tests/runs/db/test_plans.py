@@ -1,12 +1,14 @@
 """Looks that go on all day read what they are after, and nothing of what only waits."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from runs import enqueue, keys, outbox, waits
@@ -201,3 +203,34 @@ def test_a_batch_of_runs_that_wake_is_no_larger_than_its_limit() -> None:
         make_run(ready_at=None, due_at=timezone.now() - timedelta(days=1))
 
     assert execute(timers.WAKE, [2]) == 2
+
+
+def cost_of(mode: str, statement: str, given: Mapping[str, Any]) -> float:
+    """What PostgreSQL expects a prepared statement to cost: with a plan for these parameters, or with one for any."""
+    names = list(given)
+    numbered = re.sub(r"%\((\w+)\)s", lambda found: f"${names.index(found[1]) + 1}", statement)
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL plan_cache_mode = {mode}")
+        cursor.execute(f"PREPARE asked AS {numbered}")
+        cursor.execute(f"EXPLAIN (FORMAT JSON) EXECUTE asked ({', '.join(['%s'] * len(names))})", list(given.values()))
+        [(plan,)] = cursor.fetchall()
+        cursor.execute("DEALLOCATE asked")
+    return float((plan if isinstance(plan, list) else json.loads(plan))[0]["Plan"]["Total Cost"])
+
+
+def test_the_look_costs_no_more_with_a_plan_for_any_time_which_is_kept() -> None:
+    """A plan that seems dearer than one for these times is made at each look, which takes ten times as long as the look."""
+    Run.objects.bulk_create(
+        Run(
+            agent="greeter", trigger="greeter", trigger_id=uuid4(), event_ids=[uuid4()], id=uuid4(), root_id=uuid4(),
+            status="queued", due_at=timezone.now() + timedelta(days=number),
+        )
+        for number in range(300)
+    )  # fmt: skip
+    execute("ANALYZE runs_run")
+    execute("SET LOCAL enable_seqscan = off")
+    given = timers.parameters()
+
+    kept, made = (cost_of(f"force_{one}_plan", timers.LOOK, given) for one in ("generic", "custom"))
+
+    assert kept <= made
