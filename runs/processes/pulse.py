@@ -109,9 +109,13 @@ def _read(path: Path) -> tuple[float, float]:
     """When it beat, and its limit. FileNotFoundError: its process has ended."""
     with path.open("r+b") as file:
         try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Shared: of two probes at the same moment, neither must take the other for the process.
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             at, limit = file.read(64).split()
             return float(at), float(limit)
-        path.unlink()
+        if (
+            path.stat().st_ino == os.fstat(file.fileno()).st_ino
+        ):  # the other may have removed it, and a new process made one
+            path.unlink()
     raise FileNotFoundError(path)

@@ -13,6 +13,15 @@ from tests.support.stack import ROOT
 
 BEATS = "import sys, time; from runs.processes.pulse import Pulse; Pulse('beat', limit=60).beat(); print(flush=True); time.sleep(600)"
 
+# Another probe, which stands still where it is about to remove the file.
+PROBES = """
+import sys, time
+from pathlib import Path
+from runs.processes import pulse
+Path.unlink = lambda path: print(flush=True) or time.sleep(600)
+pulse._read(Path(sys.argv[1]))
+"""
+
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
@@ -45,6 +54,19 @@ def test_nothing_is_left_of_a_process_that_was_killed(process: subprocess.Popen[
 
     assert list(pulse.read("beat")) == []
     assert list(folder.iterdir()) == []
+
+
+def test_of_two_probes_at_the_same_moment_neither_takes_the_other_for_the_process(
+    process: subprocess.Popen[bytes], folder: Path
+) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    path = folder / f"beat.{process.pid}"
+    with subprocess.Popen([sys.executable, "-c", PROBES, path], cwd=ROOT, stdout=subprocess.PIPE) as other:
+        assert other.stdout
+        other.stdout.readline()
+        assert list(pulse.read("beat")) == []
+        other.kill()
 
 
 def test_a_frozen_process_is_still_seen(process: subprocess.Popen[bytes]) -> None:
