@@ -10,7 +10,7 @@ import structlog
 from django.conf import settings
 from django.db import DatabaseError, OperationalError
 
-from runs.db.errors import do_each
+from runs.db.errors import do_each, is_gone
 from runs.db.patience import is_locked, session_waits
 from runs.db.sql import execute, fetch, fetch_column
 from runs.failpoints import failpoint
@@ -97,7 +97,20 @@ def lost(run: Run, reason: str) -> bool:
     if not terminate_session(run.id, run.epoch):
         return False
     failpoint("after_terminate")
-    taken = take_away(ticket_of(run), lost_outcome(run, reason), expected=RunStatus.RUNNING)
+    outcome = lost_outcome(run, reason)
+    try:
+        taken = take_away(ticket_of(run), outcome, expected=RunStatus.RUNNING)
+    except Exception as error:
+        if is_gone(error):  # its commit may have happened, and then no later rescue finds the run
+            log.warning(
+                "run.lost_unconfirmed",
+                run=str(run.id),
+                agent=run.agent,
+                epoch=run.epoch,
+                status=outcome.status,
+                reason=reason,
+            )
+        raise
     if taken:
         log.warning("run.lost", run=str(run.id), agent=run.agent, epoch=run.epoch, attempt=run.attempt, reason=reason)
     return taken

@@ -72,6 +72,30 @@ def test_a_lock_on_one_lost_run_does_not_keep_the_others_from_being_rescued() ->
 
 
 @pytest.mark.django_db(transaction=True)
+def test_a_rescue_whose_commit_gets_no_answer_says_so(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    """No later rescue finds the run, if the commit has happened."""
+    worker = Worker.objects.create(id=uuid4(), kind="worker", host="h", pid=1, version="1", stopped_at=Now())
+    run = make_run(ready_at=None)
+    owned = {"worker": worker, "pid": 7, "claimed_at": Now(), "deadline_at": Now(), "attempt": 1, "epoch": 1}
+    Run.objects.filter(pk=run.pk).update(status="running", **owned)
+
+    def end_the_session(point: str) -> None:
+        if point == "after_take_away_commit":
+            with psycopg.connect(**parameters()) as other:
+                other.execute("SELECT pg_terminate_backend(%s, 5000)", [connection.connection.info.backend_pid])
+            fetch("SELECT 1")
+
+    monkeypatch.setattr("runs.transitions.leave.failpoint", end_the_session)
+    with pytest.raises(OperationalError):
+        Rescuer().rescue()
+    connection.close()
+
+    assert status_of(run) == "queued"
+    [record] = [record for record in caplog.records if "run.lost_unconfirmed" in record.getMessage()]
+    assert str(run.id) in record.getMessage()
+
+
+@pytest.mark.django_db(transaction=True)
 def test_a_lock_on_a_run_that_waits_for_an_event_keeps_no_other_event_from_being_dispatched(lab: Lab) -> None:
     locked, other = (lab.run(lambda run, n=n: run.wait_for_event("paid", match={"n": n}) and None) for n in (1, 2))
     event, _ = (make_event(type="paid", data={"n": n}) for n in (1, 2))
