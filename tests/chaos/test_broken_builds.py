@@ -64,7 +64,7 @@ def in_turn(key: int, number: int) -> Delivery:
     return Delivery(id=f"{key}-{number}", type="lab.ordered", data={"key": f"steady-{key}", "number": number * 5})
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("build", BROKEN)
 def test_the_checker_notices_a_broken_build(build: str, tmp_path: Path, django_db_blocker: Any) -> None:
     scenario, alterations, promise = BROKEN[build]
