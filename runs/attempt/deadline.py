@@ -10,6 +10,7 @@ from typing import Any
 from asgiref.sync import async_to_sync
 
 from agents import Agent, AgentRun, AsyncAgentRun, Permanent
+from agents.guards.body import within_body
 from runs.exceptions import DeadlineExceeded, StepTimedOut
 
 
@@ -65,7 +66,8 @@ def run_within(agent: Agent, run: AgentRun | AsyncAgentRun, seconds: float) -> A
         with deadline(seconds):
             return agent(run)
     run.events  # noqa: B018 (read here: a coroutine may not ask the database)
-    in_time, result = async_to_sync(_awaited)(agent, run, seconds)
+    with within_body():
+        in_time, result = async_to_sync(_awaited)(agent, run, seconds)
     if not in_time:
         raise missed(seconds)
     return result

@@ -13,6 +13,8 @@ from unittest.mock import patch
 import pytest
 from django.contrib.auth.models import Group
 from django.utils import timezone
+from pydantic_ai import Agent as LlmAgent
+from pydantic_ai.models.test import TestModel
 
 from agents import AgentRun, Permanent, Retry
 from runs.claim import Claim, claim_next, release_unbegun
@@ -223,6 +225,17 @@ def test_a_time_out_of_an_async_bodys_own_is_an_error_like_any_other(claim_for: 
     execute(claim)
 
     assert (run_of(claim).status, run_of(claim).status_reason) == ("queued", "retry after attempt 1")
+
+
+def test_an_async_body_runs_no_llm_agent_by_itself_either(claim_for: Callable[..., Claim]) -> None:
+    async def body(run: AgentRun) -> str:
+        return (await LlmAgent(TestModel(), name="clerk").run("hello")).output
+
+    claim = claim_for(body)
+    execute(claim)
+
+    assert run_of(claim).status == "failed"
+    assert "LLM agent 'clerk' is run by itself" in run_of(claim).error
 
 
 def test_an_async_body_has_no_network_either(claim_for: Callable[..., Claim]) -> None:
