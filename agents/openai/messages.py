@@ -18,7 +18,11 @@ from agents.openai.sdk import sdk
 OWN = frozenset({"message", "function_call", "custom_tool_call", "reasoning", "item_reference", "compaction"})
 CALL = ("function_call", "custom_tool_call")
 OF_CALL = ("_call_output", "_call", "_output")
-USAGE = ("input_tokens", "output_tokens", "total_tokens", "input_tokens_details", "output_tokens_details")
+COUNTS = ("input_tokens", "output_tokens", "total_tokens")
+DETAILS = {
+    "input_tokens_details": ("cached_tokens", "cache_write_tokens"),
+    "output_tokens_details": ("reasoning_tokens",),
+}
 # Settings that may carry keys, or have no end.
 NOT_KEPT = frozenset({"extra_headers", "extra_body", "extra_query", "extra_args", "timeout", "retry"})
 
@@ -96,10 +100,9 @@ def recorded(answer: Any, fingerprint: str) -> dict[str, Any]:
 def answer_of(kept: Mapping[str, Any]) -> Any:
     """The `ModelResponse` of a recorded answer. A person who resolved the request gave a text."""
     response = kept.get("message") or {"output": [_message("".join(one.get("content", "") for one in kept["parts"]))]}
-    usage = response.get("usage") or {}
     return sdk().ModelResponse(
         output=[construct_type(type_=ResponseOutputItem, value=item) for item in response["output"]],
-        usage=_used(usage),
+        usage=sdk().Usage(requests=1, **(response.get("usage") or {})),
         response_id=response.get("response_id"),
         request_id=response.get("request_id"),
     )
@@ -129,7 +132,7 @@ def in_stream(events: Iterable[Any]) -> Any:
             found = event.response
             return sdk().ModelResponse(
                 output=list(found.output),
-                usage=_used(_usage(found.usage) if found.usage else {}),
+                usage=sdk().Usage(requests=1, **(_usage(found.usage) if found.usage else {})),
                 response_id=found.id,
                 request_id=getattr(found, "_request_id", None),
             )
@@ -141,17 +144,13 @@ def text_of(output: Iterable[Any]) -> str:
 
 
 def _usage(used: Any) -> dict[str, Any]:
-    told = {name: getattr(used, name) for name in USAGE}
-    return {name: one.model_dump(mode="json") if hasattr(one, "model_dump") else one for name, one in told.items()}
-
-
-def _used(usage: Mapping[str, Any]) -> Any:
-    return sdk().Usage(requests=1, **{name: _known(usage[name]) for name in USAGE if usage.get(name) is not None})
-
-
-def _known(value: Any) -> Any:
-    """Some providers do not count what the details have; the SDK wants numbers."""
-    return {name: one or 0 for name, one in value.items()} if isinstance(value, Mapping) else value
+    """What some providers do not count is 0: the SDK wants numbers."""
+    counts = {name: getattr(used, name) or 0 for name in COUNTS}
+    details = {
+        name: {one: getattr(getattr(used, name, None), one, None) or 0 for one in ones}
+        for name, ones in DETAILS.items()
+    }
+    return {**counts, **details}
 
 
 def _message(text: str) -> dict[str, Any]:

@@ -218,6 +218,45 @@ def test_a_stream_in_a_tool_is_a_step_too(wire: Wire) -> None:
     assert wire.asked("stream") == {0: 1}
 
 
+def test_a_plain_tool_may_run_an_agent_in_its_thread(wire: Wire) -> None:
+    wire.script("asks", [Call("ask")], "done")
+
+    def body(run: AgentRun) -> Any:
+        @SDK.function_tool(failure_error_function=None)
+        def ask() -> str:
+            return str(SDK.Runner.run_sync(assistant("other"), wire.prompt("word", "in-a-thread")).final_output)
+
+        done = run.openai(assistant(tools=[ask]), wire.prompt("asks", "thread"))
+        return [item.output for item in done.new_items if item.type == "tool_call_output_item"]
+
+    done = run_agent(durable(body), may_ask_providers=True)
+
+    assert done.result == ["so"]
+    assert_replays(done)
+    assert wire.asked("in-a-thread") == {0: 1}
+
+
+def test_a_model_of_any_class_is_journaled(wire: Wire, chat_model: Any) -> None:
+    asked: list[Any] = []
+
+    class Mine(SDK.Model):  # type: ignore[misc]
+        async def get_response(self, *given: Any, **named: Any) -> Any:
+            asked.append(named)
+            return await chat_model.get_response(*given, **named)
+
+        def stream_response(self, *given: Any, **named: Any) -> Any:
+            return chat_model.stream_response(*given, **named)
+
+    def body(run: AgentRun) -> Any:
+        return run.openai(assistant(model=Mine()), wire.prompt("word", "mine")).final_output
+
+    done = run_agent(durable(body), may_ask_providers=True)
+
+    assert done.result == "so" and len(asked) == 1
+    assert_replays(done)
+    assert wire.asked("mine") == {0: 1} and len(asked) == 1
+
+
 def test_a_tool_that_needs_approval_is_a_question_to_a_person(wire: Wire) -> None:
     wire.script("pays", [Call("pay", amount=5)], "paid")
     wire.script("denied", [Call("pay", amount=5)], "not paid")
