@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -21,15 +22,16 @@ from runs.actions.stop_agents import stop_agents
 from runs.models import NIL, AuditEntry, Budget, Delivery, Incident, ModelPrice, RecipientGroup
 from runs.queues.pause import EVERY, pause
 from runs.queues.unknown_tasks import keep
-from tests.config.console.test_actions import choose, press
 from tests.support.api import Api
 from tests.support.console import (
+    list_of,
     make_failed_run,
     make_incident,
-    make_one_of_each,
     make_schedule,
     make_session,
     make_source,
+    make_switch_row,
+    page_of,
 )
 from tests.support.journals import make_approval, make_question
 from tests.support.notifying import make_recipient, notify
@@ -37,11 +39,13 @@ from tests.support.outbound import dispatched, subscribe
 from tests.support.prompt_agents import make_prompt_agent
 from tests.support.runs import make_run
 from tests.support.triggers import make_event, make_paused_trigger, make_trigger
+from triggers.api.tokens import create_token
 from triggers.events.search import Search
 from triggers.models import Decision, EventDelivery, MetricDetector, Source, Subscription, Trigger
 from triggers.prompt_agents.edit import delete_prompt_agent
 from triggers.replays.control import pause_replay
 from triggers.replays.start import start_replay
+from triggers.schedules.backfill.start import start_backfill
 from triggers.schedules.calendars import create_calendar
 from triggers.schedules.edit import pause_schedule
 from triggers.sources.metrics.arm import arm
@@ -53,12 +57,21 @@ Door = Callable[[Client], object]
 
 def button(noun: str, name: str, make: Callable[[], Any] | None = None, /, **fields: Any) -> Door:
     """A button of a detail page."""
-    return lambda client: press(client, noun, make() if make else make_one_of_each(1)[noun], name, **fields)
+    return lambda client: press(client, noun, (make or ROWS[noun])(), name, **fields)
+
+
+def press(client: Client, noun: str, row: Any, name: str, /, **fields: Any) -> None:
+    """Without a look at the page that it leads to."""
+    client.post(page_of(noun, row).replace("change", name), {"_form_submitted": "True", **fields})
 
 
 def action(noun: str, name: str, make: Callable[[], Any] | None = None) -> Door:
     """An action on chosen rows of a list."""
-    return lambda client: choose(client, noun, name, make() if make else make_one_of_each(1)[noun])
+
+    def choose(client: Client) -> None:
+        client.post(list_of(noun), {"action": name, "_selected_action": [str((make or ROWS[noun])().pk)]})
+
+    return choose
 
 
 def form(path: str, **fields: Any) -> Door:
@@ -117,7 +130,7 @@ def recipient_group() -> Any:
 
 
 def pending() -> Any:
-    return make_approval(make_run(status="waiting"), status="open")
+    return make_approval(make_run(status="waiting"), status="open", arguments={"n": 1})
 
 
 def on_schedule() -> Any:
@@ -125,7 +138,8 @@ def on_schedule() -> Any:
 
 
 def backfill() -> Any:
-    return make_one_of_each(1)["triggers_backfill"]
+    now = timezone.now()
+    return start_backfill(on_schedule(), start=now - timedelta(days=8), end=now, by="test")
 
 
 def matched_event() -> Any:
@@ -228,6 +242,12 @@ def incident() -> Incident:
     return make_incident("greeter")
 
 
+def failed_runs() -> Incident:
+    """One that covers a run."""
+    trigger = make_trigger()
+    return make_incident(trigger.slug, make_failed_run(trigger))
+
+
 def price() -> ModelPrice:
     return ModelPrice.objects.create(model="own", input=2, output=3)
 
@@ -245,6 +265,21 @@ def group() -> Group:
     return Group.objects.create(name="auditors")
 
 
+ROWS: dict[str, Callable[[], Any]] = {
+    "runs_run": failed,
+    "runs_approval": pending,
+    "runs_incident": failed_runs,
+    "runs_recipientgroup": recipient_group,
+    "triggers_event": matched_event,
+    "triggers_replay": bulk_replay,
+    "triggers_trigger": make_trigger,
+    "triggers_schedule": on_schedule,
+    "triggers_backfill": backfill,
+    "triggers_exclusioncalendar": calendar,
+    "triggers_switch": lambda: make_switch_row("backup"),
+    "triggers_source": make_source,
+    "triggers_apitoken": lambda: create_token("ci", ["runs.view_run"], by="test")[0],
+}
 BOB = {"username": "bob", "date_joined_0": "2026-01-01", "date_joined_1": "00:00:00"}
 PASSWORD = {"password1": "a long enough one", "password2": "a long enough one"}
 
