@@ -26,7 +26,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 from tests.support import migrated, pristine
-from tests.support.browser import ARGUMENTS, find_chromium, how_to_install, is_required
+from tests.support.browser import ARGUMENTS, find_chromium, find_once, how_to_install, is_required
 from tests.support.servers import SETTINGS, TestServers, reachable_folder, test_servers
 
 # With `-n` this process only hands the tests out: each of those that run them has servers of its own.
@@ -236,7 +236,8 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> Iterator[Wire]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A Chromium; without one the test is skipped with the command that installs it, or failed where it is required."""
-    chromium = find_chromium()
+    shared = os.environ.get(migrated.SHARED)
+    chromium = find_once(Path(shared)) if shared else find_chromium()
     if chromium is None:
         said = f"no Chromium for browser tests; install one with: {how_to_install()}"
         pytest.fail(said) if is_required() else pytest.skip(said)

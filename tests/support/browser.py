@@ -1,5 +1,6 @@
 """The Chromium of the browser tests: found on the system, or installed (`python -m tests.support.browser --install`)."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -33,6 +34,17 @@ ARGUMENTS = [
 def find_chromium() -> Path | None:
     """A Chromium that runs here: WAKEFUL_CHROMIUM, one on the system, or Playwright's own."""
     return next((candidate for candidate in _candidates() if _runs(candidate)), None)
+
+
+def find_once(shared: Path) -> Path | None:
+    """The same for processes that share this folder: the first of them starts it to see that it runs."""
+    kept = shared / "chromium"
+    with kept.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            kept.write_text(str(find_chromium() or ""))
+    found = kept.read_text()
+    return Path(found) if found else None
 
 
 def how_to_install() -> str:

@@ -21,3 +21,12 @@ def test_a_browser_that_does_not_run_is_passed_over(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(browser, "_candidates", lambda: iter([tmp_path / "missing", broken]))
 
     assert browser.find_chromium.__wrapped__() is None
+
+
+def test_processes_of_a_run_look_for_a_browser_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    looks = iter([None, tmp_path / "late"])
+    monkeypatch.setattr(browser, "find_chromium", lambda: next(looks))
+
+    assert [browser.find_once(tmp_path) for _ in range(3)] == [None] * 3
+    (tmp_path / "other").mkdir()
+    assert [browser.find_once(tmp_path / "other") for _ in range(3)] == [tmp_path / "late"] * 3
