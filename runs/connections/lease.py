@@ -13,7 +13,9 @@ that grows, by whichever process needs the token then: one request for all of th
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -27,14 +29,13 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import OperationalError, connection
 from django.db.models import DateTimeField, Func
 
-from agents.exceptions import NotConnected, ProviderAway, Retry
+from agents.exceptions import AgentError, NotConnected, ProviderAway, Retry
 from agents.guards.addresses import networks_of
 from agents.guards.atomic import not_in_atomic_body
 from agents.kernel.backoff import backoff
 from agents.kernel.connecting import Lease
 from runs.connections import protocol
 from runs.connections.protocol import NoAnswer, ProviderError, RefusedByProvider, Tokens
-from runs.connections.provider import Provider
 from runs.connections.sealed import opened
 from runs.connections.tokens import NO_TOKENS, client_of, columns_of, provider_of
 from runs.db.session import writing
@@ -179,6 +180,7 @@ def _renewed(name: str, refused: str, may_retry: bool, until: float) -> Lease:
 def _renew(standing: Standing) -> None:
     """Ask the provider, if no other process does, and record its answer."""
     row = standing.row
+    ask = _request_of(row)  # before the claim: a key that is gone holds up no one
     claim = uuid4()
     with writing():
         taken = fetch(TAKE, {"claim": claim, "lasts": CLAIM, "id": row.pk, "revision": row.revision})
@@ -187,11 +189,16 @@ def _renew(standing: Standing) -> None:
     [(at, unanswered)] = taken
     failpoint("after_connection_claim")
     try:
-        tokens = _ask(row)
+        tokens = ask()
     except ProviderError as error:
         failpoint("after_connection_answer")
         _record(row, claim, failure_of(row, error, at=at, unanswered=unanswered))
         log.warning("connection.not_renewed", connection=row.name, reason=str(error))
+    except BaseException as error:
+        # Not the provider's: such as the network refused to a shadow run. The next one may ask at once.
+        sent_nothing = isinstance(error, AgentError)
+        _record(row, claim, {"claim": None, "claimed_until": None, "unanswered": unanswered - sent_nothing})
+        raise
     else:
         failpoint("after_connection_answer")
         _record(row, claim, {**columns_of(tokens, at=at), "revision": row.revision + 1})
@@ -212,7 +219,8 @@ def to_its_end(act: Callable[[], T]) -> T:
         finally:
             connection.close()
 
-    thread = threading.Thread(target=run, name="wakeful-connection", daemon=True)
+    context = copy_context()  # of the log, and of the audit log
+    thread = threading.Thread(target=context.run, args=[run], name="wakeful-connection", daemon=True)
     thread.start()
     thread.join()
     if failed:
@@ -220,18 +228,26 @@ def to_its_end(act: Callable[[], T]) -> T:
     return done[0]
 
 
-def _ask(row: Connection) -> Tokens:
-    provider, client = _provider_of(row), client_of(row)
+def _request_of(row: Connection) -> Callable[[], Tokens]:
+    """Raises NotConnected."""
+    with _readable(row):
+        provider, client, token = provider_of(row), client_of(row), opened(row.refresh_token)
     if row.grant == Connection.Grant.CLIENT:
-        return protocol.of_application(provider, client, row.scopes)
-    return protocol.renew(provider, client, opened(row.refresh_token))
+        return lambda: protocol.of_application(provider, client, row.scopes)
+    return lambda: protocol.renew(provider, client, token)
 
 
-def _provider_of(row: Connection) -> Provider:
+@contextmanager
+def _readable(row: Connection) -> Iterator[None]:
+    """Raises NotConnected where this process cannot make use of the row."""
     try:
-        return provider_of(row)
+        yield
     except KeyError:
-        raise NoAnswer(f"this version knows no provider {row.provider!r}", may_have_acted=False) from None
+        raise NotConnected(f"connection {row.name!r}: this version knows no provider {row.provider!r}") from None
+    except (InvalidToken, ImproperlyConfigured):
+        raise NotConnected(
+            f"connection {row.name!r}: no key of WAKEFUL_ENCRYPTION_KEYS decrypts its secrets. Add the key again, or connect it again"
+        ) from None
 
 
 def failure_of(row: Connection, error: ProviderError, *, at: datetime, unanswered: int) -> dict[str, Any]:
@@ -304,14 +320,8 @@ def _expire(standing: Standing) -> None:
 
 
 def _lease(row: Connection) -> Lease:
-    try:
+    with _readable(row):
         token, provider = opened(row.access_token), provider_of(row)
-    except KeyError:
-        raise NotConnected(f"connection {row.name!r}: this version knows no provider {row.provider!r}") from None
-    except (InvalidToken, ImproperlyConfigured):
-        raise NotConnected(
-            f"connection {row.name!r}: no key of WAKEFUL_ENCRYPTION_KEYS decrypts its token. Add the key again, or connect it again"
-        ) from None
     return Lease(token=token, hosts=provider.hosts, networks=networks_of(settings.WAKEFUL_HTTP_NETWORKS))
 
 

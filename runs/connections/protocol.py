@@ -25,6 +25,7 @@ from runs.network.posting import in_words, pause_of
 SECONDS = 20.0  # for a whole request
 MOST_BYTES = 256 * 1024
 LONGEST_TOKEN = 16_384  # characters
+MOST_SCOPES = 500
 LONGEST_LIFE = timedelta(days=3660)
 FORM = "application/x-www-form-urlencoded"
 # The errors that end a grant for good: nothing but a person's new consent helps.
@@ -135,7 +136,7 @@ def metadata(issuer: str) -> Mapping[str, Any]:
     addresses.append(f"{parts.scheme}://{parts.netloc}/.well-known/oauth-authorization-server{parts.path}")
     for address in addresses:
         answer = _ask("GET", address, {})
-        if answer.status == 200 and answer.content.get("issuer", "").rstrip("/") == base:
+        if answer.status == 200 and str(answer.content.get("issuer")).rstrip("/") == base:
             return answer.content
     raise NoAnswer("its issuer publishes no metadata that name it", may_have_acted=False)
 
@@ -157,7 +158,7 @@ def _tokens(provider: Provider, client: Client, grant: str, **said: str) -> Toke
 
 def _read_tokens(content: Mapping[str, Any]) -> Tokens:
     access, refresh = content.get("access_token"), content.get("refresh_token") or ""
-    if not all(isinstance(token, str) and len(token) <= LONGEST_TOKEN for token in (access, refresh)) or not access:
+    if not access or not all(_is_token(token) for token in (access, refresh)):
         raise NoAnswer("the provider's answer has no access token", may_have_acted=True)
     know(access, *([refresh] if refresh else []))
     if str(content.get("token_type") or "bearer").lower() not in ("bearer", "bot"):
@@ -167,10 +168,19 @@ def _read_tokens(content: Mapping[str, Any]) -> Tokens:
         refresh=refresh,
         lasts=_span(content.get("expires_in")),
         refresh_lasts=_span(content.get("refresh_token_expires_in") or content.get("refresh_expires_in")),
-        scopes=re.split(r"[ ,]+", content["scope"])
-        if isinstance(content.get("scope"), str) and content["scope"]
-        else None,
+        scopes=_scopes(content.get("scope")),
     )
+
+
+def _is_token(said: Any) -> bool:
+    return isinstance(said, str) and len(said) <= LONGEST_TOKEN and said.isascii() and said.isprintable()
+
+
+def _scopes(said: Any) -> Sequence[str] | None:
+    """None: the provider does not say them."""
+    if not isinstance(said, str) or not said:
+        return None
+    return [one for one in re.split(r"[ ,]+", said)[:MOST_SCOPES] if one and one.isprintable()]
 
 
 def _span(seconds: Any) -> timedelta | None:

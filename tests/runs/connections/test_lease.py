@@ -5,15 +5,18 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from cryptography.fernet import Fernet
 from django.contrib.auth.models import User
 
-from agents.exceptions import NotConnected, ProviderAway, Retry
+from agents.exceptions import NetworkRefused, NotConnected, ProviderAway, Retry
+from agents.guards.network import outside_refused
 from agents.kernel.redaction import redacted
 from runs.connections import protocol
 from runs.connections.lease import CLAIM, lease
 from runs.models import Connection
 from tests.support.connections import connected, everything_stored, later, new_connection
 from tests.support.oauth_server import CLIENT_SECRET, OAuthServer
+from triggers.sources.secrets import keys_in_use, reencrypt
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("in_this_session")]
 
@@ -293,3 +296,51 @@ def test_no_token_stands_anywhere_in_the_clear(provider: OAuthServer, caplog: An
     # And what echoes them is redacted.
     assert redacted(f"a b {provider.given[-1]} {provider.given[-2]}") == "a b [secret] [secret]"
     assert timedelta(seconds=1) <= (away.value.after or timedelta())
+
+
+def test_a_key_that_is_gone_is_said_and_holds_up_no_one(provider: OAuthServer, settings: Any) -> None:
+    made = connected(provider, left=-5)
+    keys, settings.WAKEFUL_ENCRYPTION_KEYS = settings.WAKEFUL_ENCRYPTION_KEYS, [Fernet.generate_key().decode()]
+
+    with pytest.raises(NotConnected, match="no key of WAKEFUL_ENCRYPTION_KEYS decrypts its secrets"):
+        lease("mail")
+
+    made.refresh_from_db()
+    assert made.claim is None
+    settings.WAKEFUL_ENCRYPTION_KEYS = keys
+    assert lease("mail").token == provider.given[-2]
+
+
+def test_an_error_that_is_not_the_providers_gives_the_claim_back(
+    provider: OAuthServer,
+) -> None:
+    made = connected(provider, left=-5)
+    with pytest.raises(NetworkRefused), outside_refused("no network here ({event})"):
+        lease("mail")
+
+    made.refresh_from_db()
+    assert (made.claim, made.unanswered, made.failing_since) == (None, 0, None)
+    assert lease("mail").token == provider.given[-2]
+
+
+@pytest.mark.parametrize("keys", [1, 2])
+def test_new_keys_encrypt_the_tokens_again(keys: int, provider: OAuthServer, settings: Any) -> None:
+    made = connected(provider)
+    settings.WAKEFUL_ENCRYPTION_KEYS = [Fernet.generate_key().decode(), *settings.WAKEFUL_ENCRYPTION_KEYS]
+    assert not keys_in_use().only_first
+
+    assert reencrypt(by="cli:test") == 3
+
+    settings.WAKEFUL_ENCRYPTION_KEYS = settings.WAKEFUL_ENCRYPTION_KEYS[:keys]
+    assert keys_in_use().only_first
+    assert lease(made.name).token == provider.given[0]
+
+
+def test_what_a_provider_writes_besides_its_tokens_can_be_stored(provider: OAuthServer) -> None:
+    made = connected(provider, left=-5)
+    provider.grants[0].scope = "mail.read \x00 a,b"
+
+    lease("mail")
+
+    made.refresh_from_db()
+    assert made.granted == ["mail.read", "a", "b"]
