@@ -109,7 +109,7 @@ class AbsenceSettings(Hours):
     keys: str = setting(
         "",
         "Keys",
-        "The keys of which each is to come by then, separated by commas, such as main, release.",
+        "The event is to come by then for each of these keys. Separate them by commas: main, release.",
         check=listed_keys,
     )
     grace: str = setting(

@@ -88,7 +88,7 @@ def test_in_the_night_of_the_autumn_the_first_showing_counts_and_each_deadline_i
     assert at(by, since).ending_after(end)[1] > end + timedelta(hours=23)
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(DEADLINES, INSTANTS)
 def test_each_day_has_one_deadline_in_order_and_none_is_left_out(deadlines: Deadlines, instant: datetime) -> None:
     local = instant.astimezone(deadlines.zone).date()
@@ -105,7 +105,7 @@ def test_each_day_has_one_deadline_in_order_and_none_is_left_out(deadlines: Dead
     assert deadlines.count(end, end) == 1
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(DEADLINES, INSTANTS)
 def test_an_event_is_too_early_for_the_next_deadline_or_counts_for_all_before_it(
     deadlines: Deadlines, instant: datetime
@@ -120,7 +120,7 @@ def test_an_event_is_too_early_for_the_next_deadline_or_counts_for_all_before_it
     assert upcoming == (begin, end)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(some.text(max_size=20), some.sampled_from(["by", "since", "days"]))
 def test_any_text_is_read_or_refused_with_the_name_of_its_field(text: str, field: str) -> None:
     given_texts = {"by": "15:00", "since": "12:00", "days": "mon-fri", "tz": "UTC", field: text}
