@@ -1,5 +1,5 @@
-"""A run whose policy has reports leaves a message for them in the transaction that ends it, whoever ends it: its owner, a rescuer, a
-person, or a process of a version that knows no reports. Without a condition of the trigger, because each statement of PostgreSQL reads
+"""A run whose policy has reports leaves a message for them in the transaction that ends it: that of its owner, a rescuer, a person, or
+a process of a version that knows no reports. Without a condition of the trigger, because each statement of PostgreSQL reads
 and plans a condition again."""
 
 from django.db import migrations

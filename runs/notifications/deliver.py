@@ -31,7 +31,8 @@ from runs.notifications.channels.channel import NotNow, Outcome, Refused, Sent, 
 from runs.notifications.digest_contents import Carried, unsettled
 from runs.notifications.lock import lock_planning
 from runs.notifications.message import Item, Message, shortened
-from runs.notifications.plan import plan, take_default_route, take_second_route
+from runs.notifications.other_routes import take_default_route, take_second_route
+from runs.notifications.plan import plan
 from runs.notifications.recipients import address_of, sync_settings
 from runs.notifications.waiting_deliveries import call_off, leave_out, put_off
 from runs.ports import ports

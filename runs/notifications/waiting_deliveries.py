@@ -9,7 +9,8 @@ from django.db.models.functions import Now
 from runs.db.sql import database_now
 from runs.models import Delivery, Recipient
 from runs.notifications.lock import lock_planning
-from runs.notifications.plan import patience, take_second_route
+from runs.notifications.other_routes import take_second_route
+from runs.notifications.plan import patience
 from runs.notifications.policy import earliest
 from runs.notifications.recipients import rules_of
 

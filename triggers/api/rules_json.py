@@ -7,8 +7,10 @@ from uuid import uuid4
 from rest_framework import serializers
 
 from agents.kernel.redaction import shown
+from agents.kernel.report import MOST
 from runs.api.body import Body
 from runs.api.shown import Shown
+from triggers.api.fields import ReportSerializer
 from triggers.matching.expressions.cel import ExpressionError, check_condition, check_expression
 from triggers.matching.index import Rule
 from triggers.matching.trial import SHOWN, Trial
@@ -46,6 +48,12 @@ class RuleBody(Body):
     filter = Condition(help_text="CEL; empty: every event of these types")
     key = Condition(help_text="CEL; empty: one key")
     input = serializers.DictField(child=Expression(), required=False, help_text="input name → CEL; empty: the data")
+
+
+class TriggerBody(RuleBody):
+    reports = serializers.ListField(
+        child=ReportSerializer(), required=False, max_length=MOST, help_text="where the outcome of its runs goes"
+    )
 
 
 class TryRuleBody(RuleBody):

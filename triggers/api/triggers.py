@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from runs.api.resource import Refusal
+from runs.models.policy import REPORTS
 from triggers.api.events_json import (
     EventIdSerializer,
     FireBody,
@@ -18,12 +19,14 @@ from triggers.api.events_json import (
     TriggerSerializer,
 )
 from triggers.api.fields import BySlugResource, naming_each
-from triggers.api.rules_json import RuleBody, RuleTrialSerializer, TryRuleBody, rule_of_body, trial_as_json
+from triggers.api.rules_json import RuleTrialSerializer, TriggerBody, TryRuleBody, rule_of_body, trial_as_json
 from triggers.declarations.overrides import override
 from triggers.dispatch.hold import pause, resume
 from triggers.dispatch.offers import offer_errors
 from triggers.matching.trial import try_rule
+from triggers.matching.trigger_policy import policy_with
 from triggers.models import Trigger
+from triggers.reports.destinations import require_known
 from triggers.sources.manual import fire
 
 
@@ -65,11 +68,15 @@ class TriggerResource(BySlugResource):
         trigger = resume(self.get_object(), held=ResumeBody.read(request)["held"], by=str(request.user))
         return Response(self.get_serializer(trigger).data)
 
-    @extend_schema(request=RuleBody, responses={200: TriggerSerializer})
+    @extend_schema(request=TriggerBody, responses={200: TriggerSerializer})
     def partial_update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Change what the trigger matches. Deploys keep the changed fields."""
+        """Change what the trigger matches, and where it reports. Deploys keep the changed fields."""
+        trigger, changes = self.get_object(), dict(TriggerBody.read(request))
         with naming_each():
-            trigger = override(self.get_object(), RuleBody.read(request), by=str(request.user))
+            if (reports := changes.pop(REPORTS, None)) is not None:
+                require_known(reports)
+                changes["policy"] = policy_with(trigger.policy, reports)
+            trigger = override(trigger, changes, by=str(request.user))
         return Response(self.get_serializer(trigger).data)
 
     @extend_schema(request=TryRuleBody, responses={200: RuleTrialSerializer})

@@ -1,12 +1,12 @@
 """A trigger's policy: declared by its agent, and validated."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from agents import registry
 from agents.agent import Agent
-from agents.kernel.report import read_reports
+from agents.kernel.report import Report, read_reports
 from agents.prompt_agents import catalog
 from runs.models.policy import NATURE, REPORTS, Policy, declared_by
 from triggers.exceptions import RuleError
@@ -45,6 +45,12 @@ def policy_for(agent: str) -> dict[str, Any]:
     except KeyError:
         known = ", ".join(known.name for known in registry.all_agents()) or "none"
         raise RuleError(f"no agent {agent!r} is installed; use one of: {known}", field="agent") from None
+
+
+def policy_with(policy: Mapping[str, Any], reports: Sequence[Report]) -> dict[str, Any]:
+    """A trigger's policy with these reports instead of its own."""
+    others = {name: value for name, value in policy.items() if name != REPORTS}
+    return {**others, REPORTS: [report.dump() for report in reports]} if reports else others
 
 
 def check_policy(policy: Mapping[str, Any], *, overlap: str, key_limit: int) -> None:

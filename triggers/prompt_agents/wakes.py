@@ -9,9 +9,9 @@ from django.db import transaction
 from django_celery_beat.models import PeriodicTask
 
 from agents.kernel.report import Report
-from runs.models.policy import REPORTS
 from triggers.declarations.overrides import create_trigger, override
 from triggers.exceptions import RuleError
+from triggers.matching.trigger_policy import policy_with
 from triggers.models import Source, Trigger
 from triggers.prompt_agents.deadlines import read_deadline, switch_of_arguments
 from triggers.schedules.edit import create_schedule
@@ -89,8 +89,7 @@ def add_wake(agent: str, when: When, *, by: str) -> Trigger:
     """A new trigger of the agent, named after it. RuleError or Invalid names the wrong field."""
     trigger = _add(agent, when, by)
     if when.reports:
-        reports = [report.dump() for report in when.reports]
-        override(trigger, {"policy": {**trigger.policy, REPORTS: reports}}, by)
+        override(trigger, {"policy": policy_with(trigger.policy, when.reports)}, by)
     return trigger
 
 

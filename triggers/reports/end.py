@@ -25,7 +25,7 @@ Urgency = Notification.Urgency
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """The end of a run; `run` None: a wake of which no run came."""
+    """The end of a run; `run` None: no run came of the wake."""
 
     reports: Sequence[Report]
     run: UUID | None

@@ -55,10 +55,10 @@ def _enter(events: Mapping[UUID, End]) -> None:
     execute(ENTER, [DISABLED, *(list(column) for column in zip(*rows, strict=True))])
     slugs = {slug for _, _, slug in rows}
     for slug in sorted(slugs - set(fetch_column(KNOWN, [sorted(slugs)]))):
-        _say_unknown(slug, next(end for end in events.values() if slug in _subscriptions(end)))
+        _report_unknown(slug, next(end for end in events.values() if slug in _subscriptions(end)))
 
 
-def _say_unknown(slug: str, end: End) -> None:
+def _report_unknown(slug: str, end: End) -> None:
     """A report that goes nowhere must not fail silently; the same text is sent once a day."""
     log.warning("report.unknown_subscription", subscription=slug, agent=end.agent, trigger=end.trigger)
     Notification.objects.create(

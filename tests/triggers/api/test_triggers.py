@@ -38,6 +38,21 @@ def test_fire_asks_for_a_report_of_the_run() -> None:
     assert (report["on"], report["notify"], report["by"]) == ("failure", ["ops"], "token:ci")
 
 
+def test_the_reports_of_a_trigger_are_changed_and_taken_away() -> None:
+    make_recipient("ops")
+    trigger = make_trigger(policy={"retries": 1})
+
+    answer = Api().patch("triggers/greeter/", {"reports": [{"on": "failure", "notify": ["ops"]}]})
+    assert answer.body["policy"] == {"retries": 1, "reports": [{"on": "failure", "notify": ["ops"]}]}
+
+    Api(name="other").patch("triggers/greeter/", {"reports": []})
+    trigger.refresh_from_db()
+    assert trigger.policy == {"retries": 1}
+
+    refused = Api(name="third").patch("triggers/greeter/", {"reports": [{"event": True}, {"notify": ["bob"]}]})
+    assert (refused.status, "bob" in str(refused.body)) == (400, True)
+
+
 @pytest.mark.parametrize(
     ("report", "why"),
     [

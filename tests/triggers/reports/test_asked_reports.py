@@ -68,7 +68,7 @@ def test_the_person_gets_the_outcome_of_this_run_alone(lab: Lab) -> None:
         ({"input": {"x": "event.data.none.at.all"}}, "greeter did not start: error: "),
     ],
 )
-def test_a_wake_of_which_no_run_comes_is_reported_with_the_reason(lab: Lab, fields: dict[str, Any], why: str) -> None:
+def test_a_wake_without_a_run_is_reported_with_the_reason(lab: Lab, fields: dict[str, Any], why: str) -> None:
     lab.declare(lambda run: run.sleep("1d"), "greeter", hold_key=True)
     trigger = make_trigger(**fields)
     make_event()

@@ -54,7 +54,7 @@ def test_pages_show_reports_also_those_of_a_newer_version(admin: Client) -> None
 
 @pytest.mark.parametrize(
     ("line", "why"),
-    [("failure: notify nobody-here", "no recipient is named"), ("never: event", "use end, success, failure")],
+    [("failure: notify missing", "no recipient is named"), ("never: event", "use end, success, failure")],
 )
 def test_a_wrong_report_is_refused_at_its_field(admin: Client, line: str, why: str) -> None:
     assert why in str(errors_of(edit(admin, make_trigger(), line))["reports"])
