@@ -464,7 +464,7 @@ class Template:
         self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{self._base}"')
         there |= {"DATABASE_URL": database_url(self.servers.database_url, name), **env}
         if _has_migrations(env):
-            migrate({**there, "WAKEFUL_DEMO": "1"})
+            migrate(there)  # the demo's tables are there
         if agents:
             manage(there, "sync_agents")
 
@@ -580,8 +580,10 @@ def migrate(env: Mapping[str, str]) -> None:
 
 def prepare(env: Mapping[str, str], *, agents: bool) -> None:
     """Migrate, the demo's tables too; with `agents` write down the triggers that the agents of this environment declare."""
-    if not env["DATABASE_URL"].endswith(f"/{migrated.DATABASE}") or _has_migrations(env):
+    if not env["DATABASE_URL"].endswith(f"/{migrated.DATABASE}"):
         migrate({**env, "WAKEFUL_DEMO": "1"})
+    elif _has_migrations(env):
+        migrate(env)
     if agents:
         manage(env, "sync_agents")
 
