@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 class Connection(models.Model):
     """An account at a provider that agents and sources may act for, by OAuth 2. `runs.connections` writes these rows.
 
-    Tokens and the client's secret are encrypted, and stand here alone. Whoever writes a token, or changes the state, raises `revision`,
+    Tokens and the client's secret are encrypted, and stand here alone. Each write of a token or of the state raises `revision`,
     and compares it. One process at a time asks the provider for a new token: the one whose `claim` it is, until `claimed_until`.
     """
 

@@ -36,8 +36,8 @@ SENT = (
     "back here."
 )
 CONNECT = dialog("Connect it?", SENT, "Go to the provider")
-GET = dialog("Get a token?", "The provider is asked for a token of the application.", "Get it")
-TEST = dialog("Test it?", "The provider is asked for a new token now.", "Test it")
+GET = dialog("Get a token?", "A token of the application is requested from the provider.", "Get it")
+TEST = dialog("Test it?", "A new token is requested from the provider now.", "Test it")
 REVOKE = dialog(
     "Revoke it?",
     "Its tokens are deleted here and ended at the provider. What uses it fails until it is connected again.",

@@ -1,4 +1,4 @@
-"""The access token of a connection is given while it is good, and renewed in time: once, by whoever needs it first."""
+"""The access token of a connection is given while it is good, and renewed in time: once, by the process that needs it first."""
 
 import threading
 from datetime import timedelta
