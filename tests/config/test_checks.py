@@ -42,7 +42,7 @@ def test_a_wrong_combination_has_an_id_and_a_hint(settings: Any, wrong: dict[str
 
     checks = registry.get_checks(include_deployment_checks=True)
     ours = [check for check in checks if check.__module__ == "config.checks" and Tags.database not in check.tags]
-    found = [message for check in ours for message in check(app_configs=None) if message.id == expected]
+    found = [message for check in ours for message in check(app_configs=None, databases=None) if message.id == expected]
 
     assert len(found) == 1
     assert found[0].hint
