@@ -108,6 +108,8 @@ class _Bearer(httpx.Auth):
                 yield _with(request, self._lease)
 
     def _is_another(self, lease: Lease) -> bool:
+        if lease.hosts != self._lease.hosts:  # to which the client was opened
+            raise Refused(f"connection {self._use.name!r} was changed meanwhile, and sends its token to other hosts")
         before, self._lease = self._lease, lease
         return before.token != lease.token
 

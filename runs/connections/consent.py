@@ -6,8 +6,11 @@ planted here (RFC 6749, 10.12), and a code that a stranger has seen is worth not
 """
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from hashlib import sha256
+from urllib.parse import urlsplit
 
 from cryptography.fernet import InvalidToken
 from django.core.exceptions import ImproperlyConfigured
@@ -19,7 +22,7 @@ from agents.kernel.redaction import know
 from runs.connections import protocol
 from runs.connections.lease import to_its_end
 from runs.connections.protocol import ProviderError, Tokens
-from runs.connections.provider import CODE
+from runs.connections.provider import CODE, Provider
 from runs.connections.sealed import opened, sealed
 from runs.connections.tokens import NO_TOKENS, client_of, columns_of, provider_of
 from runs.db.sql import database_now
@@ -36,22 +39,24 @@ class NoConsent(RunError):
 @not_in_atomic_body
 def begin_consent(connection_id: int, *, session: str, redirect_uri: str, by: str) -> str:
     """The provider's address to send the person to. `session` is a secret of the person's session."""
-    connection = Connection.objects.get(pk=connection_id)
-    if connection.grant != CODE:
-        raise IllegalState("it is connected without a person: use “Get a token”", connection.state)
-    if connection.owner and by != f"admin:{connection.owner}":
-        raise IllegalState(f"it belongs to {connection.owner}, who alone may connect it", connection.state)
-    provider, client = provider_of(connection), _client_of(connection)
     state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
     know(state)
     with transaction.atomic():
+        # Locked, so that an edit either is what the person is sent by, or ends this consent.
+        connection = Connection.objects.select_for_update().get(pk=connection_id)
+        if connection.grant != CODE:
+            raise IllegalState("it is connected without a person: use “Get a token”", connection.state)
+        _require_owner(connection, by)
+        provider, client = provider_of(connection), _client_of(connection)
+        with _secrets_of(connection):
+            kept = sealed(verifier)
         connection.pending_consents.filter(by=by).delete()  # one at a time
         PendingConsent.objects.create(
             connection=connection,
             state_sha256=_hash(state),
             session_sha256=_hash(session),
             by=by,
-            verifier=sealed(verifier),
+            verifier=kept,
             redirect_uri=redirect_uri,
             expires_at=database_now() + LASTS,
         )
@@ -71,12 +76,11 @@ def end_consent(*, state: str, session: str, code: str, error: str = "", issuer:
         raise NoConsent(
             f"{provider.label} gave no consent ({protocol.RefusedByProvider(error).code}). Connect again, and allow it."
         )
-    # RFC 9207: the answer of another provider, mixed up with this one's.
-    if issuer and provider.issuer and "{" not in provider.issuer and issuer.rstrip("/") != provider.issuer.rstrip("/"):
-        raise NoConsent("The answer comes from another provider than the one that was asked.")
-
+    _require_issuer(provider, issuer)
     know(code)
-    redirect_uri, verifier = pending.redirect_uri, opened(pending.verifier)
+    redirect_uri = pending.redirect_uri
+    with _secrets_of(connection):
+        verifier = opened(pending.verifier)
 
     def exchange() -> None:
         at = database_now()
@@ -98,6 +102,7 @@ def connect_application(connection_id: int, *, by: str) -> Connection:
     connection = Connection.objects.get(pk=connection_id)
     if connection.grant == CODE:
         raise IllegalState("it is connected by a person: use “Connect”", connection.state)
+    _require_owner(connection, by)
     provider, client = provider_of(connection), _client_of(connection)
     at = database_now()
     try:
@@ -137,12 +142,46 @@ def _take(state: str, session: str, by: str) -> PendingConsent:
     return pending
 
 
-def _client_of(connection: Connection) -> protocol.Client:
+def _require_owner(connection: Connection, by: str) -> None:
+    if connection.owner and by != f"admin:{connection.owner}":
+        raise IllegalState(f"it belongs to {connection.owner}, who alone may connect it", connection.state)
+
+
+def _require_issuer(provider: Provider, issuer: str) -> None:
+    """The answer of another provider, mixed up with this one's, is refused (RFC 9207): its code must not come to this one. Where no
+    issuer is entered, the answer must come from the host that the person was sent to."""
+    if not issuer or "{" in provider.issuer:
+        return
+    said, known = (issuer, provider.issuer) if provider.issuer else (_host(issuer), _host(provider.authorize_url))
+    if said.rstrip("/") != known.rstrip("/"):
+        raise NoConsent(
+            "The answer comes from another provider than the one that was asked. If it is the right one, enter its issuer."
+        )
+
+
+def _host(url: str) -> str:
     try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _client_of(connection: Connection) -> protocol.Client:
+    with _secrets_of(connection):
         return client_of(connection)
-    except (InvalidToken, ImproperlyConfigured):
+
+
+@contextmanager
+def _secrets_of(connection: Connection) -> Iterator[None]:
+    """Raises IllegalState where a key is missing."""
+    try:
+        yield
+    except ImproperlyConfigured as missing:
+        raise IllegalState(str(missing), connection.state) from None
+    except InvalidToken:
         raise IllegalState(
-            "no key of WAKEFUL_ENCRYPTION_KEYS decrypts its client secret: enter it again", connection.state
+            "no key of WAKEFUL_ENCRYPTION_KEYS decrypts its secrets: enter the client secret again, and connect again",
+            connection.state,
         ) from None
 
 

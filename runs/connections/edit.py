@@ -92,6 +92,10 @@ def change_connection(
     """Without a new secret, the old one stays where it went before. Other scopes are granted at the next consent."""
     before = Connection.objects.get(pk=connection_id)
     completed = complete(providers()[before.provider], settings, before.grant)
+    if completed.get("token_url") == before.settings.get("token_url") and "auth_method" in before.settings:
+        completed.setdefault(
+            "auth_method", before.settings["auth_method"]
+        )  # no field of the form: discovery has found it
     goes_elsewhere = client_id != before.client_id or _places(completed) != _places(before.settings)
     faults: dict[str, str] = {}
     if goes_elsewhere and before.client_secret is not None and not client_secret:
@@ -114,6 +118,8 @@ def change_connection(
         )
         if not changed:
             raise IllegalState("the connection has changed meanwhile: try again", before.state)
+        if goes_elsewhere:  # the code of a consent that was asked for before must not go there
+            before.pending_consents.all().delete()
         audit.record(
             by, "change", before, secret_changed=bool(client_secret), ended=goes_elsewhere, scopes=list(scopes)
         )

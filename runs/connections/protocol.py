@@ -18,7 +18,7 @@ from django.conf import settings
 
 from agents.guards.addresses import Refused, networks_of
 from agents.guards.http import PACKED, Unreadable, checked_client, checked_url, is_private, read_body
-from agents.kernel.redaction import know
+from agents.kernel.redaction import know, redacted
 from runs.connections.provider import CLIENT, CODE, Provider
 from runs.network.posting import in_words, pause_of
 
@@ -50,7 +50,8 @@ class RefusedByProvider(ProviderError):
     """The provider answers an error of OAuth, such as `invalid_grant`."""
 
     def __init__(self, code: str) -> None:
-        self.code = code if CODE_OF_ERROR.fullmatch(code) else "an unknown error"
+        is_code = CODE_OF_ERROR.fullmatch(code) and redacted(code) == code
+        self.code = code if is_code else "an unknown error"
         super().__init__(f"the provider answers {self.code}")
 
     @property

@@ -1,6 +1,7 @@
 """An agent acts for an account by the connections that it declares: in steps and tools, and by no more than they are declared to do."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -99,6 +100,26 @@ def test_the_token_goes_to_no_other_host(path: str, api: OAuthServer) -> None:
             http.get(path.format(api=api.url), follow_redirects=True)
 
     do(call)
+
+
+def test_a_new_token_goes_only_where_the_client_was_opened_to(
+    api: OAuthServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.withdraw()
+    leased = connecting._port.lease
+
+    def changed_meanwhile(name: str, /, *, refused: str = "", may_retry: bool = True) -> Lease:
+        given = leased(name, refused=refused, may_retry=may_retry)
+        return replace(given, hosts=["api.example.com"]) if refused else given
+
+    monkeypatch.setattr(connecting._port, "lease", changed_meanwhile)
+
+    def call(run: AgentRun) -> Any:
+        with run.connection("mail") as http, pytest.raises(Refused, match="was changed meanwhile"):
+            http.get(f"{api.url}/messages")
+
+    do(call)
+    assert api.called == [("GET", "/messages", 401)]
 
 
 def test_a_step_that_reads_cannot_write(api: OAuthServer) -> None:

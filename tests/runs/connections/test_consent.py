@@ -5,9 +5,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2 as httpx
 import pytest
+from cryptography.fernet import Fernet
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
+from runs.connections import edit, protocol
 from runs.connections.catalog import providers
 from runs.connections.consent import NoConsent, begin_consent, connect_application, end_consent
 from runs.connections.edit import change_connection, create_connection, remove_connection
@@ -16,7 +18,7 @@ from runs.connections.lease import lease
 from runs.exceptions import IllegalState
 from runs.models import AuditEntry, Connection, PendingConsent
 from tests.support.connections import connected, everything_stored, later, new_connection
-from tests.support.oauth_server import CLIENT_ID, CLIENT_SECRET, SCOPES, OAuthServer
+from tests.support.oauth_server import CLIENT_ID, CLIENT_SECRET, SCOPES, OAuthServer, providing_tokens
 
 test_connection.__test__ = False  # type: ignore[attr-defined]  # a service
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("in_this_session")]
@@ -104,6 +106,16 @@ def test_an_application_is_connected_without_a_person(provider: OAuthServer) -> 
     assert lease("mail").token == provider.given[-1]
 
 
+def test_no_one_else_gets_the_token_of_a_persons_application(provider: OAuthServer, django_user_model: Any) -> None:
+    django_user_model.objects.create_user("bob", is_staff=True)
+    made = new_connection(provider, owner="bob", grant="client_credentials")
+
+    with pytest.raises(IllegalState, match="belongs to bob, who alone may connect it"):
+        connect_application(made.pk, by="admin:ada")
+    assert not provider.asked
+    assert connect_application(made.pk, by="admin:bob").state == "connected"
+
+
 def test_endpoints_are_found_by_the_issuer(provider: OAuthServer) -> None:
     made = new_connection(provider, settings={"issuer": provider.url, "hosts": provider.host})
 
@@ -111,6 +123,46 @@ def test_endpoints_are_found_by_the_issuer(provider: OAuthServer) -> None:
     assert come_back(go(made)).state == "connected"
     with pytest.raises(NoConsent, match="another provider"):
         come_back(go(made), issuer="https://evil.example.com")
+
+
+@pytest.mark.parametrize("issuer", ["https://evil.example.com", "http://[", "https://127.0.0.1.evil.example.com"])
+def test_the_answer_of_a_provider_that_was_not_asked_connects_nothing_where_no_issuer_is_known(
+    issuer: str, provider: OAuthServer
+) -> None:
+    made = new_connection(provider)
+
+    with pytest.raises(NoConsent, match="another provider than the one that was asked"):
+        come_back(go(made), issuer=issuer)
+    assert not provider.asked
+    assert come_back(go(made), issuer=provider.url).state == "connected"
+
+
+def test_a_key_that_is_missing_is_said_to_the_person_who_connects(provider: OAuthServer, settings: Any) -> None:
+    made = new_connection(provider, client_secret="")
+    back = go(made)
+
+    settings.WAKEFUL_ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
+    with pytest.raises(IllegalState, match="no key of WAKEFUL_ENCRYPTION_KEYS decrypts"):
+        come_back(back)
+    settings.WAKEFUL_ENCRYPTION_KEYS = []
+    with pytest.raises(IllegalState, match="WAKEFUL_ENCRYPTION_KEYS is empty"):
+        go(made)
+
+
+def test_an_edit_keeps_how_the_client_proves_itself_where_discovery_has_found_it(
+    provider: OAuthServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = protocol.metadata(provider.url)
+    methods = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
+    monkeypatch.setattr(edit, "metadata", lambda issuer: {**found, **methods})
+    made = new_connection(provider, settings={"issuer": provider.url, "hosts": provider.host})
+    Connection.objects.filter(pk=made.pk).update(scopes=[])
+    of_form = {name: value for name, value in made.settings.items() if name != "auth_method"}
+
+    change_connection(made.pk, client_id=CLIENT_ID, client_secret="", scopes=SCOPES, settings=of_form, by="admin:ada")
+
+    made.refresh_from_db()
+    assert (made.settings["auth_method"], made.scopes) == ("client_secret_post", list(SCOPES))
 
 
 def test_a_revoked_connection_is_revoked_at_the_provider_and_gives_nothing(provider: OAuthServer) -> None:
@@ -187,6 +239,23 @@ def test_who_may_edit_cannot_have_secrets_sent_elsewhere(provider: OAuthServer) 
         made.pk, **{**given, "client_secret": "another"}, settings={**provider.settings, "hosts": ["evil.example.com"]}
     )
     assert (changed.state, changed.access_token, changed.refresh_token) == ("new", None, None)
+
+
+@pytest.mark.parametrize("secret", ["", CLIENT_SECRET], ids=["public", "confidential"])
+def test_the_code_of_a_consent_does_not_go_where_the_connection_was_sent_meanwhile(
+    secret: str, provider: OAuthServer
+) -> None:
+    made = new_connection(provider, client_secret=secret)
+    back = go(made)
+    given: dict[str, Any] = {"client_id": CLIENT_ID, "client_secret": secret and "another", "scopes": SCOPES}
+
+    with providing_tokens() as evil:
+        elsewhere = {**provider.settings, "token_url": f"{evil.url}/token"}
+        change_connection(made.pk, **given, settings=elsewhere, by="admin:eve")
+
+        with pytest.raises(NoConsent, match="unknown here"):
+            come_back(back)
+        assert not evil.asked
 
 
 def test_each_edit_is_audited_without_secrets(provider: OAuthServer) -> None:

@@ -323,6 +323,18 @@ def test_an_error_that_is_not_the_providers_gives_the_claim_back(
     assert lease("mail").token == provider.given[-2]
 
 
+def test_a_provider_that_answers_a_secret_as_its_error_has_it_stored_nowhere(provider: OAuthServer) -> None:
+    made = connected(provider, left=-5)
+    provider.refuses = provider.given[1]
+
+    with pytest.raises(Retry, match="answers an unknown error"):
+        lease("mail")
+
+    made.refresh_from_db()
+    assert made.failures == 1
+    assert provider.given[1] not in everything_stored()
+
+
 @pytest.mark.parametrize("keys", [1, 2])
 def test_new_keys_encrypt_the_tokens_again(keys: int, provider: OAuthServer, settings: Any) -> None:
     made = connected(provider)
