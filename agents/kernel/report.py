@@ -11,9 +11,11 @@ ONS: tuple[On, ...] = get_args(On)
 MOST = 10  # reports of a trigger
 MOST_NAMES = 50  # of recipients, and of subscriptions, in a report
 NAME_LENGTH = 200
+LINE_LENGTH = 10_000  # characters of a report as a line: the time to read quotes in it grows with their square
 FIELDS = ("on", "notify", "webhooks", "event")  # besides `by`
 EXAMPLE = "failure: notify ops; event"
 QUOTED = re.compile(r'[,;"]|^\s|\s$')
+DESTINATIONS = {"notify": "notify", "webhook": "webhooks", "event": "event"}  # the word of a line, and its field
 # A destination of a line, and a name in it: as it is, or as a JSON string if it has a comma, a semicolon or a quote.
 PART = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^;"])+')
 NAME = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^,"]+)\s*(?:,|$)')
@@ -91,23 +93,20 @@ class Report:
     @classmethod
     def of_line(cls, line: str) -> "Report":
         """Read a line such as `failure: notify ops, night; webhook crm; event`. ValueError names what is wrong."""
+        if len(line) > LINE_LENGTH:
+            raise ValueError(f"a line has at most {LINE_LENGTH:,} characters, not {len(line):,}; name a group of recipients")
         on, colon, rest = line.partition(":")
         given: dict[str, Any] = {"on": on.strip().lower()}
         if not colon:
             raise ValueError(f"{line!r} has no colon; write one line for each report, such as “{EXAMPLE}”")
-        for part in PART.findall(rest):
-            word, _, names = part.strip().partition(" ")
-            match word.lower():
-                case "notify":
-                    given["notify"] = _names_in(names) or True
-                case "webhook":
-                    given["webhooks"] = _names_in(names)
-                case "event" if not names:
-                    given["event"] = True
-                case "":
-                    continue
-                case _:
-                    raise ValueError(f"{part.strip()!r} is no destination; use notify, webhook or event: “{EXAMPLE}”")
+        for part in filter(None, map(str.strip, _parts_of(rest))):
+            word, _, names = part.partition(" ")
+            field = DESTINATIONS.get(word.lower())
+            if field is None or (field == "event" and names):
+                raise ValueError(f"{part!r} is no destination; use notify, webhook or event: “{EXAMPLE}”")
+            if field in given:
+                raise ValueError(f"{word} stands twice in {line!r}; write it once, with all names")
+            given[field] = _names_in(names) if names or field == "webhooks" else True
         return cls.load(given)
 
 
@@ -130,12 +129,28 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(json.dumps(name, ensure_ascii=False) if QUOTED.search(name) else name for name in names)
 
 
+def _parts_of(text: str) -> list[str]:
+    if PART.sub("", text).strip(";"):
+        raise ValueError(f"{text.strip()!r} has a quote that is not closed")
+    return PART.findall(text)
+
+
 def _names_in(text: str) -> list[str]:
+    """The names, at least one."""
     names, at = [], 0
     while at < len(text.rstrip()):
         found = NAME.match(text, at)
         if found is None:
             raise ValueError(f"{text.strip()!r} is no list of names; separate them by commas")
         name, at = found[1].strip(), found.end()
-        names.append(str(json.loads(name)) if name.startswith('"') else name)
-    return [name for name in names if name]
+        names.append(_unquoted(name) if name.startswith('"') else name)
+    if not all(names) or not names:
+        raise ValueError(f"a name is missing: “{EXAMPLE}”")
+    return names
+
+
+def _unquoted(text: str) -> str:
+    try:
+        return str(json.loads(text))
+    except ValueError:
+        raise ValueError(f"{text} is no name in quotes; before a backslash and a quote in it, write a backslash") from None

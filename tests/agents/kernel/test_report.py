@@ -27,7 +27,14 @@ def test_a_report_is_a_line_of_text_and_the_line_is_the_report(given: Report, li
         ("sometimes: event", "on is 'sometimes'"),
         ("end:", "goes nowhere"),
         ("end: pager ops", "is no destination"),
-        ('end: notify "a', "no list of names|no destination"),
+        ('end: notify "a', "quote that is not closed"),
+        ('end: notify "', "quote that is not closed"),
+        ('end: notify ""', "a name is missing"),
+        ('end: notify "\\x"', "no name in quotes"),
+        ('end: notify "' + '\\"' * 10_000, "at most 10,000 characters"),
+        ("end: notify ops; notify night", "notify stands twice"),
+        ("end: webhook a; event; webhook b", "webhook stands twice"),
+        ("end: webhook; event", "a name is missing"),
     ],
 )
 def test_a_wrong_line_says_what_is_wrong(line: str, why: str) -> None:
