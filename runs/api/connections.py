@@ -1,7 +1,5 @@
 """Connections over HTTP: to look at, to test and to revoke. They are made and connected in the admin, where a person consents."""
 
-from typing import Any
-
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.decorators import action
@@ -24,7 +22,7 @@ class ConnectionSerializer(Shown, serializers.ModelSerializer[Connection]):
         read_only_fields = fields
 
 
-class OutcomeSerializer(serializers.Serializer[Any]):
+class OutcomeSerializer(Shown):
     outcome = serializers.CharField(help_text="what came of it, as a sentence")
 
 
@@ -52,10 +50,14 @@ class ConnectionResource(Resource):
     @action(detail=True, methods=["post"])
     def test(self, request: Request, pk: str) -> Response:
         """Have the provider give a new token now."""
-        return Response({"outcome": test_connection(self.get_object().pk, by=str(request.user))})
+        return _answer(test_connection(self.get_object().pk, by=str(request.user)))
 
     @extend_schema(request=None, responses={200: OutcomeSerializer, 409: Refusal})
     @action(detail=True, methods=["post"])
     def revoke(self, request: Request, pk: str) -> Response:
         """Delete its tokens, and have the provider end them."""
-        return Response({"outcome": revoke_connection(self.get_object().pk, by=str(request.user))})
+        return _answer(revoke_connection(self.get_object().pk, by=str(request.user)))
+
+
+def _answer(outcome: str) -> Response:
+    return Response(OutcomeSerializer({"outcome": outcome}).data)

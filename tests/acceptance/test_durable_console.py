@@ -75,7 +75,8 @@ def test_an_uncertain_run_is_resolved_with_what_a_person_found_out(running: Stac
     run = run_in(running, event, "uncertain")
 
     desk.reload()
-    desk.get_by_role("link", name=re.compile("Uncertain runs 1$")).click()
+    desk.get_by_role("link", name=re.compile("Runs 1$")).click()
+    desk.get_by_role("link", name="Uncertain", exact=True).click()
     expect(desk.get_by_text(f"{run['id']}:charge card")).to_be_visible()
     desk.locator("#result_list").get_by_role("link", name="charge", exact=True).first.click()
     expect(desk.get_by_text("Uncertain step")).to_be_visible()
@@ -94,7 +95,8 @@ def test_a_failed_run_is_forked_from_the_step_that_failed_with_another_input(run
     event = fire(running, "import", {"rows": -1})
     failed = run_in(running, event, "failed")
 
-    desk.get_by_role("link", name=re.compile("Failed runs$")).click()
+    desk.get_by_role("link", name=re.compile("Runs$")).first.click()
+    desk.get_by_role("link", name="Failed", exact=True).click()
     desk.locator("#result_list").get_by_role("link", name="import", exact=True).first.click()
     entry = desk.locator("[data-key=write]")
     expect(entry.locator("summary")).to_contain_text("Permanent: -1 rows cannot be written")

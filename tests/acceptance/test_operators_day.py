@@ -36,7 +36,8 @@ def test_a_schedule_is_made_and_failed_runs_are_requeued(running: Stack, page: P
     eventually(lambda: len(running.query(in_status, "failed")) == 3)
     page.goto(f"{running.url}/admin/")
     expect(page.get_by_role("link", name=re.compile("3 Failed in 24 h"))).to_be_visible()
-    page.get_by_role("link", name=re.compile("Failed runs$")).click()
+    page.get_by_role("link", name=re.compile("Runs$")).first.click()
+    page.get_by_role("link", name="Failed", exact=True).click()
     page.locator("#result_list").get_by_role("link", name="failing").first.click()
     expect(page.get_by_text("Failed: attempts used up")).to_be_visible()
     expect(page.get_by_text('raise RuntimeError("the switch is not fixed")')).to_be_visible()
@@ -49,7 +50,8 @@ def test_a_schedule_is_made_and_failed_runs_are_requeued(running: Stack, page: P
     expect(page.get_by_text("Succeeded: all its work is committed.")).to_be_visible()
     expect(page.get_by_role("row", name=re.compile("admin:admin requeue"))).to_be_visible()
 
-    page.get_by_role("link", name=re.compile("Failed runs$")).click()
+    page.get_by_role("link", name=re.compile("Runs$")).first.click()
+    page.get_by_role("link", name="Failed", exact=True).click()
     page.locator("#action-toggle").check()
     page.locator("select[name=action]").select_option(label="Requeue")
     page.get_by_role("button", name="Run", exact=True).click()
@@ -82,7 +84,8 @@ def make_schedule(page: Page, stack: Stack, *, name: str, agent: str, every: str
 
 def see_what_comes(page: Page, name: str) -> None:
     """As a list, on a line and by the days of a zone where it is another hour, if not another day."""
-    page.get_by_role("link", name=re.compile("What will wake next$")).click()
+    page.get_by_role("link", name=re.compile("Schedules$")).first.click()
+    page.get_by_role("link", name="What will wake next", exact=True).click()
     expect(page.get_by_role("row", name=re.compile(name))).to_contain_text("more than 100 times more")
     assert page.context.browser
     elsewhere = page.context.browser.new_context(timezone_id="Asia/Tokyo", storage_state=page.context.storage_state())
@@ -91,7 +94,7 @@ def see_what_comes(page: Page, name: str) -> None:
     there.get_by_role("link", name="Next 24 hours").click()
     expect(there.get_by_text("Local time in Asia/Tokyo.")).to_be_visible()
     expect(there.locator(f'.line-band[title$="{name}"]')).to_have_count(1)
-    there.get_by_role("link", name="Calendar").click()
+    there.get_by_role("link", name="Calendar", exact=True).click()
     there.locator(".month-today a").click()
     expect(there.get_by_role("heading", name=re.compile("^On "))).to_be_visible()
     expect(there.get_by_role("row", name=re.compile(name))).to_be_visible()

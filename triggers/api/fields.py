@@ -13,6 +13,7 @@ from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from agents.kernel.instants import FORMS, parse_instant
 from agents.kernel.report import ONS, Report
 from runs.api.resource import BySlug, Resource
+from runs.api.shown import Shown
 from triggers.exceptions import Invalid, RuleError
 from triggers.schedules.clock import LONGEST_ZONE, refuse_beyond, zone_of
 
@@ -61,7 +62,7 @@ class NamesOrTrue(serializers.JSONField):
     """True, or a list of names; `Report` checks which."""
 
 
-class ReportSerializer(serializers.Serializer[Any]):
+class ReportSerializer(Shown):
     """Where the outcome of a run is reported when it ends."""
 
     on = serializers.ChoiceField(ONS, default="end", help_text="which ends; a failure is every end that is no success")

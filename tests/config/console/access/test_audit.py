@@ -19,7 +19,7 @@ from config.console.parts.panel import Panel
 from runs.actions.checklists import ItemEdit, create_checklist
 from runs.actions.memory import create_note
 from runs.actions.stop_agents import stop_agents
-from runs.models import NIL, AuditEntry, Budget, Delivery, Incident, ModelPrice, RecipientGroup
+from runs.models import NIL, AuditEntry, Budget, Connection, Delivery, Incident, ModelPrice, RecipientGroup
 from runs.queues.pause import EVERY, pause
 from runs.queues.unknown_tasks import keep
 from tests.support.api import Api
@@ -265,11 +265,16 @@ def group() -> Group:
     return Group.objects.create(name="auditors")
 
 
+def connection() -> Any:
+    return Connection.objects.create(name="mail", provider="google", client_id="shop")
+
+
 ROWS: dict[str, Callable[[], Any]] = {
     "runs_run": failed,
     "runs_approval": pending,
     "runs_incident": failed_runs,
     "runs_recipientgroup": recipient_group,
+    "runs_connection": connection,
     "triggers_event": matched_event,
     "triggers_replay": bulk_replay,
     "triggers_trigger": make_trigger,
