@@ -1,6 +1,7 @@
 """Erase the inputs, outputs and notifications of finished runs."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from uuid import UUID
 
 from django.db.models import Exists, Min, OuterRef, Q
@@ -95,15 +96,19 @@ def erase_runs(run_ids: Sequence[UUID]) -> int:
     first = finished.aggregate(first=Min("created_at"))["first"]
     if first:
         topics = [f"{INCIDENT}:{incident}" for incident in erase_incidents(ids, replaced_by=ERASED)]
-        # With the index on the time: there is none on the run.
-        told = Notification.objects.filter(Q(run_id__among=ids) | Q(topic__among=topics), created_at__gte=first)
-        theirs = Q(Exists(told.filter(pk=OuterRef("notification_id"))))
-        # A delivery with merged ones is sent with them.
-        suppress_waiting(theirs & Q(merged=None), reason="its notification was erased")
-        # A server's reply may quote the message.
-        Delivery.objects.filter(theirs).exclude(error="").update(error=ERASED)
-        told.exclude(text=ERASED).update(text=ERASED, topic="", link="")
+        erase_notifications(Q(run_id__among=ids) | Q(topic__among=topics), since=first)
     return count
+
+
+def erase_notifications(which: Q, *, since: datetime) -> None:
+    """Erase the texts of these notifications, none of them older than `since`, and do not send them, in the caller's transaction."""
+    told = Notification.objects.filter(which, created_at__gte=since)  # with the index on the time: there is none on the run
+    theirs = Q(Exists(told.filter(pk=OuterRef("notification_id"))))
+    # A delivery with merged ones is sent with them.
+    suppress_waiting(theirs & Q(merged=None), reason="its notification was erased")
+    # A server's reply may quote the message.
+    Delivery.objects.filter(theirs).exclude(error="").update(error=ERASED)
+    told.exclude(text=ERASED).update(text=ERASED, topic="", link="")
 
 
 def emitting(run_ids: Sequence[UUID]) -> set[UUID]:

@@ -18,7 +18,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Min, Q, QuerySet
 from django.db.models.functions import Coalesce, Now
 from django.utils.crypto import salted_hmac
 
@@ -26,7 +26,7 @@ from agents.kernel.reserved_types import SIGNAL
 from runs.db.sql import database_now
 from runs.models import Run
 from runs.models.audit import record_about
-from runs.retention.erasure import ERASED, emitting, erase_runs, holders
+from runs.retention.erasure import ERASED, emitting, erase_notifications, erase_runs, holders
 from runs.states import LIVE
 from triggers.matching.expressions.cel import Question, Unaffordable, check_expression
 from triggers.matching.expressions.evaluator import Evaluator, Limits
@@ -251,8 +251,16 @@ def _erase_together(event_ids: Sequence[UUID], traces: Traces, erasure: Erasure)
         gates = {*decisions.values_list("trigger_id", flat=True), *_triggers_of(_runs(free, traces))}
         Gate.objects.filter(trigger__id__among=sorted(gates)).update(last_reason=ERASED)
         decisions.update(reason=ERASED)
+        _erase_reports(free)
         _erase_deliveries(free)
         _forget_keys(free)
+
+
+def _erase_reports(event_ids: set[UUID]) -> None:
+    """Erase the reports that no run came of these events: the reason in them may quote a value, too."""
+    first = Event.objects.filter(id__among=sorted(event_ids)).aggregate(first=Min("received_at"))["first"]
+    if first:
+        erase_notifications(Q(link__among=[f"event:{id}" for id in sorted(event_ids)]), since=first)
 
 
 def _erase_deliveries(event_ids: set[UUID]) -> None:

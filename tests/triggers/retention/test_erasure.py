@@ -330,3 +330,15 @@ def test_a_notification_that_is_erased_is_not_sent() -> None:
     assert {(one.status, one.reason) for one in Delivery.objects.filter(name="0")} == {
         ("suppressed", "its notification was erased")
     }
+
+
+def test_a_report_that_no_run_came_of_an_erased_event_is_erased_as_the_reason_may_quote_it() -> None:
+    came = old_event(1, subject=ADA)
+    about = Notification.objects.create(sender="greeter", text=f"error: no number: '{ADA}'", link=f"event:{came.id}")
+    other = Notification.objects.create(sender="greeter", text="another", link=f"event:{uuid4()}")
+
+    erase_ada()
+
+    about.refresh_from_db()
+    other.refresh_from_db()
+    assert (about.text, about.link, other.text) == ("(erased)", "", "another")
