@@ -14,10 +14,12 @@ from django.utils import timezone
 
 from agents.models import PromptAgent
 from runs.models import Budget, Notification, Recipient
+from tests.support.connections import connected
 from tests.support.console import make_one_of_each, make_source
 from tests.support.generated_client import GENERATOR, Caller, generated
 from tests.support.hooks import add_secret
 from tests.support.journals import make_approval, make_step
+from tests.support.oauth_server import providing_tokens
 from tests.support.runs import make_run
 from tests.support.stack import SHOP, Stack, StackMaker, eventually
 from tests.support.switches import make_switch
@@ -39,7 +41,9 @@ TOKEN = "t0ken-of-the-backup"
 
 @pytest.fixture(scope="module")
 def stack(make_shared_stack: StackMaker) -> Stack:
-    stack = make_shared_stack(env={**SHOP, "WAKEFUL_MODEL": "builtin"}, agents=True)
+    stack = make_shared_stack(
+        env={**SHOP, "WAKEFUL_MODEL": "builtin", "WAKEFUL_HTTP_NETWORKS": "127.0.0.0/8"}, agents=True
+    )
     return stack
 
 
@@ -70,6 +74,7 @@ def test_each_operation_answers_what_the_client_reads(stack: Stack, call: Caller
         call_schedules(call, rows)
         call_replays(call)
         call_what_sends(call, rows)
+        call_connections(call)
         call_what_agents_keep(call, rows)
         call_what_limits(call)
         call_sources(call)
@@ -277,6 +282,17 @@ def call_what_sends(call: Caller, rows: Any) -> None:
     call("event_deliveries_get", failed.get().pk)
     call("event_deliveries_redeliver", failed.get().pk)
     call("event_deliveries_redeliver", failed.get().pk, expect=409)
+
+
+def call_connections(call: Caller) -> None:
+    with providing_tokens() as provider:
+        made = connected(provider, "mailbox")
+        call("connections_list")
+        call("connections_get", made.pk)
+        assert "It works" in call("connections_test", made.pk).outcome
+        call("connections_revoke", made.pk)
+    call("connections_test", made.pk, expect=409)
+    call("connections_revoke", made.pk, expect=409)
 
 
 def call_what_agents_keep(call: Caller, rows: Any) -> None:
