@@ -1,6 +1,7 @@
 from django.contrib import admin
 from django.templatetags.static import static
 from django.urls import include, path, re_path
+from django.views.decorators.cache import never_cache
 from django.views.generic import RedirectView
 
 from config.console.access.password_again import password_again
@@ -26,7 +27,7 @@ urlpatterns = [
     # Browsers request it on pages that link no icon, such as errors and the API.
     path("favicon.ico", RedirectView.as_view(url=static("console/icon.svg"))),
     path("admin/coming/", admin.site.admin_view(coming), name="coming"),
-    path("admin/connections/callback/", admin.site.admin_view(connection_callback), name="connection_callback"),
+    path("admin/connections/callback/", never_cache(connection_callback), name="connection_callback"),
     path("admin/inbox/", admin.site.admin_view(inbox), name="inbox"),
     path("admin/overnight/", admin.site.admin_view(overnight_page), name="overnight"),
     path("admin/password-again/", admin.site.admin_view(password_again), name="password_again"),

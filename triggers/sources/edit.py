@@ -10,6 +10,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from agents.guards.atomic import not_in_atomic_body
+from runs.models import Connection
 from runs.models.audit import record
 from triggers.exceptions import Invalid
 from triggers.models import Source
@@ -36,6 +37,7 @@ def create_source(
     field."""
     _check([*slug_problems(slug)], kind, settings, limits)
     fields = {"kind": kind, "settings": settings, "limits": limits or {}, "enabled": enabled}
+    _require_owner(kind, settings, by)
     fields["trusted"] = kinds()[kind].is_trusted if trusted is None else trusted
     with transaction.atomic():
         source = Source.objects.create(slug=slug, **fields)
@@ -52,6 +54,9 @@ def change_source(source: Source, changes: Mapping[str, Any], *, secret: str = "
     settings that change that need the secret. It takes the place of the stored ones.
     """
     _check([], source.kind, changes.get("settings"), changes.get("limits"))
+    if changes.get("settings", source.settings) != source.settings:
+        _require_owner(source.kind, source.settings, by)
+        _require_owner(source.kind, changes["settings"], by)
     with transaction.atomic():
         redirects = "settings" in changes and _redirects(source, changes["settings"])
         if redirects and not secret:
@@ -67,6 +72,14 @@ def change_source(source: Source, changes: Mapping[str, Any], *, secret: str = "
         if secret:
             _replace_secret(source, secret, by)
         transaction.on_commit(partial(kinds()[source.kind].saved, source.pk))
+
+
+def _require_owner(kind: str, settings: Mapping[str, Any], by: str) -> None:
+    """A person's own connection is used by no source that someone else makes, or edits: its events are seen by others."""
+    name = kinds()[kind].connection_of(settings)
+    owner = Connection.objects.filter(name=name).values_list("owner", flat=True).first() if name else ""
+    if owner and by != f"admin:{owner}":
+        raise Invalid([f"settings.connection: {name} belongs to {owner}, who alone may have a source use it"])
 
 
 def _redirects(source: Source, settings: Mapping[str, Any]) -> list[str]:

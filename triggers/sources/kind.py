@@ -120,6 +120,10 @@ class Kind(ABC, Generic[S]):
         sending = [(field.name, field.secret_goes_to) for field in self.fields if field.secret_goes_to]
         return {name: where(getattr(cleaned, name)) for name, where in sending}
 
+    def connection_of(self, settings: Mapping[str, Any]) -> str:
+        """The name of the connection that a source with these settings uses; empty: none."""
+        return ""
+
     def saved(self, source_id: UUID) -> None:  # noqa: B027  (most kinds keep nothing but the row)
         """Called after the commit that has created, changed, enabled or disabled a source of this kind."""
 

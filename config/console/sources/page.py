@@ -153,8 +153,8 @@ class SourcePanel(MetricButtons, Panel):
             return render(self, request, "admin/console/kinds.html", title="New source", groups=groups(may_make))
         _check_permission(request, kind)
         form = NewSourceForm(request.POST or None, kind=kind)
-        if form.is_valid():
-            source, made = _create(form, acting(request))
+        if form.is_valid() and (created := _create(form, acting(request))):
+            source, made = created
             _warn_of_short(request, form.cleaned_data["secret"])
             back = page("triggers_source", source.pk)
             if not made:
@@ -363,15 +363,27 @@ def _change(source: Source, form: SettingsForm, by: str) -> bool:
     try:
         change_source(source, changes, secret=form.cleaned_data.get("secret", ""), by=by)
     except Invalid as refused:
-        for problem in refused.problems:
-            field, _, said = problem.partition(": ")
-            form.add_error(field if field in form.fields else None, said if field in form.fields else problem)
+        _show(refused, form)
         return False
     return True
 
 
-def _create(form: NewSourceForm, by: str) -> tuple[Source, str]:
-    """The new source, and its generated secret, if any."""
+def _show(refused: Invalid, form: SettingsForm) -> None:
+    for problem in refused.problems:
+        field, _, said = problem.partition(": ")
+        form.add_error(field if field in form.fields else None, said if field in form.fields else problem)
+
+
+def _create(form: NewSourceForm, by: str) -> tuple[Source, str] | None:
+    """The new source, and its generated secret, if any; None: the form shows the errors."""
+    try:
+        return _created(form, by)
+    except Invalid as refused:
+        _show(refused, form)
+        return None
+
+
+def _created(form: NewSourceForm, by: str) -> tuple[Source, str]:
     cleaned = form.cleaned_data
     with transaction.atomic():
         fields = {name: cleaned[name] for name in ("settings", "limits", "enabled", "trusted")}

@@ -1,6 +1,6 @@
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -97,6 +97,9 @@ class ImapMailbox(Poller[MailboxSettings]):
         "Use a mailbox of its own for agents, or a folder that a rule of the provider fills: its readers see what agents see.",
     )
     docs_url = "https://www.rfc-editor.org/rfc/rfc9051"
+
+    def connection_of(self, settings: Mapping[str, Any]) -> str:
+        return str(settings.get("connection", ""))
 
     def connect(self, assignment: Assignment[MailboxSettings]) -> Reader:
         settings = assignment.settings

@@ -18,6 +18,7 @@ from tests.support.connections import connected, later, new_connection
 from tests.support.console import list_of, page_of
 from tests.support.oauth_server import CLIENT_ID, CLIENT_SECRET, OAuthServer, providing_tokens
 from tests.support.secrets import forgotten as forgotten
+from triggers.models import Source
 
 LIST = list_of("runs_connection")
 CALLBACK = "/admin/connections/callback/"
@@ -100,6 +101,18 @@ def test_the_answer_of_another_session_connects_nothing(admin: Client, log_in: L
     assert "was used already" in admin.get(back, follow=True).content.decode()
 
 
+def test_the_code_stands_in_no_address_of_a_person_whose_session_has_ended(
+    admin: Client, provider: OAuthServer
+) -> None:
+    back = consented(admin, new_connection(provider))
+    admin.logout()
+
+    sent = admin.get(back)
+
+    assert sent.status_code == 302 and sent.headers["Location"].startswith("/admin/login/?next=")
+    assert not [one for one in urlsplit(back).query.split("&") if one.partition("=")[2] in sent.headers["Location"]]
+
+
 def test_a_person_who_says_no_comes_back_to_a_sentence(admin: Client, provider: OAuthServer) -> None:
     connection = new_connection(provider)
 
@@ -125,6 +138,23 @@ def test_a_connection_of_a_person_is_visible_to_that_person_who_alone_connects_i
     assert b"Connect</" not in admin.get(page_of("runs_connection", own)).content
     press(admin, own, "connect")
     assert not own.pending_consents.exists()
+
+
+def test_a_source_of_someone_else_that_would_use_the_connection_of_a_person_is_refused_on_its_form(
+    admin: Client, log_in: LogIn, provider: OAuthServer
+) -> None:
+    log_in(name="bob")
+    connected(provider, "bobs", owner="bob")
+    form = {"choice": "imap", "slug": "in", "enabled": "on", "imap__host": "imap.example.com", "imap__port": "993"}
+    form |= {"imap__tls": "tls", "imap__user": "bob", "imap__connection": "bobs", "imap__mailbox": "INBOX"}
+    form |= {"imap__every": "60s", "imap__begin_with": "new"}
+
+    page = admin.post("/admin/triggers/source/add/", form)
+
+    assert "bobs belongs to bob, who alone may have a source use it" in page.content.decode(), page.context[
+        "form"
+    ].errors
+    assert not Source.objects.filter(slug="in").exists()
 
 
 @pytest.mark.parametrize(

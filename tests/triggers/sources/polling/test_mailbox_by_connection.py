@@ -14,6 +14,8 @@ from tests.support.oauth_server import OAuthServer, providing_tokens
 from tests.support.secrets import forgotten as forgotten
 from tests.triggers.sources.polling.conftest import Polling
 from tests.triggers.sources.polling.test_mailbox import letter, subjects
+from triggers.exceptions import Invalid
+from triggers.sources.edit import change_source, create_source
 from triggers.sources.polling import mailbox
 from triggers.sources.runner import SourceError
 
@@ -97,3 +99,22 @@ def test_a_server_without_oauth_says_so(provider: OAuthServer, server: ImapServe
 
     with pytest.raises(SourceError, match="takes no tokens"):
         reading(server).poll()
+
+
+def test_the_connection_of_a_person_is_used_only_by_sources_of_that_person(
+    provider: OAuthServer, django_user_model: Any
+) -> None:
+    django_user_model.objects.create_user("bob", is_staff=True)
+    connected(provider, "bobs", owner="bob")
+    settings = {"host": "imap.example.com", "user": "bob@example.com", "connection": "bobs"}
+
+    with pytest.raises(Invalid, match="bobs belongs to bob, who alone may have a source use it"):
+        create_source("mail", kind="imap", settings=settings, by="admin:eve")
+    own = create_source("mail", kind="imap", settings=settings, by="admin:bob")
+    change_source(own, {"enabled": False, "settings": settings}, by="admin:eve")
+    for changed in ({**settings, "mailbox": "Private"}, {**settings, "connection": ""}):
+        with pytest.raises(Invalid, match="bobs belongs to bob"):
+            change_source(own, {"settings": changed}, by="admin:eve")
+    other = create_source("other", kind="imap", settings={**settings, "connection": ""}, by="admin:eve")
+    with pytest.raises(Invalid, match="bobs belongs to bob"):
+        change_source(other, {"settings": settings}, by="admin:eve")
