@@ -83,7 +83,7 @@ def ask_gate(claim: Claim, agent: Agent) -> Claim | Outcome:
     failpoint("after_gate")
     if isinstance(answer, Fire):
         return _fire(claim, asked, answer, last.revision, is_tainted)
-    _end_quietly(claim, asked, answer)
+    _end_quietly(replace(claim, is_tainted=is_tainted), asked, answer)
     raise GateWasQuiet
 
 
@@ -171,6 +171,7 @@ def _unstarted(claim: Claim, answer: Quiet) -> Unstarted:
         priority=claim.policy.priority,
         depth=claim.depth,
         chain=claim.chain,
+        is_tainted=claim.is_tainted,
     )
 
 

@@ -33,6 +33,7 @@ class Unstarted:
     priority: int = 5
     depth: int = 0
     chain: Sequence[str] = ()
+    is_tainted: bool = False  # the reason may quote untrusted data
 
 
 def report_unstarted(wake: Unstarted) -> None:
@@ -59,7 +60,7 @@ def report_unstarted(wake: Unstarted) -> None:
         "event": str(wake.event_id),
         "depth": wake.depth,
         "chain": list(wake.chain),
-        "is_tainted": False,
+        "is_tainted": wake.is_tainted,
     }
     OutboxMessage.objects.create(topic=REPORT, key=str(wake.event_id), payload=payload)
     nudge_dispatcher()
