@@ -67,6 +67,7 @@ FLOORS = {
     "agents/openai": [
         "provider_loop sdk",
         "costs lanes messages",
+        "refusals",
         "requests",
         "call",
     ],

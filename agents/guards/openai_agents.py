@@ -29,8 +29,8 @@ Given = Mapping[str, Any]  # the arguments of a request, by name
 class Call(Protocol):
     """A call of `run.openai`."""
 
-    def nested(self, agent: Any, input: Any) -> AbstractContextManager[None]:
-        """While an agent runs in the call."""
+    def nested(self, agent: Any, input: Any, named: Given) -> AbstractContextManager[None]:
+        """While an agent runs in the call, with these options."""
 
     async def response(self, model: Any, ask: Callable[..., Any], given: Given) -> Any:
         """`ask` is the method of the model."""
@@ -66,7 +66,7 @@ def _guarded_run(run: Any) -> Any:
         call = _call(f"Runner.run of {_name_of(starting_agent)}")
         if call is None:
             return await run(self, starting_agent, input, **named)
-        with call.nested(starting_agent, input):
+        with call.nested(starting_agent, input, named):
             return await run(self, starting_agent, input, **named)
 
     return enter
@@ -78,7 +78,7 @@ def _guarded_way_in(way_in: Any, *, is_lane: bool) -> Any:
         call = _call(f"Runner.{way_in.__name__} of {_name_of(starting_agent)}")
         if call is None or not is_lane:
             return way_in(self, starting_agent, input, **named)
-        with call.nested(starting_agent, input):  # the task that it begins has this context
+        with call.nested(starting_agent, input, named):  # the task that it begins has this context
             return way_in(self, starting_agent, input, **named)
 
     return enter

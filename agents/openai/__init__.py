@@ -12,6 +12,7 @@ tree, the import name of the SDK is taken.
 - `call`: one call of `run.openai`, from its input to its result; it asks people about tools that need approval.
 - `requests`: its requests to models, which are steps under the run's budgets and its taint. `lanes`: which recorded request a replay makes
   again. `messages`: a request and its answer as the journal keeps them. `costs`: what a request may cost.
+- `refusals`: what would lead past the journal, the tool cap or the budgets.
 - `provider_loop`: the event loop on which this process sends requests.
 - `sdk`: says what is not installed.
 

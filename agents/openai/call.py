@@ -15,6 +15,8 @@ from agents.journal.protocol import Place, fitting
 from agents.kernel.redaction import refresh
 from agents.llm.context import LlmContext
 from agents.llm.door.danger import TAINTED
+from agents.openai.messages import asked_for
+from agents.openai.refusals import require_no_session
 from agents.openai.requests import Requests
 from agents.openai.sdk import sdk
 
@@ -40,11 +42,7 @@ class OpenAICall:
         self._name = Place(name="openai", key=key, is_numbered=not key)
 
     async def run(self, input: Any, options: dict[str, Any]) -> Any:
-        if options.get("session") is not None:
-            raise Permanent(
-                "run.openai(session=…): a session is written outside of the journal, and would have the turns of each replay. Give the "
-                "history in the input, and keep result.to_input_list() in run.state"
-            )
+        require_no_session(options)
         await in_main_thread(refresh)
         place = await self._open(input)
         requests = Requests(place, self._steps, self._context, self._trusted)
@@ -69,12 +67,13 @@ class OpenAICall:
             raise  # the time of the body is over
         except BaseException:
             await requests.finish()
-            if self._journal.end:
-                raise self._journal.end from None  # whatever the SDK has made of it
+            if end := self._journal.end or requests.refusal:
+                raise end from None  # whatever the SDK has made of it
             raise
         await requests.finish()
-        if self._journal.end:
-            raise self._journal.end
+        if end := self._journal.end or requests.refusal:
+            raise end
+        await requests.taint_by_results()
         return result
 
     async def _result(self, place: str, input: Any, options: dict[str, Any]) -> Any:
@@ -93,7 +92,7 @@ class OpenAICall:
 
     async def _ask(self, place: str, call: Any) -> Any:
         key = fitting(f"{place}: {call.name} {call.call_id or ''}", beside="approval")
-        told = "\n\n".join(filter(None, (TAINTED if self._context.is_tainted() else "", call.arguments or "")))
+        told = "\n\n".join(filter(None, (TAINTED if self._context.is_tainted() else "", asked_for(call))))
         question = f"{call.agent.name} wants to call {call.name}"
         return await in_main_thread(partial(self._context.ask, question, detail=told, key=key))
 

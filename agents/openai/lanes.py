@@ -27,6 +27,7 @@ class Lane:
     taken: set[int] = field(default_factory=set)
     made: dict[str, asyncio.Future[Any]] = field(default_factory=dict)  # requests under way or failed, by fingerprints
     kept: int = 0  # items that the steps of its requests keep
+    called: set[str] = field(default_factory=set)  # tools; what reads their results may be a text of the SDK
 
     def begins(self, given: Given) -> int:
         """Which items are new, behind those of its last request and its answer. Those of a conversation at the provider all are."""
@@ -78,7 +79,8 @@ class Lanes:
         return lane if lanes is self else None
 
     def _nested(self, agent: Any, input: Any) -> Lane:
-        name = self.name(str(getattr(agent, "name", "")), input)
+        # An agent that goes on after an approval has its own input in its state.
+        name = self.name(str(getattr(agent, "name", "")), getattr(input, "_original_input", input))
         return Lane(name=name, known=self._known.get(name, {}))
 
 

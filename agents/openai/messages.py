@@ -1,7 +1,7 @@
 """A request to a model of openai-agents and its answer: as the journal keeps them, and as the SDK gets them."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -18,6 +18,8 @@ from agents.openai.sdk import sdk
 OWN = frozenset({"message", "function_call", "custom_tool_call", "reasoning", "item_reference", "compaction"})
 CALL = ("function_call", "custom_tool_call")
 OF_CALL = ("_call_output", "_call", "_output")
+# Tools of the SDK whose calls have other names.
+NAMED_OTHERWISE = {"mcp_": "hosted_mcp", "computer": "computer_use_preview", "program": "programmatic_tool_calling"}
 COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 DETAILS = {
     "input_tokens_details": ("cached_tokens", "cache_write_tokens"),
@@ -34,6 +36,7 @@ def clean(given: Given) -> dict[str, Any]:
         **given,
         "system_instructions": instructions and redacted(instructions),
         "input": redacted_json(items(given["input"])),
+        **({"prompt": redacted_json(prompt)} if (prompt := given.get("prompt")) else {}),
     }
 
 
@@ -75,9 +78,19 @@ def tools_read(input: Iterable[Any]) -> set[str]:
         if kind in CALL:
             names[_of(item, "call_id")] = str(_of(item, "name"))
         if kind not in OWN:
-            bare = next((kind.removesuffix(end) for end in OF_CALL if kind.endswith(end)), kind)
-            found.add(names.get(_of(item, "call_id")) or str(_of(item, "name") or bare))
+            found.add(names.get(_of(item, "call_id")) or str(_of(item, "name") or _bare(kind)))
     return found
+
+
+def tools_called(output: Sequence[Any]) -> set[str]:
+    """The tools that an answer calls, by the names under which they are offered: those that a provider runs too."""
+    kinds = [str(_of(item, "type")) for item in output if _of(item, "type") not in OWN]
+    bare = {"mcp_" if kind.startswith("mcp_") else _bare(kind) for kind in kinds}
+    return functions_called(output) | {NAMED_OTHERWISE.get(kind, kind) for kind in bare}
+
+
+def functions_called(output: Sequence[Any]) -> set[str]:
+    return {str(_of(item, "name")) for item in output if _of(item, "type") in CALL}
 
 
 def recorded(answer: Any, fingerprint: str) -> dict[str, Any]:
@@ -141,6 +154,17 @@ def in_stream(events: Iterable[Any]) -> Any:
 
 def text_of(output: Iterable[Any]) -> str:
     return "".join(part.get("content", "") for item in output for part in _answer_parts(item) if "content" in part)
+
+
+def asked_for(call: Any) -> str:
+    """What a call that needs approval is going to do: its arguments, or all of it where it has none, as that of a shell."""
+    item = call.raw_item
+    whole = item if isinstance(item, Mapping) else item.model_dump(mode="json", exclude_unset=True)
+    return call.arguments or _text(whole)
+
+
+def _bare(kind: str) -> str:
+    return next((kind.removesuffix(end) for end in OF_CALL if kind.endswith(end)), kind)
 
 
 def _usage(used: Any) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 an MCP server, which is not made again where it is not known whether it happened."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,13 +14,13 @@ from agents.frameworks.requests import Paid, Payable, RequestSteps
 from agents.frameworks.tools import in_cap, require_in_cap
 from agents.guards.openai_agents import Given, ask_with
 from agents.journal.begun import Begun
-from agents.journal.budget import Limits
+from agents.journal.budget import Cost, Limits
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread
 from agents.journal.protocol import Place, StepRequest, fitting
 from agents.kernel.redaction import know
 from agents.llm.context import LlmContext
-from agents.llm.costs.estimate import OUTPUT_BOUNDS
-from agents.openai import messages
+from agents.llm.costs.metered import BOUNDED
+from agents.openai import messages, refusals
 from agents.openai.costs import priced, size_of, usage_of
 from agents.openai.lanes import Lanes
 from agents.openai.provider_loop import sent
@@ -41,20 +41,21 @@ class Request:
     def payable(self) -> Payable[Any]:
         return Payable(
             kept=self.kept,
-            cost=lambda limits: self.priced.at_most(lambda: size_of(self.given), limits),
+            cost=self._at_most,
             paid=self._paid,
             is_strange=self.is_strange,
         )
 
+    def _at_most(self, limits: Limits) -> Cost | None:
+        if limits.measures & BOUNDED:
+            refusals.require_reserved(self.given)
+        return self.priced.at_most(lambda: size_of(self.given), limits)
+
     def bounded(self, limits: Limits) -> Given:
         if not self.priced.is_to_be_bounded(limits):
             return self.given
-        settings = self.given["model_settings"]
-        for name in ("extra_body", "extra_args"):
-            if beside := sorted(set(OUTPUT_BOUNDS) & set(getattr(settings, name, None) or ())):
-                raise Permanent(f"{name} of the model settings has {beside[0]}: under a cap set max_tokens itself")
         bound = sdk().ModelSettings(max_tokens=self.priced.output_at_most)
-        return {**self.given, "model_settings": settings.resolve(bound)}
+        return {**self.given, "model_settings": self.given["model_settings"].resolve(bound)}
 
     def _paid(self, answer: Any, limits: Limits) -> Paid:
         output = messages.recorded(answer, str(self.kept["fingerprint"]))
@@ -76,6 +77,7 @@ class Requests:
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._has_ended = False
+        self.refusal: Permanent | None = None  # the SDK makes a text of what a tool raises
 
     async def finish(self) -> None:
         """Refuse new requests, and wait for those under way: they would be repeated."""
@@ -83,9 +85,16 @@ class Requests:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
+    async def taint_by_results(self) -> None:
+        """The result of the call may be that of a tool, which no model has read (`tool_use_behavior`)."""
+        if self._is_strange(self._lanes.here.called):
+            await in_main_thread(self._context.taint)
+
     # What `agents.guards.openai_agents` brings
 
-    def nested(self, agent: Any, input: Any) -> AbstractContextManager[None]:
+    def nested(self, agent: Any, input: Any, named: Given) -> AbstractContextManager[None]:
+        with self._final():
+            refusals.require_admissible(input, named, self._context.tools)
         return self._lanes.entered(agent, input)
 
     async def response(self, model: Any, ask: Callable[..., Any], given: Given) -> Any:
@@ -109,6 +118,9 @@ class Requests:
     async def tool(self, server: Any, ask: Callable[..., Any], name: str, arguments: Any, named: Given) -> Any:
         from mcp.types import CallToolResult
 
+        if hasattr(server, "max_retry_attempts"):
+            server.max_retry_attempts = 0  # only steps make calls
+
         async def call(begun: Begun) -> Any:
             result = await ask(server, name, arguments, **named)
             return result.model_dump(mode="json", by_alias=True)
@@ -125,12 +137,17 @@ class Requests:
         lane, cap = self._lanes.here, self._context.tools
         know(*(key for one in clients_of(model) if isinstance(key := getattr(one, "api_key", None), str)))
         without_retries(model)
+        with self._final():
+            refusals.require_its_own_tools(given, cap)
         given = {**messages.clean(given), "tools": in_cap(given["tools"], cap)}
         self._handoffs.update(one.tool_name for one in given["handoffs"])
         charged = priced(model, given)
         kept = messages.kept(given, charged.model_name, lane.begins(given))
         request = Request(
-            given=given, priced=charged, kept=kept, is_strange=self._is_strange(messages.tools_read(given["input"]))
+            given=given,
+            priced=charged,
+            kept=kept,
+            is_strange=self._is_strange(messages.tools_read(given["input"]) | lane.called),
         )
         payable = request.payable
         task = lane.made.get(payable.fingerprint)
@@ -139,8 +156,9 @@ class Requests:
             task = asyncio.ensure_future(self._paid(key, request, send))
             lane.made[payable.fingerprint] = task
         answer = await self._to_its_end(task)
-        del lane.made[payable.fingerprint]  # where the SDK repeats a request that has failed, it has failed
+        lane.made.pop(payable.fingerprint, None)  # where the SDK repeats a request that has failed, it has failed
         lane.kept = len(given["input"]) + len(answer.output)
+        lane.called |= messages.functions_called(answer.output)
         return answer
 
     async def _paid(self, key: str, request: Request, send: Send) -> Any:
@@ -152,9 +170,9 @@ class Requests:
 
         output = await self._step(self._requests.step(key, payable), body)
         answer = messages.answer_of(self._requests.answer_in(output, key, payable))
-        for item in answer.output:
-            if item.type in messages.CALL and item.name not in self._handoffs:
-                require_in_cap(item.name, self._context.tools)
+        with self._final():
+            for tool in messages.tools_called(answer.output) - self._handoffs:
+                require_in_cap(tool, self._context.tools)
         if self._is_strange(messages.tools_read(answer.output)):
             await in_main_thread(self._context.taint)
         self._context.note_said(messages.text_of(answer.output))
@@ -167,6 +185,15 @@ class Requests:
 
     def _is_strange(self, tools: set[str]) -> bool:
         return bool(tools - self._trusted - self._handoffs)
+
+    @contextmanager
+    def _final(self) -> Iterator[None]:
+        """What is refused here fails the run, in a tool too."""
+        try:
+            yield
+        except Permanent as refusal:
+            self.refusal = self.refusal or refusal
+            raise
 
     async def _on_own_loop(self, act: Coroutine[Any, Any, T]) -> T:
         """A tool that is a plain function may run an agent on an event loop of its thread."""

@@ -50,6 +50,18 @@ def test_a_request_is_reserved_settled_and_in_the_transcript(
     assert [part.text for part in turn.answer] == ["so"] and turn.prompt[0].text.startswith("[script word")
 
 
+@pytest.mark.parametrize("extra", [{"max_output_tokens": 100_000}, {"model": "gpt-5-pro"}])
+def test_what_a_request_costs_is_not_changed_beside_what_is_reserved(lab: Lab, wire: Wire, extra: Any) -> None:
+    create_budget(scope="installation", period="day", measure="usd", cap=Decimal(1), by="test")
+    conversation = f"beside-{next(iter(extra))}"
+
+    run = lab.run(asking(wire, conversation, model_settings=SDK.ModelSettings(max_tokens=10, extra_body=extra)))
+
+    assert run.status == "failed" and "nothing is reserved" in run.error
+    assert not wire.of(conversation) and not Reservation.objects.exists()
+    assert not BudgetWindow.objects.filter(spent__gt=0).exists()
+
+
 def test_a_transcript_has_each_item_once(lab: Lab, wire: Wire) -> None:
     wire.script("sums", [Call("add", a=1, b=2)], [Call("add", a=3, b=4)], "10")
 
