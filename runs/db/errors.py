@@ -16,6 +16,7 @@ NO_ANSWER = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg
 # SQLSTATEs: the connection failed, the server ended the session or takes none, it ended a transaction that stood still or took too long.
 SESSION_ENDED = ("08", "57P", "25P03", "25P04")
 OF_ROWS = ("22", "23", "54")  # data, integrity, limits of PostgreSQL
+ALIKE = 3  # things in a row that fail by no fault of theirs: nothing else would succeed
 
 
 def is_gone(error: BaseException) -> bool:

@@ -20,7 +20,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Coalesce, Least, Now
 
 from agents.kernel.backoff import backoff
-from runs.db.errors import is_gone, name_of
+from runs.db.errors import is_gone, is_own, name_of
 from runs.db.sql import database_now, fetch
 from runs.failpoints import failpoint
 from runs.models import Delivery, Notification, Recipient
@@ -42,6 +42,7 @@ log = structlog.get_logger(__name__)
 THREADS = 6
 RETRY = timedelta(seconds=5)
 RETRY_MAX = timedelta(minutes=15)
+REFUSED_AGAIN = timedelta(seconds=30)  # after the database refused what must be read of it
 EXPIRED = 100  # of one look
 MOST_ITEMS = 1_000  # notifications that go out as one message
 LARGEST = 500_000  # characters of their texts; mail servers refuse some 10 MB, others less
@@ -105,12 +106,14 @@ class Deliverer:
             "delivery", threads=THREADS, breakers=self.breakers, judge=self._tell_breaker, wake=wake
         )
         self.has_synced = False
+        self.unbegun: dict[UUID, UUID] = {}  # deliveries that are claimed and were not handed to a thread, by claim
 
     def deliver_some(self) -> float:
         """Do a bounded amount of work; returns the seconds until the next look, infinite if nothing is ahead."""
         if not self.has_synced:
             sync_settings()  # so that the console shows the recipient before the first notification
             self.has_synced = True
+        put_back(self.unbegun)
         recorded = self.sending.record_each(record)
         expire()
         give_up(self.breakers.away)
@@ -138,11 +141,12 @@ class Deliverer:
         while self.sending.has_room:
             # Hosts that have no message under way go first: slow ones must not keep all threads from the others.
             busy, refusing = self.breakers.busy, self.sending.refusing
-            job = (claim_next([*refusing, *busy]) if busy else None) or claim_next(refusing)
+            job = (claim_next([*refusing, *busy], self.unbegun) if busy else None) or claim_next(refusing, self.unbegun)
             if job is None:
                 break
             failpoint("before_delivery")
             self.sending.start(job, job.host, _send)
+            del self.unbegun[job.claim]
             count += 1
         return count
 
@@ -166,8 +170,10 @@ def _send(job: Job) -> Outcome:
     return outcome
 
 
-def claim_next(full: Sequence[str]) -> Job | None:
-    """Claim the next delivery to a host that is not full; None if there is none. One that cannot be sent is passed over."""
+def claim_next(full: Sequence[str], unbegun: dict[UUID, UUID] | None = None) -> Job | None:
+    """Claim the next delivery to a host that is not full; None if there is none. One that cannot be sent is passed over. One that is
+    claimed stands in `unbegun`, also where the database fails then."""
+    unbegun = {} if unbegun is None else unbegun
     while True:
         claim = uuid4()
         with transaction.atomic():
@@ -177,18 +183,28 @@ def claim_next(full: Sequence[str]) -> Job | None:
             found = fetch(CLAIM, asked)
         if not found:
             return None
+        id = unbegun[claim] = found[0][0]
         failpoint("after_delivery_claim")
-        delivery = Delivery.objects.select_related("recipient").get(pk=found[0][0])
         try:
-            job = _job_of(delivery, claim)
+            job = _job_of(Delivery.objects.select_related("recipient").get(pk=id), claim)
         except Exception as error:
-            if is_gone(error):
+            if not is_own(error):
                 raise
-            log.exception("delivery.not_begun", delivery=str(delivery.pk))
+            log.exception("delivery.not_begun", delivery=str(id))
             job = None
-            _try_again(delivery.pk, claim, f"it cannot be sent: {name_of(error)}", None)
+            _try_again(id, claim, f"it cannot be sent: {name_of(error)}", None)
         if job:
             return job
+        del unbegun[claim]
+
+
+def put_back(unbegun: dict[UUID, UUID]) -> None:
+    """What was claimed and not begun was not sent: that is no attempt. Others come first, for it may fail again."""
+    for claim, id in list(unbegun.items()):
+        mine = Delivery.objects.filter(pk=id, claim=claim, status__in=["sending", "unknown"])
+        again = {"status": "pending", "due_at": Now() + REFUSED_AGAIN, "ended_at": None, "reason": ""}
+        mine.update(attempts=F("attempts") - 1, **again)
+        del unbegun[claim]
 
 
 def _job_of(delivery: Delivery, claim: UUID) -> Job | None:

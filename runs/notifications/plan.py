@@ -17,7 +17,7 @@ import structlog
 from django.db import transaction
 from django.db.models.functions import Now
 
-from runs.db.errors import is_gone, is_own, name_of
+from runs.db.errors import ALIKE, is_gone, is_own, name_of
 from runs.db.sql import database_now, fetch
 from runs.failpoints import failpoint
 from runs.models import Delivery, Notification, Recipient, RecipientGroup
@@ -239,20 +239,36 @@ def plan(limit: int = BATCH) -> int:
 def _one_by_one(limit: int) -> int:
     """Each in a transaction of its own. Where it fails by its own fault while others succeed, its deliveries fail. Raises the first
     other error."""
-    unplanned = Notification.objects.filter(planned_at=None).order_by("created_at", "id")
-    count, failed = 0, list[tuple[int, Exception]]()
-    for id in list(unplanned.values_list("id", flat=True)[:limit]):
+    unplanned = Notification.objects.filter(planned_at=None)
+    count, failed = _each(list(unplanned.order_by("created_at", "id").values_list("id", flat=True)[:limit]))
+    if not count:  # those that fail must not stop all that are behind them
+        newest = unplanned.exclude(pk__in=failed).order_by("-created_at", "-id").values_list("id", flat=True)[:limit]
+        count, others = _each(sorted(newest))
+        failed |= others
+    own = {id: why for id, why in failed.items() if count and is_own(why)}
+    for id, why in own.items():
+        _give_up(id, why)
+    for id, why in failed.items():
+        if id not in own:
+            raise why
+    return count + len(own)
+
+
+def _each(ids: Iterable[int]) -> tuple[int, dict[int, Exception]]:
+    """How many were planned, and the errors of the others. It stops where nothing but the database seems to be at fault."""
+    count, failed, alike = 0, dict[int, Exception](), 0
+    for id in ids:
         try:
             count += _plan(1, id)
+            alike = 0
         except Exception as error:
             if is_gone(error):
                 raise
-            failed.append((id, error))
-    for id, why in failed:
-        if not (count and is_own(why)):
-            raise why
-        _give_up(id, why)
-    return count + len(failed)
+            failed[id] = error
+            alike = 0 if is_own(error) else alike + 1
+            if alike == ALIKE:
+                break
+    return count, failed
 
 
 def _give_up(id: int, error: Exception) -> None:

@@ -26,7 +26,7 @@ from agents.kernel.durations import in_words
 from agents.kernel.redaction import redacted
 from runs.db import host_clock
 from runs.db.encryption import decrypt
-from runs.db.errors import is_gone, name_of
+from runs.db.errors import is_own, name_of
 from runs.db.sql import database_now, execute, fetch, fetch_as
 from runs.failpoints import failpoint
 from runs.network import sending
@@ -49,6 +49,7 @@ CONNECT, WHOLE = 8.0, 15.0  # seconds
 KEPT = 500  # bytes of an answer
 TRIES = 20  # that a delivery shows
 FEW = 1_000  # rows of one statement
+REFUSED_AGAIN = timedelta(seconds=30)  # after the database refused what must be read of it
 DISABLE_AFTER = timedelta(days=5)  # of failures, without a success between
 GONE = 410
 LATER = frozenset({408, 425, 429})
@@ -96,6 +97,11 @@ UPDATE triggers_eventdelivery delivery SET status = 'delivered', reason = '', du
 FROM triggers_event event
 WHERE delivery.id = %(id)s::uuid AND delivery.claim = %(claim)s::uuid AND delivery.status IN ('sending', 'pending')
   AND event.id = delivery.event_id
+"""
+# What was claimed and not begun was not sent: that is no attempt. Others come first, for it may fail again.
+PUT_BACK = """
+UPDATE triggers_eventdelivery SET status = 'pending', attempts = attempts - 1, due_at = clock_timestamp() + %(again)s::interval
+WHERE claim = ANY(%(claims)s::uuid[]) AND id = ANY(%(ids)s::uuid[]) AND status = 'sending'
 """
 NEXT_DUE = """
 SELECT extract(epoch FROM min(due_at) - clock_timestamp())::float8 FROM triggers_eventdelivery WHERE status IN ('pending', 'sending')
@@ -166,9 +172,14 @@ class Outbound:
         self.sending: Sending[Job, Tried] = Sending(
             "outbound", threads=THREADS, breakers=self.breakers, judge=self._tell_breaker, wake=wake
         )
+        self.unbegun: dict[UUID, UUID] = {}  # deliveries that are claimed and were not handed to a thread, by claim
 
     def deliver_some(self) -> float:
         """Do a bounded amount of work; returns the seconds until the next look, infinite if nothing is ahead."""
+        if self.unbegun:
+            claims, ids = list(self.unbegun), list(self.unbegun.values())
+            execute(PUT_BACK, {"claims": claims, "ids": ids, "again": REFUSED_AGAIN})
+            self.unbegun.clear()
         recorded = self.sending.record_each(_record_result)
         expire()
         if recorded + self._begin():
@@ -197,9 +208,11 @@ class Outbound:
         claimed = claim(subscription_id)
         if claimed is None:
             return 0
+        self.unbegun[claimed.claim] = claimed.id
         failpoint("after_outbound_claim")
         if job := job_of(claimed, endpoint):
             self.sending.start(job, str(subscription_id), send)
+        del self.unbegun[claimed.claim]
         return 1
 
     def _tell_breaker(self, result: sending.Result[Job, Tried]) -> None:
@@ -241,7 +254,7 @@ def job_of(delivery: Claimed, endpoint: Endpoint) -> Job | None:
         record(delivery, Tried(at=database_now(), error=str(refusal), final=True))
         return None
     except Exception as error:
-        if is_gone(error):
+        if not is_own(error):
             raise
         log.exception("outbound.not_begun", delivery=str(delivery.id))
         record(delivery, Tried(at=database_now(), error=f"it cannot be sent: {name_of(error)}"))
