@@ -94,7 +94,9 @@ class Report:
     def of_line(cls, line: str) -> "Report":
         """Read a line such as `failure: notify ops, night; webhook crm; event`. ValueError names what is wrong."""
         if len(line) > LINE_LENGTH:
-            raise ValueError(f"a line has at most {LINE_LENGTH:,} characters, not {len(line):,}; name a group of recipients")
+            raise ValueError(
+                f"a line has at most {LINE_LENGTH:,} characters, not {len(line):,}; name a group of recipients"
+            )
         on, colon, rest = line.partition(":")
         given: dict[str, Any] = {"on": on.strip().lower()}
         if not colon:
@@ -153,4 +155,6 @@ def _unquoted(text: str) -> str:
     try:
         return str(json.loads(text))
     except ValueError:
-        raise ValueError(f"{text} is no name in quotes; before a backslash and a quote in it, write a backslash") from None
+        raise ValueError(
+            f"{text} is no name in quotes; before a backslash and a quote in it, write a backslash"
+        ) from None

@@ -102,7 +102,9 @@ def erase_runs(run_ids: Sequence[UUID]) -> int:
 
 def erase_notifications(which: Q, *, since: datetime) -> None:
     """Erase the texts of these notifications, none of them older than `since`, and do not send them, in the caller's transaction."""
-    told = Notification.objects.filter(which, created_at__gte=since)  # with the index on the time: there is none on the run
+    told = Notification.objects.filter(
+        which, created_at__gte=since
+    )  # with the index on the time: there is none on the run
     theirs = Q(Exists(told.filter(pk=OuterRef("notification_id"))))
     # A delivery with merged ones is sent with them.
     suppress_waiting(theirs & Q(merged=None), reason="its notification was erased")
