@@ -1,7 +1,7 @@
 """Declarations of what wakes an agent; `sync_agents` turns each into a Trigger row."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -217,8 +217,10 @@ def absence(
     event returns."""
     if (within is None) == (not by):
         raise TypeError('on.absence() needs one of within="30m" and by="15:00"')
-    if isinstance(keys, str) or any("," in one or one != one.strip() or not one for one in keys):
+    if not _are_texts(keys) or any("," in one or one != one.strip() or not one for one in keys):
         raise TypeError(f"on.absence(): keys is a list of texts without commas, not {keys!r}")
+    if not (isinstance(of, str) or _are_texts(of)):
+        raise TypeError(f"on.absence(): of is an event type, or a list of them, not {of!r}")
     settings = {
         "types": " ".join(types),
         "source": source,
@@ -240,6 +242,10 @@ def absence(
     }
     told = ("absence.opened", "absence.closed") if closed else ("absence.opened",)
     return SourceTrigger(types=told, kind="absence", settings=settings, slug=slug)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list | tuple | Set) and all(isinstance(one, str) for one in value)
 
 
 def _text(length: Length) -> str:

@@ -60,7 +60,7 @@ def read_deadline(text: str, tz: str = "UTC") -> tuple[dict[str, Any] | None, st
 def switch_of_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
     """The settings of the switch that `on.absence` declares with these. TypeError, ValueError."""
     types = arguments.get("types", [])
-    if not isinstance(types, list):
+    if not isinstance(types, list) or not all(isinstance(one, str) for one in types):
         raise TypeError(f"absence must be a list of event types, not {types!r}")
     return dict(on.absence(*types, **{name: value for name, value in arguments.items() if name != "types"}).settings)
 

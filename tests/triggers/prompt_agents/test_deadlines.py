@@ -132,7 +132,10 @@ def test_the_sentence_the_api_and_a_file_make_the_same_trigger_and_switch() -> N
         ({"absence": ["a"]}, "needs one of"),
         ({"absence": "a", "by": "15:00"}, "must be a list"),
         ({"absence": ["a"], "by": "15:00", "slug": "x"}, "each is"),
-        ({"absence": [1], "by": "15:00"}, "expected str"),
+        ({"absence": [1], "by": "15:00"}, "absence must be a list of event types"),
+        ({"absence": ["a"], "by": "15:00", "key": "event.subject", "keys": [[]]}, "keys is a list of texts"),
+        ({"absence": ["a"], "by": "15:00", "key": "event.subject", "keys": {"main": 1}}, "keys is a list of texts"),
+        ({"absence": ["a"], "by": "15:00", "of": 5}, "of is an event type"),
     ],
 )
 def test_an_absence_that_nothing_declares_is_refused(when: dict[str, Any], why: str) -> None:

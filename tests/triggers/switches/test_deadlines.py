@@ -18,6 +18,8 @@ from triggers.dispatch.rules import Rules
 from triggers.matching.pending import Item
 from triggers.models import Event, Source, SwitchTimer
 from triggers.sources.edit import change_source
+from triggers.sources.settings import InvalidSettings
+from triggers.sources.switches.absence import Absence
 from triggers.switches.switch import Switch, switch_of
 from triggers.switches.timer import Timer, Transition
 
@@ -323,3 +325,10 @@ def test_a_silence_that_becomes_a_deadline_begins_from_zero(a_minute_ago: str) -
     arm_switches(Rules())
 
     assert timer("ci").seen_at is None and f"{timer('ci').due_at:%H:%M}" == a_minute_ago
+
+
+def test_keys_without_a_key_between_their_commas_are_refused_as_no_event_could_come_in_time() -> None:
+    settings = {"types": "ci.passed", "by": "15:00", "key": "event.data.branch", "keys": " , "}
+
+    with pytest.raises(InvalidSettings, match="must be keys, such as main, release"):
+        Absence().clean_settings(settings)

@@ -66,6 +66,8 @@ def required_type_globs(value: str) -> str:
 
 def listed_keys(value: str) -> str:
     keys = keys_of(value)
+    if value.strip() and not keys:
+        return "must be keys, such as main, release"
     if len(keys) > MOST_LISTED:
         return f"must be at most {MOST_LISTED:,} keys"
     return "" if all(len(key.encode()) <= KEY_BYTES for key in keys) else f"each must have at most {KEY_BYTES:,} bytes"
