@@ -25,7 +25,7 @@ from runs.calls import rows
 from runs.calls.bell import Bell
 from runs.calls.payer import CallPayer
 from runs.calls.rows import Call, Outcome
-from runs.db.errors import DATABASE_ERRORS, is_own, log_failure
+from runs.db.errors import ALIKE, DATABASE_ERRORS, is_gone, is_own, log_failure
 from runs.db.listen import set_timeouts
 from runs.db.schema_check import require_migrations
 from runs.failpoints import failpoint
@@ -77,6 +77,7 @@ class Caller:
         self.loading: asyncio.Task[Requests] | None = None
         self.tasks: dict[int, asyncio.Task[None]] = {}  # by wait
         self.ended: list[Ended] = []
+        self.record_at = 0.0  # after the database refused to record some
         self.is_stopping = False
         self.tidy_at = 0.0
         self.look_at_wanted = 0.0
@@ -160,34 +161,46 @@ class Caller:
         self.bell.ring()
 
     async def _record(self) -> None:
-        """Record what requests came to, all of them together; if that fails, at the next look again."""
+        """Record what requests came to, all of them together; if that fails, at the next look again. What the database refuses is
+        kept, and tried again after a pause: it stops nothing else, and what is paid is not lost by a fault of the database."""
+        if time.monotonic() < self.record_at and not self.is_stopping:
+            return
         while (ended := self.ended[:AT_ONCE]) and self.me is not None:
-            recorded, kept = await in_database_thread(record, self.me, ended)
+            recorded, kept, refused = await in_database_thread(record, self.me, ended)
+            if refused:
+                self.record_at = time.monotonic() + WHILE_BUSY
             late = [one for one in ended if one.call.wait_id not in recorded | kept]
             kept |= {one.call.wait_id for one in await self._record_late(late)}
             for one in ended:
                 if one.call.wait_id not in kept:
                     self.tasks.pop(one.call.wait_id, None)
             locked = [one for one in ended if one.call.wait_id in kept]
-            self.ended[: len(ended)] = locked
+            # Behind those that were not tried yet.
+            self.ended[:] = [*self.ended[len(ended) :], *locked]
             if locked:
                 return
 
     async def _record_late(self, late: Sequence[Ended]) -> Sequence[Ended]:
         """Returns those that wait for a lock: once one does, none of the others is tried, for the lease must be renewed."""
+        refused: list[Ended] = []
         for number, one in enumerate(late):
             try:
                 is_done = await in_database_thread(record_late, one, self.record_late)
             except DATABASE_ERRORS as error:
-                if not is_own(error):
+                if is_gone(error):
                     raise
+                if not is_own(error):
+                    log.exception("call.late_answer_not_recorded", run=str(one.call.run_id), request=one.call.key)
+                    refused.append(one)
+                    self.record_at = time.monotonic() + WHILE_BUSY
+                    continue
                 # It is paid and lost: a person decides about its run. The others are recorded.
                 log.exception("call.late_answer_refused", run=str(one.call.run_id), request=one.call.key)
                 is_done = True
             if not is_done:
-                return late[number:]
+                return [*refused, *late[number:]]
             log.warning("call.late", run=str(one.call.run_id), request=one.call.key, end=type(one.end).__name__)
-        return []
+        return refused
 
     async def _drop_unwanted(self, me: UUID) -> None:
         """Cancel requests whose runs were cancelled, or whose agents were stopped."""
@@ -266,8 +279,28 @@ def requests() -> "Requests":
     return Requests()
 
 
-def record(me: UUID, ended: Sequence[Ended]) -> tuple[set[int], set[int]]:
-    """Record answers, postpone and hand back. Returns the waits for which that is done, and those whose runs are locked now."""
+def record(me: UUID, ended: Sequence[Ended]) -> tuple[set[int], set[int], set[int]]:
+    """Record answers, postpone and hand back. Returns the waits for which that is done, those for which it is to be tried again, and
+    those of them that the database refuses: they stop no others."""
+    try:
+        return *_record(me, ended), set()
+    except DATABASE_ERRORS as error:
+        if is_gone(error):
+            raise
+        if len(ended) == 1:
+            log.exception("call.not_recorded", run=str(ended[0].call.run_id), request=ended[0].call.key)
+            return set(), {ended[0].call.wait_id}, {ended[0].call.wait_id}
+    done, kept, refused = set[int](), set[int](), set[int]()
+    for one in ended:
+        if len(refused) >= ALIKE and not done:  # nothing but the database seems to be at fault
+            kept.add(one.call.wait_id)
+            continue
+        its = record(me, [one])
+        done, kept, refused = done | its[0], kept | its[1], refused | its[2]
+    return done, kept, refused
+
+
+def _record(me: UUID, ended: Sequence[Ended]) -> tuple[set[int], set[int]]:
     from agents.llm.requests.left import Answered, HandedBack, Postponed
 
     answers = [_outcome(one, one.end) for one in ended if isinstance(one.end, Answered)]

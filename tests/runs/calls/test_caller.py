@@ -20,7 +20,7 @@ from runs.actions.stop_agents import start_agents, stop_agents
 from runs.budgets.reserve import Reservations
 from runs.calls import rows
 from runs.calls.caller import Caller, in_database_thread
-from runs.db.sql import fetch
+from runs.db.sql import execute, fetch
 from runs.durable.progress import record_late_answer
 from runs.models import ModelCall, Run, Step, Worker
 from tests.support.durable import Lab, lab
@@ -255,6 +255,32 @@ def test_a_late_answer_that_the_database_refuses_stops_no_other(
 
     assert lab.go_on(second).result == "done"
     assert Run.objects.get(pk=first.pk).status == "uncertain" or lab.go_on(first).status == "uncertain"
+
+
+def test_an_answer_that_the_database_refuses_by_no_fault_of_its_own_is_kept_and_stops_no_other(
+    lab: Lab, wire: Wire
+) -> None:
+    """As the trigger of a team may do, or a right that misses: what is paid is recorded once that is over."""
+    first, second, third = left(lab, think), left(lab, think), left(lab, think)
+    execute(
+        f"""
+        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+          IF NEW.run_id = '{first.id}' THEN RAISE EXCEPTION 'not now'; END IF; RETURN NEW; END $$;
+        CREATE TRIGGER refuse BEFORE INSERT ON runs_step FOR EACH ROW EXECUTE FUNCTION refuse()
+        """
+    )
+
+    async def act(caller: Caller) -> None:
+        try:
+            await until(caller, lambda: len(wire.requests) == 3 and len(caller.tasks) == len(caller.ended) == 1)
+        finally:
+            await in_database_thread(execute, "DROP FUNCTION refuse CASCADE")
+        await until(caller, lambda: not caller.ended and not caller.tasks)
+
+    with_a_caller(act)
+
+    assert [lab.go_on(run).result for run in (first, second, third)] == ["done"] * 3
+    assert wire.asked(first.id) == {0: 1}
 
 
 def test_a_stop_cuts_a_request_at_once_and_not_at_the_next_look(
