@@ -65,7 +65,7 @@ FLOORS = {
         "chat_model call",
     ],
     "agents/openai": [
-        "provider_loop sdk",
+        "sdk",
         "costs lanes messages",
         "refusals",
         "requests",

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from agents.exceptions import Permanent
 from agents.guards.bodies import is_within_body
 from agents.guards.libraries import Guard, guard_methods
+from agents.guards.provider_loop import sent, streamed
 
 SDK = "agents"  # its import name, which in a tree is this package's own
 IS_REACHABLE = __name__.partition(".")[0] != SDK
@@ -95,14 +96,14 @@ def _guarded_request(name: str, ask: Any) -> Any:
     async def get_response(self: Any, *arguments: Any, **named: Any) -> Any:
         call = _call(f"model {type(self).__name__}")
         if call is None:
-            return await ask(self, *arguments, **named)
+            return await sent(ask(self, *arguments, **named))
         return await call.response(self, ask, {**dict(zip(GIVEN, arguments, strict=False)), **named})
 
     @wraps(ask)
     def stream_response(self: Any, *arguments: Any, **named: Any) -> Any:
         call = _call(f"model {type(self).__name__}")
         if call is None:
-            return ask(self, *arguments, **named)
+            return streamed(ask(self, *arguments, **named))
         return call.stream(self, ask, {**dict(zip(GIVEN, arguments, strict=False)), **named})
 
     return get_response if name == "get_response" else stream_response

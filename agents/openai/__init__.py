@@ -13,8 +13,8 @@ tree, the import name of the SDK is taken.
 - `requests`: its requests to models, which are steps under the run's budgets and its taint. `lanes`: which recorded request a replay makes
   again. `messages`: a request and its answer as the journal keeps them. `costs`: what a request may cost.
 - `refusals`: what would lead past the journal, the tool cap or the budgets.
-- `provider_loop`: the event loop on which this process sends requests.
 - `sdk`: says what is not installed.
 
-`agents.guards.openai_agents` brings the requests here, and refuses those outside of a call.
+`agents.guards.openai_agents` brings the requests here, and refuses those outside of a call. `agents.guards.provider_loop` is the event loop
+on which this process sends them.
 """

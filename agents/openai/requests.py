@@ -13,6 +13,7 @@ from agents.frameworks.costs import Priced
 from agents.frameworks.requests import Paid, Payable, RequestSteps
 from agents.frameworks.tools import in_cap, require_in_cap
 from agents.guards.openai_agents import Given, ask_with
+from agents.guards.provider_loop import sent
 from agents.journal.begun import Begun
 from agents.journal.budget import Cost, Limits
 from agents.journal.concurrent import ConcurrentSteps, in_main_thread
@@ -23,7 +24,6 @@ from agents.llm.costs.metered import BOUNDED
 from agents.openai import messages, refusals
 from agents.openai.costs import priced, size_of, usage_of
 from agents.openai.lanes import Lanes
-from agents.openai.provider_loop import sent
 from agents.openai.sdk import sdk
 
 T = TypeVar("T")

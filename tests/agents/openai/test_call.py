@@ -356,6 +356,34 @@ def test_a_whole_run_may_be_one_step(wire: Wire) -> None:
     assert done.result == "so" and wire.asked("whole") == {0: 1}
 
 
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_a_client_serves_calls_and_whole_runs_in_turn(wire: Wire, chat_model: Any, is_streamed: bool) -> None:
+    clerk = assistant(model=chat_model)
+
+    async def streamed() -> str:
+        result = SDK.Runner.run_streamed(clerk, wire.prompt("word", "whole-in-turn"))
+        return "".join([event.data.delta async for event in result.stream_events() if is_text(event)])
+
+    def whole() -> str:
+        if is_streamed:
+            return asyncio.run(streamed())
+        return str(SDK.Runner.run_sync(clerk, wire.prompt("word", "whole-in-turn")).final_output)
+
+    def body(run: AgentRun) -> Any:
+        return [
+            run.openai(clerk, wire.prompt("word", "in-turn-1")).final_output,
+            run.step("whole", whole, effect="idempotent"),
+            run.openai(clerk, wire.prompt("word", "in-turn-2")).final_output,
+        ]
+
+    assert run_agent(durable(body), may_ask_providers=True).result == ["so", "so", "so"]
+    assert whole() == "so"  # outside of runs
+
+
+def is_text(event: Any) -> bool:
+    return bool(event.type == "raw_response_event" and event.data.type == "response.output_text.delta")
+
+
 def test_outside_of_runs_the_sdk_is_as_it_is(wire: Wire, chat_model: Any) -> None:
     run_agent(durable(lambda run: None))  # the guards are there
 
