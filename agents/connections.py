@@ -19,6 +19,7 @@ from typing import Any
 import httpx2 as httpx
 
 from agents.exceptions import NetworkRefused, Permanent
+from agents.frameworks.tools import is_in_tool
 from agents.guards.addresses import CheckedSyncTransport, CheckedTransport, Refused
 from agents.guards.http import is_allowed, is_private
 from agents.journal.begun import Begun, current
@@ -69,10 +70,17 @@ def use_of(name: str, agent: str, *, is_tainted: bool, harmless: bool) -> Use:
 def _why_only_reads(step: Begun, *, is_tainted: bool, harmless: bool) -> str:
     if step.request.effect == "read":
         return f'step {step.key!r} has effect="read"'
-    if step.request.kind == "tool" and is_tainted and not (step.request.is_dangerous or harmless):
+    if not is_tainted or harmless:
+        return ""
+    if step.request.kind == "tool" and not step.request.is_dangerous:
         return (
             "the run has seen untrusted data, and the tool is not declared dangerous, so no person has seen this call. Declare it "
             "with dangerous=True, or call run.connection(…, harmless=True) where no stranger could gain by it"
+        )
+    if step.request.kind == "step" and is_in_tool():
+        return (
+            "the run has seen untrusted data, and the step is in a tool that a model has called. Write in a node or in the body, after a "
+            "person has approved it, or call run.connection(…, harmless=True) where no stranger could gain by it"
         )
     return ""
 

@@ -1,9 +1,19 @@
 """The tool cap of a run, over the tools that a model of another framework is offered and those that it calls."""
 
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from agents.exceptions import Permanent
+from agents.guards import openai_agents
+
+# How many tools of LangChain, each called by the one before it, this thread or task is in.
+depth: ContextVar[int] = ContextVar("tool_depth", default=0)
+
+
+def is_in_tool() -> bool:
+    """Is this the code of a tool of another framework, which a model may have called? Of `run.openai` all code counts."""
+    return depth.get() > 0 or openai_agents.calling.get() is not None
 
 
 def name_of(tool: Any) -> str:

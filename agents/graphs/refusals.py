@@ -11,7 +11,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tracers.context import register_configure_hook
 
 from agents.exceptions import Permanent
-from agents.frameworks.tools import require_in_cap
+from agents.frameworks.tools import depth, require_in_cap
 from agents.journal.begun import is_within_step
 
 JOURNALED = "wakeful_journaled"  # in the metadata of models that `journaled` made
@@ -56,6 +56,13 @@ class Refusals(BaseCallbackHandler):
     def on_tool_start(self, serialized: Any, input_str: str, **kwargs: Any) -> None:
         for cap in list(_caps):
             require_in_cap(str((serialized or {}).get("name", "")), cap)
+        depth.set(depth.get() + 1)
+
+    def on_tool_end(self, output: Any, **kwargs: Any) -> None:
+        depth.set(max(depth.get() - 1, 0))
+
+    def on_tool_error(self, error: BaseException, **kwargs: Any) -> None:
+        depth.set(max(depth.get() - 1, 0))
 
     def _require_journaled(self, serialized: Any, metadata: Any) -> None:
         if not _caps or _passes.get() or (metadata or {}).get(JOURNALED):

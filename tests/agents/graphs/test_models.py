@@ -17,8 +17,12 @@ from pydantic import BaseModel
 from agents import AgentRun, AsyncAgentRun, Permanent
 from agents.exceptions import StepFailed
 from agents.graphs import journaled
+from agents.guards.addresses import networks_of
+from agents.kernel import connecting
+from agents.kernel.connecting import Lease
 from agents.testing import Journal, assert_replays, run_agent
 from tests.agents.graphs.models import durable, scripted
+from tests.support.oauth_server import providing_tokens
 
 pytestmark = pytest.mark.django_db
 
@@ -355,3 +359,44 @@ def test_a_message_keeps_what_its_provider_needs_of_it() -> None:
     run_agent(agent, journal=journal)
 
     assert seen[0] == seen[1] and seen[1].content == thought.content and seen[1].id == "answer-1"
+
+
+@pytest.mark.parametrize("harmless", [False, True])
+def test_in_a_tainted_run_a_step_of_a_tool_only_reads_by_a_connection(
+    harmless: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with providing_tokens() as api:
+        api.allow(access="token-12345678")
+        lease = Lease(token="token-12345678", hosts=[api.host], networks=networks_of(["127.0.0.0/8"]))
+        monkeypatch.setattr(connecting._port, "lease", lambda name, /, **how: lease)
+
+        def body(run: AgentRun) -> Any:
+            def post() -> int:
+                with run.connection("mail", harmless=harmless) as http:
+                    return http.post(f"{api.url}/labels").status_code
+
+            @tool("weather")
+            def label(city: str) -> str:
+                """Label."""
+                return f"sunny {run.step('post', post, key=city, effect='idempotent')}"
+
+            def again(state: Any) -> Any:
+                return {"messages": [AIMessage(f"{run.step('post', post, key='node', effect='idempotent')}")]}
+
+            model = journaled(scripted(calls_first)).bind_tools([label])
+            builder = StateGraph(MessagesState)
+            builder.add_node("model", lambda state: {"messages": [model.invoke(state["messages"])]})
+            builder.add_node("tools", ToolNode([label], handle_tool_errors=lambda error: f"sunny {error}"))
+            builder.add_node("again", again)
+            builder.add_edge(START, "model")
+            builder.add_edge("model", "tools")
+            builder.add_edge("tools", "again")
+            said = run.graph(builder.compile(), {"messages": [HumanMessage("?")]})["messages"]
+            return [said[-2].text, said[-1].text]
+
+        done = run_agent(durable(body, connections=("mail",)), from_strangers=True)
+
+    assert done.is_tainted
+    assert ("the step is in a tool that a model has called" in done.result[0]) is not harmless
+    assert done.result[1] == "200"
+    assert len(api.called) == 1 + harmless
