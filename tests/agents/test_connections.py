@@ -107,6 +107,7 @@ def test_a_new_token_goes_only_where_the_client_was_opened_to(
 ) -> None:
     api.withdraw()
     leased = connecting._port.lease
+    assert leased
 
     def changed_meanwhile(name: str, /, *, refused: str = "", may_retry: bool = True) -> Lease:
         given = leased(name, refused=refused, may_retry=may_retry)

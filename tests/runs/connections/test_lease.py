@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from agents.exceptions import NetworkRefused, NotConnected, ProviderAway, Retry
 from agents.guards.network import outside_refused
 from agents.kernel.redaction import redacted
+from runs.connections import lease as leases
 from runs.connections import protocol
 from runs.connections.lease import CLAIM, lease
 from runs.models import Connection
@@ -167,7 +168,10 @@ def test_a_provider_that_fails_is_asked_again_after_a_pause_that_grows(
     assert (made.failures, made.failing_since, made.reason) == (0, None, "")
 
 
-def test_while_a_provider_fails_the_token_serves_as_long_as_it_lasts(provider: OAuthServer) -> None:
+def test_while_a_provider_fails_the_token_serves_as_long_as_it_lasts(
+    provider: OAuthServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "FIRST_PAUSE", timedelta(minutes=5))
     connected(provider, left=200)
     provider.status = 500
 
