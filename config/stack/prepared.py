@@ -11,6 +11,7 @@ import gc
 import importlib
 import json
 import os
+import re
 import runpy
 import signal
 import socket
@@ -53,7 +54,7 @@ KNOW_KINDS = {"dispatcher", "sources", "granian"}  # programs that ask for every
 READ_AGAIN = {"DATABASES", "KNOBS", "LOGGING", "WAKEFUL_ADMIN_PASSWORD"}
 # Variables that only settings read, beside the knobs and WAKEFUL_…, or that clients of providers read when they are made.
 READ_LATE = ("_API_KEY", "_API_KEY_FILE", "_BASE_URL")
-READ_BY_OTHERS = ("WAKEFUL_", "PG")  # by settings, and by libpq for each session
+READ_ELSEWHERE = re.compile(r"WAKEFUL_.*|PG[A-Z]+")  # by settings, and by libpq for each session
 DEFAULTS = ("DJANGO_SETTINGS_MODULE", "CELERY_SKIP_CHECKS")  # config.celery sets them where it is imported
 
 
@@ -129,7 +130,7 @@ class Prepared:
             for name in self.environment.keys() | environment.keys()
             if self.environment.get(name) != environment.get(name)
             and name.removesuffix("_FILE") not in knobs
-            and not name.startswith(READ_BY_OTHERS)
+            and not READ_ELSEWHERE.fullmatch(name)
             and not name.endswith(READ_LATE)
         ]
 

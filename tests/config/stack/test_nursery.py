@@ -142,7 +142,9 @@ def test_two_forks_draw_different_random_numbers(nursery: Nursery, script: Path,
     assert one[0] != other[0] and one[1] != other[1]
 
 
-@pytest.mark.parametrize("own", [{"WAKEFUL_DEMO": "1"}, {"PYTHONHASHSEED": "3"}, {"C_FORCE_ROOT": "1"}], ids=str)
+@pytest.mark.parametrize(
+    "own", [{"WAKEFUL_DEMO": "1"}, {"PYTHONHASHSEED": "3"}, {"C_FORCE_ROOT": "1"}, {"PGP_HOME": "x"}], ids=str
+)
 def test_variables_that_modules_have_read_already_prevent_a_fork(
     nursery: Nursery, script: Path, env: dict[str, str], own: dict[str, str]
 ) -> None:
