@@ -14,6 +14,17 @@ def client_of(connection: Connection) -> Client:
     return Client(id=connection.client_id, secret=opened(connection.client_secret))
 
 
+# Of a connection whose provider is not being asked, and has not failed since its last answer.
+UNASKED: dict[str, Any] = {
+    "claim": None,
+    "claimed_until": None,
+    "unanswered": 0,
+    "failures": 0,
+    "failing_since": None,
+    "retry_at": None,
+}
+
+
 def provider_of(connection: Connection) -> Provider:
     """KeyError: no file of this version describes it."""
     return providers()[connection.provider].at(connection.settings)
@@ -25,12 +36,7 @@ def columns_of(tokens: Tokens, *, at: datetime) -> dict[str, Any]:
         "access_token": sealed(tokens.access),
         "expires_at": at + tokens.lasts if tokens.lasts else None,
         "refreshed_at": at,
-        "claim": None,
-        "claimed_until": None,
-        "unanswered": 0,
-        "failures": 0,
-        "failing_since": None,
-        "retry_at": None,
+        **UNASKED,
         "reason": "",
         # A provider that does not rotate gives no other refresh token, and does not repeat the scopes.
         **({"refresh_token": sealed(tokens.refresh)} if tokens.refresh else {}),
@@ -44,10 +50,5 @@ NO_TOKENS: dict[str, Any] = {
     "refresh_token": None,
     "expires_at": None,
     "refresh_expires_at": None,
-    "claim": None,
-    "claimed_until": None,
-    "unanswered": 0,
-    "failures": 0,
-    "failing_since": None,
-    "retry_at": None,
+    **UNASKED,
 }

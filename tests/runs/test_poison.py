@@ -111,20 +111,24 @@ def test_a_run_that_cannot_be_claimed_costs_the_one_before_it_nothing(done: list
     assert [attempt.number for attempt in Attempt.objects.filter(run=first)] == [1]
 
 
-def test_a_run_that_cannot_be_read_is_rescued_like_others(done: list[Any]) -> None:
-    gone = a_worker(version=wakeful_version())
-    bad, good = bad_and_good()
-    for pid, run in enumerate([bad, *good]):
+def run_by(worker: Worker, *runs: Run) -> None:
+    for pid, run in enumerate(runs):
         Run.objects.filter(pk=run.pk).update(
             status="running",
             ready_at=None,
-            worker=gone,
+            worker=worker,
             pid=pid,
             claimed_at=Now(),
             deadline_at=Now(),
             epoch=1,
             attempt=1,
         )
+
+
+def test_a_run_that_cannot_be_read_is_rescued_like_others(done: list[Any]) -> None:
+    gone = a_worker(version=wakeful_version())
+    bad, good = bad_and_good()
+    run_by(gone, bad, *good)
     execute(
         "UPDATE runs_run SET policy = %s::jsonb, input = %s::jsonb WHERE id = %s::uuid", [TOO_DEEP, TOO_DEEP, bad.pk]
     )
@@ -137,17 +141,7 @@ def test_a_run_that_cannot_be_read_is_rescued_like_others(done: list[Any]) -> No
 def test_a_run_that_the_database_refuses_to_hand_on_stops_the_rescue_of_no_other(done: list[Any]) -> None:
     gone = a_worker(version=wakeful_version())
     bad, good = bad_and_good()
-    for pid, run in enumerate([bad, *good]):
-        Run.objects.filter(pk=run.pk).update(
-            status="running",
-            ready_at=None,
-            worker=gone,
-            pid=pid,
-            claimed_at=Now(),
-            deadline_at=Now(),
-            epoch=1,
-            attempt=1,
-        )
+    run_by(gone, bad, *good)
     Run.objects.filter(pk=bad.pk).update(epoch=NEVER_CLAIMED)  # it has no next one
     Worker.objects.filter(pk=gone.pk).update(stopped_at=Now())
 
