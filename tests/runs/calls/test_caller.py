@@ -82,6 +82,13 @@ async def until(caller: Caller, is_so: Callable[[], bool]) -> None:
     raise AssertionError("it never came to that")
 
 
+async def answered(caller: Caller, requests: int) -> None:
+    """Without a look of the caller, which would drop a request that another has lost."""
+    async with asyncio.timeout(20):
+        while len(caller.ended) < requests:
+            await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize("body", [think, think_once])
 def test_requests_whose_taking_was_not_confirmed_are_made_all_the_same(
     lab: Lab, wire: Wire, settings: Settings, monkeypatch: pytest.MonkeyPatch, body: Callable[[AgentRun], str]
@@ -211,6 +218,7 @@ def test_a_late_answer_whose_run_is_locked_costs_the_caller_no_lease(lab: Lab, w
         with another_session() as other:
             other.execute("SELECT 1 FROM runs_run WHERE id = %s FOR UPDATE", [run.id])
             held.release()
+            await answered(caller, 1)
             until_then = time.monotonic() + settings.WAKEFUL_LEASE.total_seconds()
             while time.monotonic() < until_then:
                 began = time.monotonic()
@@ -249,6 +257,7 @@ def test_a_late_answer_that_the_database_refuses_stops_no_other(
         await in_database_thread(lambda: ModelCall.objects.all().delete())
         assert await in_database_thread(rows.hand_back_abandoned) == 2
         held.release()
+        await answered(caller, 2)
         await until(caller, lambda: not caller.ended and not caller.tasks)
 
     with_a_caller(act)
