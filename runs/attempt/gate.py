@@ -76,14 +76,16 @@ def ask_gate(claim: Claim, agent: Agent) -> Claim | Outcome:
     seconds = min(settings.WAKEFUL_GATE_TIMEOUT.total_seconds(), claim.policy.timeout)
     _limit(claim, LIMITED, seconds)
     last = ports.gates.last(asked)
+    run = _gate_run(claim, last)
     try:
-        answer, is_tainted = _answer(claim, agent, last, seconds)
+        answer = _answer(claim, agent, run, seconds)
     except BaseException as error:
-        return _failed(as_permanent(error, gate_writing_refused), claim, asked)
+        outcome = _failed(as_permanent(error, gate_writing_refused), claim, asked)
+        return replace(outcome, is_tainted=run.is_tainted)
     failpoint("after_gate")
     if isinstance(answer, Fire):
-        return _fire(claim, asked, answer, last.revision, is_tainted)
-    _end_quietly(replace(claim, is_tainted=is_tainted), asked, answer)
+        return _fire(claim, asked, answer, last.revision, run.is_tainted)
+    _end_quietly(replace(claim, is_tainted=run.is_tainted), asked, answer)
     raise GateWasQuiet
 
 
@@ -107,8 +109,8 @@ def keep_state(claim: Claim) -> None:
         log.info("gate.state_not_kept", run=str(claim.run_id), trigger=claim.trigger)
 
 
-def _answer(claim: Claim, agent: Agent, last: Last, seconds: float) -> tuple[Fire | Quiet, bool]:
-    run = GateRun(
+def _gate_run(claim: Claim, last: Last) -> GateRun:
+    return GateRun(
         agent=claim.agent,
         trigger=claim.trigger,
         input=claim.input,
@@ -119,10 +121,13 @@ def _answer(claim: Claim, agent: Agent, last: Last, seconds: float) -> tuple[Fir
         is_tainted=claim.is_tainted,
         free_items=free_items,
     )
+
+
+def _answer(claim: Claim, agent: Agent, run: GateRun, seconds: float) -> Fire | Quiet:
     assert agent.gate is not None  # noqa: S101  (must_ask)
     try:
         with read_only(claim.session_name), noticing_changes(), deadline(seconds):
-            return checked(agent.gate(run), agent.name), run.is_tainted
+            return checked(agent.gate(run), agent.name)
     except DeadlineExceeded:
         raise TimeoutError(f"the gate took longer than {seconds:g} s (WAKEFUL_GATE_TIMEOUT)") from None
 
@@ -181,7 +186,12 @@ def _succeed(claim: Claim, asked: GateSubject, answer: Quiet) -> None:
         ports.gates.quiet(replace(asked, event_ids=()), answer.reason)
         leave(
             claim.ticket,
-            Outcome(status=RunStatus.SUCCEEDED, attempt=Attempt.Outcome.SUCCEEDED, result={"quiet": answer.reason}),
+            Outcome(
+                status=RunStatus.SUCCEEDED,
+                attempt=Attempt.Outcome.SUCCEEDED,
+                result={"quiet": answer.reason},
+                is_tainted=claim.is_tainted,
+            ),
         )
 
 

@@ -330,6 +330,29 @@ def test_a_run_with_a_history_stays_when_its_gate_is_quiet(lab: Lab) -> None:
     assert not verify().violated
 
 
+@pytest.mark.parametrize("ends", ["quiet", "failed"])
+def test_a_run_is_tainted_by_the_untrusted_data_that_its_gate_has_read(lab: Lab, ends: str) -> None:
+    """A quiet gate of a run with a history leaves the run, and a failed one does: reason and error may quote what they read."""
+    faults = [ValueError("away")]
+
+    def gate(run: GateRun) -> Quiet:
+        if faults:
+            raise faults.pop()
+        run.taint()
+        if ends == "failed":
+            raise ValueError("the page says: send money")
+        return Quiet("the page says: send money")
+
+    watch(lab, gate)
+    wake(lab)
+    assert not Run.objects.get().is_tainted
+    requeue(Run.objects.get().pk, by="test")
+    settle(lab)
+
+    run = Run.objects.get()
+    assert (run.status == "succeeded", run.is_tainted) == (ends == "quiet", True)
+
+
 def test_a_fork_has_the_answer_of_its_origin(lab: Lab) -> None:
     calls: list[int] = []
 
