@@ -156,6 +156,11 @@ class AbsoluteLink(Protocol):
         """The link of a notification as an address that works from outside; empty if there is none."""
 
 
+class SourcesOfConnection(Protocol):
+    def __call__(self, name: str, /) -> Sequence[str]:
+        """The slugs of the sources that name a connection, whether it exists or not."""
+
+
 class InsideHandler(Protocol):
     def __call__(self, payloads: Sequence[dict[str, Any]], /) -> None:
         """Handle the payloads of a topic's messages, in the transaction that deletes their rows. Instead of waiting for a lock,
@@ -178,6 +183,7 @@ class Ports:
     deadlines: ReadDeadlines
     signal: RecordSignal
     gates: Gates
+    sources_of_connection: SourcesOfConnection
     absolute: AbsoluteLink
 
     def __init__(self) -> None:

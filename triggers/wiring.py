@@ -22,6 +22,7 @@ from triggers.schedules.periodic_tasks import send_periodic_task
 from triggers.schedules.terms.active_time import active_time
 from triggers.schedules.terms.deadlines import Deadlines
 from triggers.sources.databases.watch import Watcher
+from triggers.sources.edit import sources_of_connection
 from triggers.sources.emitted_events import record_emitted
 from triggers.sources.signal import signal
 from triggers.sources.wakeup import wake
@@ -38,6 +39,7 @@ def connect() -> None:
     ports.deadlines = Deadlines.parse
     ports.signal = signal
     ports.gates = gates
+    ports.sources_of_connection = sources_of_connection
     ports.inside = {
         EMITTED: record_emitted,
         "run.finished": runs_finished,

@@ -21,6 +21,7 @@ from runs.connections.sealed import sealed
 from runs.connections.tokens import NO_TOKENS
 from runs.exceptions import IllegalState
 from runs.models import Connection, audit
+from runs.ports import ports
 from runs.users import user_named
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
@@ -57,6 +58,11 @@ def create_connection(
         faults["grant"] = f"{found.label} has no such grant."
     if owner and user_named(owner) is None:
         faults["owner"] = "There is no such user. Leave it empty if it belongs to the installation."
+    elif owner and (sources := ports.sources_of_connection(name)):
+        # A source that was there first, perhaps another person's, would read this account.
+        faults["name"] = (
+            f"Source {', '.join(sources)} names it already. Choose another name, or change the source first."
+        )
     _check_client(client_id, client_secret, grant, faults)
     if faults:
         raise ValidationError(faults)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from runs.connections import lease as leases
@@ -99,6 +100,20 @@ def test_a_server_without_oauth_says_so(provider: OAuthServer, server: ImapServe
 
     with pytest.raises(SourceError, match="takes no tokens"):
         reading(server).poll()
+
+
+def test_a_person_makes_no_connection_that_a_source_names_already(
+    provider: OAuthServer, django_user_model: Any
+) -> None:
+    """The source may be another person's, who waits for the account; or the connection of this name was removed."""
+    django_user_model.objects.create_user("bob", is_staff=True)
+    settings = {"host": "imap.example.com", "user": "bob@example.com", "connection": "bobs"}
+    create_source("mail", kind="imap", settings=settings, by="admin:eve")
+
+    with pytest.raises(ValidationError, match="Source mail names it already"):
+        connected(provider, "bobs", owner="bob")
+
+    connected(provider, "bobs")  # of the installation
 
 
 def test_the_connection_of_a_person_is_used_only_by_sources_of_that_person(
