@@ -21,8 +21,8 @@ from triggers.schedules.periodic_tasks import TOPIC as PERIODIC_TASK
 from triggers.schedules.periodic_tasks import send_periodic_task
 from triggers.schedules.terms.active_time import active_time
 from triggers.schedules.terms.deadlines import Deadlines
+from triggers.sources.connected import sources_of_connection
 from triggers.sources.databases.watch import Watcher
-from triggers.sources.edit import sources_of_connection
 from triggers.sources.emitted_events import record_emitted
 from triggers.sources.signal import signal
 from triggers.sources.wakeup import wake

@@ -74,12 +74,6 @@ def change_source(source: Source, changes: Mapping[str, Any], *, secret: str = "
         transaction.on_commit(partial(kinds()[source.kind].saved, source.pk))
 
 
-def sources_of_connection(name: str) -> list[str]:
-    """The slugs of the sources that name this connection."""
-    found = Source.objects.filter(settings__connection=name, kind__in=kinds()).order_by("slug")
-    return [source.slug for source in found if kinds()[source.kind].connection_of(source.settings) == name]
-
-
 def _require_owner(kind: str, settings: Mapping[str, Any], by: str) -> None:
     """A person's own connection is used by no source that someone else makes, or edits: its events are seen by others."""
     name = kinds()[kind].connection_of(settings)
