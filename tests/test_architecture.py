@@ -173,10 +173,10 @@ FLOORS = {
         "access dress",
         "connections runs sources",
         "incidents events notifications",
-        "agents operations",
+        "operations",
         "schedules",
         "triggers",
-        "prompt_agents",
+        "agents prompt_agents",
     ],
 }
 

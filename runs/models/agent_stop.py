@@ -14,6 +14,8 @@ class AgentStop(models.Model):
     reason = models.TextField(default="", editable=False)
 
     class Meta:
+        verbose_name = "agent"  # its pages are those of all agents
+        verbose_name_plural = "agents"
         permissions = [("stop_agent", "Can stop and start agents")]
 
     def __str__(self) -> str:

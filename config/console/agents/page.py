@@ -1,45 +1,39 @@
-"""The Agents page: which agents there are, what of them runs, and the buttons that stop and start them."""
+"""The pages of agents: their list, a page for each, and the buttons that stop and start them."""
 
-from collections import defaultdict
-from collections.abc import Sequence
 from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Sum
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.defaultfilters import pluralize
 from django.urls import reverse
-from django.utils import html
 from django.utils.safestring import SafeString
 
-from agents import registry
 from config.console.access.audit import entries_of
-from config.console.incidents.failure_rates import MOST, Rate, rates_of_agents
+from config.console.agents.list import called, since, table_of_agents
+from config.console.agents.one_agent import sections_of
 from config.console.parts import fields
 from config.console.parts.dialogs import attempt, leave
 from config.console.parts.html import format_html
-from config.console.parts.links import joined, link, listing, page, run_link
-from config.console.parts.moments import moment
+from config.console.parts.links import joined, run_link
 from config.console.parts.pages import form_page, plain_page
 from config.console.parts.panel import Panel, acting
-from config.console.parts.sections import Notice, Section, Table
+from config.console.parts.sections import Notice, Section
 from runs.actions.stop_agents import (
     EVERY,
     AgentState,
     StoppedRun,
     all_agents,
     find_agent,
-    in_words,
     start_agents,
     stop_agents,
 )
 from runs.exceptions import RunError, UnknownAgent
 from runs.models import AgentStop
-from runs.queues.names import meant, spelled
-from triggers.models import Gate, Trigger
+from runs.queues.names import meant
+from triggers.models import Trigger
 
 SHOWN = 20  # stopped runs named in the message
 STOPS = (
@@ -64,16 +58,24 @@ class AgentPanel(Panel):
         return redirect("admin:runs_agentstop_agents")
 
     def change_view(self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any) -> HttpResponse:
-        return redirect("admin:runs_agentstop_agents")
+        """The page of an agent, whether it is stopped or not."""
+        _require_view(request)
+        if object_id == EVERY:
+            return redirect("admin:runs_agentstop_agents")
+        everything, *agents = all_agents()
+        agent = next((one for one in agents if one.name == object_id), None) or _without_code(object_id)
+        sections = sections_of(agent, everything, request)
+        return plain_page(self, request, title=agent.name, sections=sections, obj=AgentStop(agent=agent.name))
 
     def agents_view(self, request: HttpRequest) -> HttpResponse:
-        if not request.user.has_perm("runs.view_agentstop"):
-            raise PermissionDenied
+        _require_view(request)
         everything, *agents = all_agents()
         sections: list[Section] = []
         if everything.is_stopped:
-            sections.append(Notice(text=_since(everything), level="bad", details=["No run starts."]))
-        return plain_page(self, request, title="Agents", sections=[*sections, _table(everything, agents, request)])
+            sections.append(Notice(text=since(everything), level="bad", details=["No run starts."]))
+        return plain_page(
+            self, request, title="Agents", sections=[*sections, table_of_agents(everything, agents, request)]
+        )
 
     # Actions
 
@@ -115,90 +117,24 @@ class AgentPanel(Panel):
         return form_page(self, request, form, title=title, submit=submit, back=back(), sections=sections)
 
 
+def _require_view(request: HttpRequest) -> None:
+    if not request.user.has_perm("runs.view_agentstop"):
+        raise PermissionDenied
+
+
+def _without_code(name: str) -> AgentState:
+    """An agent that only a trigger names."""
+    if "\0" in name or not Trigger.objects.filter(agent=name).exists():
+        raise Http404(f"There is no agent {name!r}.")
+    return AgentState(name=name, stopped_at=None, stopped_by="", reason="", stopped_seconds=None, running=0)
+
+
 def _said_of(runs: list[StoppedRun]) -> SafeString | str:
     if not runs:
         return "Stopped. Nothing of it was running."
     links = [format_html("{} {}", run.agent, run_link(run.id)) for run in runs[:SHOWN]]
     more = [f"{len(runs) - SHOWN} more"] if len(runs) > SHOWN else []
     return format_html("Stopped, with {} running run{}: {}.", len(runs), pluralize(len(runs)), joined([*links, *more]))
-
-
-def _table(everything: AgentState, agents: list[AgentState], request: HttpRequest) -> Table:
-    gates, rates, paused = _gates(), rates_of_agents(), _paused()
-    return Table(
-        title="Agents",
-        headers=("Agent", "State", "Running", "Failed of its last runs", "Durable", "Gate", ""),
-        rows=[
-            ("all agents", _state(everything), everything.running, "", "", "", _button(everything, request)),
-            *[
-                (
-                    link(listing("runs_run", agent=agent.name), agent.name),
-                    _state(agent, all_stopped=everything.is_stopped, paused=paused.get(agent.name, ())),
-                    agent.running,
-                    rates.get(agent.name, Rate()).in_short,
-                    _durable(agent.name),
-                    gates.get(agent.name, ""),
-                    _button(agent, request),
-                )
-                for agent in agents
-            ],
-        ],
-        empty="",
-        note="A stopped agent's events become runs that wait.",
-    )
-
-
-def _state(agent: AgentState, *, all_stopped: bool = False, paused: Sequence[Trigger] = ()) -> SafeString:
-    if agent.is_stopped:
-        return format_html('<span class="console-dot console-dot-bad">stopped</span> {}', _since(agent))
-    if all_stopped:
-        return SafeString('<span class="console-dot console-dot-bad">stopped with all agents</span>')
-    if paused:
-        triggers = joined([link(page("triggers_trigger", one.pk), one.slug) for one in paused])
-        return format_html('<span class="console-dot console-dot-bad">paused</span> trigger {}', triggers)
-    return SafeString('<span class="console-dot console-dot-good">on</span>')
-
-
-def _paused() -> dict[str, list[Trigger]]:
-    """By agent, the triggers that are paused."""
-    found = defaultdict(list)
-    for trigger in Trigger.objects.filter(enabled=True, paused_at__isnull=False).order_by("slug")[:MOST]:
-        found[trigger.agent].append(trigger)
-    return found
-
-
-def _since(agent: AgentState) -> SafeString:
-    why = f": {agent.reason}" if agent.reason else ""
-    return format_html("{} since {}, by {}{}", in_words(agent.name), moment(agent.stopped_at), agent.stopped_by, why)
-
-
-def _gates() -> dict[str, str]:
-    """What the gates of each agent have answered, over all its triggers."""
-    sums = Gate.objects.values("agent").annotate(quiet_=Sum("quiet"), fired_=Sum("fired"), failed_=Sum("failed"))
-    return {
-        one["agent"]: f"{one['quiet_']:,} quiet, {one['fired_']:,} fired, {one['failed_']:,} failed" for one in sums
-    }
-
-
-def _durable(name: str) -> str:
-    try:
-        return "yes" if registry.get(name).durable else "no"
-    except KeyError:
-        return "no code here"
-
-
-def _button(agent: AgentState, request: HttpRequest) -> SafeString | str:
-    if not request.user.has_perm("runs.stop_agent"):
-        return ""
-    action, label = ("start", "Start") if agent.is_stopped else ("stop", "Stop")
-    url = reverse(f"admin:runs_agentstop_{action}", args=[spelled(agent.name)])
-    return html.format_html(
-        '<a class="console-button" href="{}" aria-label="{} {}">{}</a>', url, label, called(agent), label
-    )
-
-
-def called(agent: AgentState) -> str:
-    return "all agents" if agent.name == EVERY else f"agent {agent.name}"
 
 
 def back() -> str:

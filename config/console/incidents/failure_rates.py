@@ -1,6 +1,5 @@
 """How often the runs of a trigger or an agent fail: of its last runs that ended."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -42,9 +41,6 @@ class Rate:
     failed: int = 0
     runs: int = 0
 
-    def __add__(self, other: "Rate") -> "Rate":
-        return Rate(self.failed + other.failed, self.runs + other.runs)
-
     def __str__(self) -> str:
         return f"{self.failed} of its last {self.runs} runs failed" if self.runs else ""
 
@@ -73,14 +69,6 @@ def failed_lately() -> list[Failing]:
 def rates_of_triggers(slugs: Sequence[str] | None = None) -> dict[str, Rate]:
     """By slug; of these, or of all."""
     return {slug: Rate(failed, runs) for _, slug, failed, runs in _rates(slugs)}
-
-
-def rates_of_agents() -> dict[str, Rate]:
-    """By agent, over its triggers and the runs that others have spawned."""
-    found: dict[str, Rate] = defaultdict(Rate, rates_of_spawned())
-    for agent, _, failed, runs in _rates(None):
-        found[agent] += Rate(failed, runs)
-    return found
 
 
 def rates_of_spawned() -> dict[str, Rate]:

@@ -125,6 +125,19 @@ def soonest(request: HttpRequest, count: int) -> Table:
     )
 
 
+def wakes_of(request: HttpRequest, agent: str, count: int) -> Table:
+    """The next few wakes of an agent, for its page."""
+    now = database_now()
+    found = ahead(now, now + timedelta(days=USUAL), count, kinds=_allowed(request), agent=agent)
+    return Table(
+        title="Its next wakes",
+        headers=("When", "What", "Why", "Later"),
+        rows=[_row(one, now) for one in found],
+        empty=f"None within {SPANS[USUAL]}.",
+        is_cards=True,
+    )
+
+
 def _asked(request: HttpRequest) -> Asked:
     if not any(request.user.has_perm(f"triggers.{verb}_schedule") for verb in ("view", "change")):
         raise PermissionDenied

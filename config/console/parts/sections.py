@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
+
 Cell = Any
 
 
@@ -30,7 +33,7 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows under headers, or one sentence if there are no rows."""
+    """Rows under headers, or one sentence if there are no rows. `is_cards`: on a phone each row is a card, with its headers as labels."""
 
     template: ClassVar[str] = "admin/console/table.html"
     title: str
@@ -38,6 +41,12 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     empty: str
     note: str = ""
+    is_cards: bool = False
+
+    @property
+    def labelled(self) -> list[list[tuple[str, Cell]]]:
+        """The rows as cards have them: each cell with its header."""
+        return [list(zip(self.headers, row, strict=True)) for row in self.rows]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,3 +90,26 @@ class Steps:
 def pretty(value: Any) -> str:
     """Indented JSON."""
     return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=False, default=str)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Door:
+    """A button that leads to a page, or opens the dialog of another page's button."""
+
+    label: str
+    url: str
+    about: str = ""
+    is_dialog: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doors:
+    """A row of buttons."""
+
+    template: ClassVar[str] = "admin/console/doors.html"
+    doors: Sequence[Door]
+
+    @property
+    def rendered(self) -> SafeString:
+        """For the cell of a table."""
+        return render_to_string(self.template, {"section": self})

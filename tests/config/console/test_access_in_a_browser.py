@@ -12,6 +12,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.browser, pytest.mark.django_db(tran
 DESKTOP: ViewportSize = {"width": 1300, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 FORMS = (
+    "/admin/runs/agentstop/greeter-1/change/",
     "/admin/triggers/trigger/add/",
     "/admin/triggers/schedule/add/",
     "/admin/triggers/source/add/",

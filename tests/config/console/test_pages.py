@@ -51,6 +51,8 @@ OTHERS = [
     "/admin/coming/",
     "/admin/coming/?view=line",
     "/admin/coming/?view=month",
+    "/admin/runs/agentstop/agents/",
+    "/admin/runs/agentstop/greeter-1/change/",
     "/admin/runs/queue/processes/",
     "/admin/runs/queue/restored/",
     "/admin/runs/queue/all/pause/",

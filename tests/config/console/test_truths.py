@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from html import unescape
 
 import pytest
 from django.test import Client
@@ -320,7 +321,7 @@ def test_an_agent_leads_to_its_runs_and_shows_that_its_trigger_is_paused(admin: 
 
     assert "from-elsewhere</a>" in page and "console-dot-bad" in page and "1 of 1" in page
     [address] = {found for found in re.findall(r'href="([^"]*runs/run/[^"]*)"', page) if name in found}
-    assert str(run.pk) in page_text(admin, address)
+    assert str(run.pk) in page_text(admin, unescape(address))
 
 
 # Switches
