@@ -1,4 +1,4 @@
-"""The inbox of the user who is logged in: what was sent to `inbox:<user>`, with the unread on top."""
+"""The inbox of the user who is logged in: what waits for a decision, then what was sent to `inbox:<user>`, with the unread on top."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
+from config.console.notifications.decisions import what_waits
 from config.console.notifications.words import leads_to
 from config.console.parts.html import format_html
 from config.console.parts.links import link, listing, page, run_link
@@ -66,7 +67,7 @@ class Shown:
 
 
 def inbox(request: HttpRequest) -> HttpResponse:
-    """The page, for every user of the console: it shows only what was sent to the user."""
+    """The page, for every user of the console: it shows what the user may see elsewhere, and what was sent to the user."""
     user = request.user.get_username()
     if request.method == "POST":
         return _act(request, user)
@@ -81,6 +82,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
     context = {
         **admin.site.each_context(request),
         "title": "Inbox",
+        "decisions": what_waits(request),
         "show": show,
         "inboxes": [link(page("runs_recipient", one.pk), one.name) for one in inboxes_of(user)],
         "shown": _shown(deliveries[:PER_PAGE]),

@@ -1,0 +1,104 @@
+"""Decisions made in the inbox: each calls the service that the object's own page calls, for those who may do it there."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from django import forms
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import BigIntegerField
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.text import capfirst
+from django.views.decorators.http import require_POST
+
+from config.console.parts.dialogs import attempt
+from config.console.parts.panel import acting
+from runs.actions.approve import decide
+from runs.actions.incidents import close_incident, requeue_incident
+from runs.actions.resolve import resolve
+from runs.exceptions import IllegalState
+from runs.models import Approval, Step
+
+NEEDED = {
+    "approve": "runs.decide_approval",
+    "deny": "runs.decide_approval",
+    "answer": "runs.decide_approval",
+    "did_not_happen": "runs.resolve_run",
+    "fail": "runs.resolve_run",
+    "requeue": "runs.requeue_run",
+    "close": "runs.close_incident",
+}
+
+
+class Decision(forms.Form):
+    """`guard`: what the reader saw, see `decisions.Waiting`."""
+
+    decision = forms.ChoiceField(choices=[(name, name) for name in NEEDED])
+    id = forms.CharField(max_length=40)
+    guard = forms.CharField(required=False, strip=False)
+    text = forms.CharField(required=False, max_length=4000)
+
+
+@require_POST
+def decide_in_inbox(request: HttpRequest) -> HttpResponse:
+    form = Decision(request.POST)
+    if not form.is_valid():
+        return HttpResponse("Reload the page, and try again.", status=400)
+    given = form.cleaned_data
+    if not request.user.has_perm(NEEDED[given["decision"]]):
+        raise PermissionDenied
+    back = reverse("inbox") + "#waiting"  # where the next one is
+    act = _act(given["decision"], given["id"], given["guard"], given["text"], acting(request))
+    try:
+        return attempt(request, act, back=back)
+    except ValueError as wrong:
+        messages.error(request, f"{capfirst(str(wrong))}.")
+        return HttpResponseRedirect(back)
+
+
+def _act(decision: str, id_: str, guard: str, text: str, by: str) -> Callable[[], str]:
+    match decision:
+        case "approve" | "deny" | "answer":
+            return lambda: _decide(decision, UUID(id_), guard, text, by)
+        case "did_not_happen" | "fail":
+            return lambda: _resolve(decision, UUID(id_), guard, by)
+        case "requeue":
+            return lambda: _requeue(int(id_), min(int(guard), BigIntegerField.MAX_BIGINT), by)
+        case _:
+            return lambda: _close(int(id_), by)
+
+
+def _decide(decision: str, approval: UUID, digest: str, text: str, by: str) -> str:
+    if not digest:
+        raise ValueError("the question that you saw is not named: reload the page")
+    if decision == "answer":
+        if not text.strip():
+            raise ValueError("enter an answer first")
+        asked = Approval.objects.select_related("wait").get(pk=approval)
+        decide(approval, decision="edit", by=by, arguments=asked.answered(text), digest=digest)
+        return "Answered: the run continues."
+    if decision == "approve":
+        decide(approval, decision="approve", by=by, reason=text, digest=digest)
+        return "Approved: the run continues."
+    decide(approval, decision="deny", by=by, reason=text, digest=digest)
+    return "Denied: the run continues."
+
+
+def _resolve(outcome: str, run: UUID, key: str, by: str) -> str:
+    unproved = Step.objects.filter(run=run, status=Step.Status.STARTED).order_by("position")
+    if (unproved.values_list("key", flat=True).first() or "") != key:
+        raise IllegalState(f"run {run} has another question than the one shown, or none", "changed")
+    resolve(run, outcome="fail" if outcome == "fail" else "did_not_happen", by=by)
+    return "Resolved: the run fails." if outcome == "fail" else "Resolved: the run continues."
+
+
+def _requeue(incident: int, upto: int, by: str) -> str:
+    done = requeue_incident(incident, upto=upto, by=by)
+    refused = f" {done.refused:,} refused: see the page of each run." if done.refused else ""
+    return f"{done.runs:,} requeued.{refused}" + (" There are more: requeue again for the rest." if done.left else "")
+
+
+def _close(incident: int, by: str) -> str:
+    close_incident(incident, by=by)
+    return "Closed."

@@ -1,0 +1,239 @@
+"""What waits for a person's decision: approvals and questions, uncertain runs, open incidents, and runs that wait for a signal. One list,
+what is urgent first, with all that a decision needs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import F, OuterRef, QuerySet, Subquery
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+
+from agents.kernel.redaction import shown_json
+from agents.kernel.reserved_types import SIGNAL
+from config.console.parts.html import format_html
+from config.console.parts.inboxes import open_incidents, pending_approvals, uncertain_runs
+from config.console.parts.links import link, listing, page, run_link
+from config.console.parts.moments import moment
+from config.console.parts.sections import Cell, Door, pretty
+from config.console.runs.taint import TAINTED
+from config.console.runs.uncertain import unproved_step_of, with_doubts
+from runs.incidents.tell import words_of
+from runs.models import Approval, CoveredRun, Incident, Run, Wait
+
+MOST = 30  # of each kind
+READ = 1_000  # approvals among which the first to expire are found
+SOON = timedelta(hours=4)
+LARGE = ("wait__run__input", "wait__run__result", "wait__run__policy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A button that decides. `shortcut`: the key that leads to it."""
+
+    value: str
+    label: str
+    shortcut: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """`guard` identifies what the reader saw: a decision about something else is refused. `asks`: the text that goes with the decision."""
+
+    kind: str
+    id: str
+    label: str
+    title: str
+    url: str
+    since: datetime | None
+    until: datetime | None = None
+    then: str = ""
+    detail: str = ""
+    arguments: str = ""
+    warning: str = ""
+    facts: Sequence[Cell] = ()
+    guard: str = ""
+    asks: str = ""
+    choices: Sequence[Choice] = ()
+    doors: Sequence[Door] = field(default_factory=list)
+
+    @property
+    def waited(self) -> Cell:
+        return moment(self.since)
+
+    @property
+    def ends(self) -> Cell:
+        return moment(self.until)
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """What expires soon; then what is broken, the newest first; then the rest by its end, and by how long it waits."""
+        at = self.since.timestamp() if self.since else 0
+        if self.until and self.until < timezone.now() + SOON:
+            return 0, self.until.timestamp()
+        if self.kind in ("uncertain", "incident"):
+            return 1, -at
+        if self.kind == "signal":
+            return 4, at
+        return (2, self.until.timestamp()) if self.until else (3, at)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inbox:
+    """`more`: links to the lists that have more than is shown."""
+
+    waiting: Sequence[Waiting]
+    more: Sequence[Cell]
+
+    @property
+    def count(self) -> str:
+        return f"{len(self.waiting)}{' or more' if self.more else ''}"
+
+
+def what_waits(request: HttpRequest) -> Inbox:
+    """Of the kinds that the user may see on their own pages."""
+    found: list[Waiting] = []
+    more: list[Cell] = []
+    for model, read, title, url in (
+        ("runs.approval", _approvals, "approvals", listing("runs_approval")),
+        ("runs.run", _uncertain, "uncertain runs", listing("runs_run", status__exact="uncertain")),
+        ("runs.incident", _incidents, "incidents", listing("runs_incident", status="open")),
+        ("runs.run", _signals, "waiting runs", listing("runs_run", status__exact="waiting")),
+    ):
+        if _may_see(request, model):
+            items = read(request)
+            found += items[:MOST]
+            more += [link(url, f"More {title}")] if len(items) > MOST else []
+    return Inbox(waiting=sorted(found, key=lambda one: one.rank), more=more)
+
+
+def _may_see(request: HttpRequest, model: str) -> bool:
+    app, _, name = model.partition(".")
+    return any(request.user.has_perm(f"{app}.{verb}_{name}") for verb in ("view", "change"))
+
+
+def _approvals(request: HttpRequest) -> list[Waiting]:
+    oldest = pending_approvals().order_by("id").values("pk")[:READ]
+    found = Approval.objects.filter(wait__in=oldest).select_related("wait__run").defer(*LARGE)
+    may = request.user.has_perm("runs.decide_approval")
+    return [asked_by(one, may) for one in found.order_by(F("wait__due_at").asc(nulls_last=True), "wait_id")[: MOST + 1]]
+
+
+def asked_by(approval: Approval, may: bool) -> Waiting:
+    """An approval with its buttons, for those who `may` decide."""
+    wait, is_question = approval.wait, approval.is_question
+    yes, no = ("Yes", "No") if is_question else ("Approve", "Deny")
+    choices = [Choice(value="approve", label=yes, shortcut="a"), Choice(value="deny", label=no, shortcut="d")]
+    answer = [Choice(value="answer", label="Send the answer")] if is_question else []
+    can_edit = may and not is_question and approval.arguments is not None
+    edit = reverse("admin:runs_approval_edit", args=[approval.pk])
+    return Waiting(
+        kind="approval",
+        id=str(approval.pk),
+        label="Question" if is_question else "Approval",
+        title=f"{wait.run.agent}: {approval.question}",
+        url=page("runs_approval", approval.pk),
+        since=wait.created_at,
+        until=wait.due_at,
+        then=approval.get_on_expiry_display(),
+        detail=approval.detail,
+        arguments="" if is_question or approval.arguments is None else pretty(shown_json(approval.arguments)),
+        warning=TAINTED if wait.run.is_tainted else "",
+        facts=[_of_run(wait.run), _seen(wait.run_id)],
+        guard=approval.digest,
+        asks=("Answer" if is_question else "Reason (optional)") if may else "",
+        choices=[*answer, *choices] if may else [],
+        doors=[Door(label="Edit and approve", url=edit, is_dialog=True)] if can_edit else [],
+    )
+
+
+def _of_run(run: Run) -> Cell:
+    return format_html("{} run {}", run.agent, run_link(run.pk))
+
+
+def _seen(run_id: Any) -> Cell:
+    return link(f"{page('runs_run', run_id)}#conversation", "What the agent had seen")
+
+
+def _uncertain(request: HttpRequest) -> list[Waiting]:
+    runs = with_doubts(uncertain_runs().order_by("id").defer("input", "result", "policy", "fired"))[: MOST + 1]
+    return [_doubt(one, request.user.has_perm("runs.resolve_run")) for one in runs]
+
+
+def _doubt(run: Run, may: bool) -> Waiting:
+    step = unproved_step_of(run)
+    again = "It did not happen: do it" if step else "Try again"
+    choices = [
+        Choice(value="did_not_happen", label=again, shortcut="a"),
+        Choice(value="fail", label="Let it fail", shortcut="d"),
+    ]
+    resolve = Door(label="It happened", url=reverse("admin:runs_run_resolve_run", args=[run.pk]), is_dialog=True)
+    key = [format_html("Idempotency key <code>{}</code>", step.idempotency_key)] if step else []
+    return Waiting(
+        kind="uncertain",
+        id=str(run.pk),
+        label="Uncertain run",
+        title=f"{run.agent}: did {step.key} happen?" if step else f"{run.agent}: its journal does not fit today's code",
+        url=page("runs_run", run.pk),
+        since=run.parked_at,  # type: ignore[attr-defined]
+        detail=run.status_reason,
+        arguments=pretty(shown_json(step.arguments)) if step and step.arguments is not None else "",
+        facts=[_of_run(run), *key, _seen(run.pk)],
+        guard=step.key if step else "",
+        choices=choices if may else [],
+        doors=[resolve] if may and step else [],
+    )
+
+
+def _incidents(request: HttpRequest) -> list[Waiting]:
+    last = CoveredRun.objects.filter(incident=OuterRef("pk")).order_by("-id").values("id")[:1]
+    found: QuerySet[Incident] = open_incidents().order_by("-id").annotate(last_covered=Subquery(last))
+    return [_broken(one, request) for one in found[: MOST + 1]]
+
+
+def _broken(incident: Incident, request: HttpRequest) -> Waiting:
+    thing, failures = words_of(incident)
+    covered = incident.last_covered  # type: ignore[attr-defined]
+    choices = []
+    if covered and request.user.has_perm("runs.requeue_run"):
+        choices.append(Choice(value="requeue", label="Requeue its failed runs", shortcut="a"))
+    if request.user.has_perm("runs.close_incident"):
+        choices.append(Choice(value="close", label="Close", shortcut="d"))
+    run = [format_html("last run {}", run_link(incident.last_run_id))] if incident.last_run_id else []
+    return Waiting(
+        kind="incident",
+        id=str(incident.pk),
+        label="Incident",
+        title=f"{thing}: {incident.in_a_row:,} {failures} since the last success",
+        url=page("runs_incident", incident.pk),
+        since=incident.opened_at,
+        detail=incident.cause,
+        facts=[*run, format_html("last failure {}", moment(incident.last_at))],
+        guard=str(covered or 0),
+        choices=choices,
+    )
+
+
+def _signals(request: HttpRequest) -> list[Waiting]:
+    waits = Wait.objects.filter(status=Wait.Status.OPEN, kind=Wait.Kind.EVENT, event_type=SIGNAL).order_by("id")
+    found = waits.select_related("run").defer("run__input", "run__result", "run__policy")[: MOST + 1]
+    may = request.user.has_perm("runs.signal_run")
+    return [
+        Waiting(
+            kind="signal",
+            id=str(wait.run_id),
+            label="Signal",
+            title=f"{wait.run.agent} waits for signal {(wait.match or {}).get('name', '')}",
+            url=page("runs_run", wait.run_id),
+            since=wait.created_at,
+            until=wait.due_at,
+            then="goes on without it",
+            facts=[_of_run(wait.run)],
+            doors=[Door(label="Signal", url=reverse("admin:runs_run_signal_run", args=[wait.run_id]), is_dialog=True)]
+            if may
+            else [],
+        )
+        for wait in found
+    ]
