@@ -43,8 +43,12 @@ class Around:
 
 def table_of_agents(everything: AgentState, agents: Sequence[AgentState], request: HttpRequest) -> Table:
     known = around()
+    in_trouble = {
+        one.name for one in agents if one.is_stopped or one.name in known.paused or one.name in known.incidents
+    }
+    agents = sorted(agents, key=lambda one: (one.name not in in_trouble, one.name))
     return Table(
-        title="Agents",
+        title=f"{len(agents):,} agents, {len(in_trouble):,} of them failing, paused or stopped",
         headers=("Agent", "State", "Last runs", "Failed", "p95", "Spent today", "Last run", "Next wake", ""),
         rows=[
             ("all agents", state_of(everything), "", "", "", "", "", "", stop_button(everything, request)),

@@ -27,6 +27,8 @@ from config.console.agents.figures import (
 )
 from config.console.agents.list import called, docstring_of, since, strip_of
 from config.console.operations.upcoming import wakes_of
+from config.console.parts.html import format_html
+from config.console.parts.inboxes import open_incidents
 from config.console.parts.links import link, listing, page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.sections import Door, Doors, Facts, Notice, Section, Table, Text
@@ -63,8 +65,9 @@ def sections_of(agent: AgentState, all_stopped: AgentState, request: HttpRequest
     triggers = _triggers(agent.name)
     sees_runs = _may(request, "runs.run")
     runs = past_runs(agent.name, [one.slug for one in triggers]) if sees_runs else []
+    incident = _incident(agent.name) if _may(request, "runs.incident") else None
     sections: list[Section] = [
-        _notice(agent, all_stopped, triggers),
+        _notice(agent, all_stopped, triggers, incident),
         Doors(doors=list(_doors(agent, triggers, runs, request))),
         *_docstring(agent.name),
         _facts(agent, runs),
@@ -72,7 +75,7 @@ def sections_of(agent: AgentState, all_stopped: AgentState, request: HttpRequest
     if _may(request, "triggers.trigger"):
         sections += [_wakes(triggers, request), *overrides_of(triggers)]
     if sees_runs:
-        sections += [*_share(runs), _runs(runs), _versions(runs)]
+        sections += [*_share(runs), _versions(runs)]
     if _may(request, "runs.budget"):
         sections.append(_spent([one for one in spent_today() if one.agent == agent.name]))
     if _may(request, "triggers.schedule"):
@@ -83,6 +86,8 @@ def sections_of(agent: AgentState, all_stopped: AgentState, request: HttpRequest
         sections.append(_memory(agent.name))
     if _may(request, "agents.session"):
         sections.append(_sessions(runs))
+    if sees_runs:
+        sections.append(_runs(runs))
     return [*sections, declaration_of(agent.name), entries_of("agentstop", agent.name)]
 
 
@@ -100,14 +105,26 @@ def _triggers(agent: str) -> list[Trigger]:
 # What it is, and its buttons
 
 
-def _notice(agent: AgentState, everything: AgentState, triggers: Sequence[Trigger]) -> Notice:
-    if agent.is_stopped:
-        return Notice(text=since(agent), level="bad", details=["None of its runs starts."])
-    if everything.is_stopped:
-        return Notice(text=since(everything), level="bad", details=["None of its runs starts."])
+def _incident(name: str) -> Incident | None:
+    return open_incidents().filter(agent=name).order_by("-id").first()
+
+
+def _notice(
+    agent: AgentState, everything: AgentState, triggers: Sequence[Trigger], incident: Incident | None
+) -> Notice:
+    failing = (
+        [format_html("It fails: {}", link(page("runs_incident", incident.pk), incident.cause))] if incident else []
+    )
+    for one in (agent, everything):
+        if one.is_stopped:
+            return Notice(text=since(one), level="bad", details=["None of its runs starts.", *failing])
     if paused := [one.slug for one in triggers if one.is_paused]:
-        return Notice(text=f"On, but paused: {', '.join(paused)}. Its events are held.", level="warning")
-    return Notice(text=f"On, {agent.running:,} running." if agent.running else "On.", level="good")
+        held = f"On, but paused: {', '.join(paused)}. The events are held."
+        return Notice(text=held, level="bad", details=failing)
+    running = f", {agent.running:,} running" if agent.running else ""
+    if incident:
+        return Notice(text=f"Failing{running}.", level="bad", details=failing)
+    return Notice(text=f"On{running}.", level="good")
 
 
 def _doors(
@@ -151,7 +168,6 @@ def _facts(agent: AgentState, runs: Sequence[PastRun]) -> Facts:
     lasted = durations(runs)
     last = [one for one in runs[:LAST] if one.has_ended]
     failed = sum(one.status == "failed" for one in last)
-    incidents = Incident.objects.filter(agent=agent.name, opened_at__isnull=False, closed_at=None).order_by("-id")[:1]
     return Facts(
         title="Its last runs",
         rows=[
@@ -159,7 +175,6 @@ def _facts(agent: AgentState, runs: Sequence[PastRun]) -> Facts:
             ("Failed", f"{failed} of {len(last)} ({failed / len(last):.0%})" if last else ""),
             ("From start to end, p50", lasted and span(lasted[0])),
             ("From start to end, p95", lasted and span(lasted[1])),
-            ("Open incident", next((link(page("runs_incident", one.pk), one.cause) for one in incidents), "")),
             ("Gate", _gate(agent.name)),
             ("All runs", link(listing("runs_run", agent=agent.name), "list")),
         ],

@@ -8,6 +8,8 @@ from typing import Any, ClassVar, Protocol
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
+from config.console.parts.moments import NEVER
+
 Cell = Any
 
 
@@ -44,9 +46,12 @@ class Table:
     is_cards: bool = False
 
     @property
-    def labelled(self) -> list[list[tuple[str, Cell]]]:
-        """The rows as cards have them: each cell with its header."""
-        return [list(zip(self.headers, row, strict=True)) for row in self.rows]
+    def labelled(self) -> list[list[tuple[str, Cell, bool]]]:
+        """The rows as cards have them: each cell with its header, and whether it has a value."""
+        return [
+            [(header, cell, cell not in ("–", NEVER)) for header, cell in zip(self.headers, row, strict=True)]
+            for row in self.rows
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,10 +15,10 @@ from django.utils import html, timezone
 from agents import registry
 from config.console.agents.figures import PastRun, over_time, versions_of
 from runs.actions.memory import create_note
-from runs.models import AgentStop, Run
+from runs.models import AgentStop, Incident, Run
 from tests.config.console.conftest import LogIn
 from tests.support.api import Api
-from tests.support.console import make_worker, page_of
+from tests.support.console import make_incident, make_worker, page_of
 from tests.support.prompt_agents import make_prompt_agent
 from tests.support.runs import make_run
 from tests.support.triggers import make_trigger
@@ -164,6 +164,17 @@ def test_each_part_of_the_page_is_for_those_who_may_see_its_rows(log_in: LogIn) 
     assert "secret of a customer" not in page and "db-1 fills up" not in page and "its-trigger" not in page
     assert "/fire" not in page and "/stop/" not in page
     assert "db-1 fills up" in text_of(log_in("runs.view_agentstop", "agents.view_memorynote", name="bob"), url_of())
+
+
+def test_what_fails_comes_first_and_its_page_shows_why(admin: Client) -> None:
+    last = registry.all_agents()[-1].name
+    incident = make_incident("its-trigger", make_run(status="failed", agent=last))
+    Incident.objects.update(agent=last)
+
+    listed = text_of(admin, PAGE)
+
+    assert listed.index(url_of(last)) < listed.index(url_of()) and "1 of them failing" in listed
+    assert f'href="{page_of("runs_incident", incident)}"' in text_of(admin, url_of(last))
 
 
 def test_an_agent_that_nothing_names_has_no_page(admin: Client) -> None:
