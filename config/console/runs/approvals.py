@@ -9,6 +9,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
+from django.urls import reverse
 from django.utils.safestring import SafeString
 from unfold.forms import BaseDialogForm
 
@@ -18,7 +19,7 @@ from config.console.parts import fields
 from config.console.parts.dialogs import dialog, submit
 from config.console.parts.html import format_html
 from config.console.parts.json_field import JsonField
-from config.console.parts.links import page, run_link
+from config.console.parts.links import link, page, run_link
 from config.console.parts.moments import appointment, distance, moment
 from config.console.parts.panel import Panel, acting, button, column, is_list
 from config.console.parts.sections import Facts, Notice, Section, Text, pretty
@@ -235,6 +236,7 @@ def _notice(approval: Approval) -> Notice:
             ]
         else:
             details = ["No time limit."]
+        details.append(link(f"{reverse('inbox')}#waiting-{approval.pk}", "Decide it in the inbox"))
         return Notice(
             text=format_html("{} asks: {}", wait.run.agent, approval.question), level="warning", details=details
         )

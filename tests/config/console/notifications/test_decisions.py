@@ -10,10 +10,12 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from config.console.notifications.decide import NEEDED
 from config.console.notifications.decisions import what_waits
 from runs.actions.approve import decide
 from runs.models import Approval, Incident, Run, Step, Wait
 from tests.config.console.conftest import LogIn
+from tests.config.test_doors import doors_by_service
 from tests.support.console import make_incident, page_of
 from tests.support.journals import make_asking_run, make_question, make_step, make_wait
 from tests.support.runs import make_run
@@ -56,6 +58,13 @@ def test_an_approval_is_decided_in_the_list_with_its_arguments_in_sight(admin: C
     approval.refresh_from_db()
     assert (approval.decision, approval.decided_by, approval.reason) == ("approve", "admin:ada", "fine")
     assert "Refund?" not in page_text(admin)
+
+
+def test_the_page_of_an_approval_leads_to_its_buttons(admin: Client) -> None:
+    approval = make_asking_run()
+
+    assert f'href="{INBOX}#waiting-{approval.pk}"' in admin.get(page_of("runs_approval", approval)).content.decode()
+    assert f'id="waiting-{approval.pk}"' in page_text(admin)
 
 
 def test_a_denial_and_an_answer_reach_the_run(admin: Client) -> None:
@@ -143,6 +152,20 @@ def test_each_kind_is_for_those_who_may_see_it_and_its_buttons_for_those_who_may
     for given in ({"id": str(approval.pk), "decision": "approve"}, {"id": str(run.pk), "decision": "fail"}):
         assert viewer.post(DECIDE, {"guard": "pay", **given}).status_code == 403
     assert viewer.get(DECIDE).status_code == 405
+
+
+def test_the_inbox_needs_the_permissions_of_the_other_doors() -> None:
+    doors = doors_by_service()
+    services = {
+        "runs.actions.approve.decide": {"approve", "deny", "answer"},
+        "runs.actions.resolve.resolve": {"did_not_happen", "fail"},
+        "runs.actions.incidents.requeue_incident": {"requeue"},
+        "runs.actions.incidents.close_incident": {"close"},
+    }
+
+    assert {
+        decision: needed for name, of in services.items() for decision in of for needed in doors[name].permissions
+    } == NEEDED
 
 
 @pytest.mark.parametrize("given", [{}, {"decision": "sell", "id": "1"}, {"decision": "close", "id": "x" * 50}])
