@@ -17,6 +17,7 @@ from django.core.management import get_commands, load_command_class
 from django.utils.text import capfirst
 
 from config.api import router
+from config.console.notifications.decide import NEEDED
 from config.console.parts.panel import Panel
 
 PAGE = Path(__file__).parents[2] / "docs" / "access.md"
@@ -64,6 +65,19 @@ def test_the_doors_of_a_service_are_found() -> None:
     requeue = doors_by_service()["runs.actions.requeue.requeue"]
 
     assert requeue == Doors({"Run: Requeue"}, {"`POST runs/…/requeue/`"}, {"`requeue`"}, {"runs.requeue_run"})
+
+
+def test_the_inbox_needs_the_permissions_of_the_other_doors() -> None:
+    services = {
+        "runs.actions.approve.decide": ("approve", "deny", "answer"),
+        "runs.actions.resolve.resolve": ("did_not_happen", "fail"),
+        "runs.actions.incidents.requeue_incident": ("requeue",),
+        "runs.actions.incidents.close_incident": ("close",),
+    }
+
+    needed = {one: doors_by_service()[name].permissions for name, of in services.items() for one in of}
+
+    assert needed == {decision: {permission} for decision, permission in NEEDED.items()}
 
 
 def test_the_page_lists_the_services_with_more_than_one_door() -> None:
