@@ -15,7 +15,10 @@ from triggers.sources.settings import InvalidSettings
 class Directory(Runner[DirectorySettings]):
     name = "directory"
     label = "Directory of files"
-    help_text = "Files that are created, changed, renamed or removed in a directory and the folders below it."
+    help_text = (
+        "Files that a look finds created, changed, renamed or removed in a directory and below it. Between two looks it cannot see a "
+        "file that comes and goes, or is changed and changed back; several changes of a file are one event."
+    )
     group = Group.FILES
     docs = "files"
     settings_class = DirectorySettings

@@ -86,7 +86,10 @@ class ObjectStoreSettings(PollSettings):
 class ObjectStore(Broker[ObjectStoreSettings]):
     name = "object_store"
     label = "Object store (S3)"
-    help_text = "Lists a bucket of Amazon S3, or of a server that speaks its protocol: objects that are new, changed or removed."
+    help_text = (
+        "Objects that a listing finds new, changed or removed, in a bucket of Amazon S3 or of a server that speaks its protocol. Between "
+        "two listings it cannot see an object that comes and goes, or is changed and changed back; several changes are one event."
+    )
     group = Group.FILES
     docs = "files#object-stores"
     settings_class = ObjectStoreSettings
