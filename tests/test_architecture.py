@@ -32,7 +32,7 @@ FLOORS = {
         "kernel",
         "exceptions telemetry apps models",
         "guards registry on budget files",
-        "journal",
+        "journal work_files",
         "gate",
         "state agent",
         "checklists memory sessions",
