@@ -180,8 +180,11 @@ def _is_of_git(name: str) -> bool:
 @contextmanager
 def _folder_to_write(place: Place) -> Iterator[int]:
     """The folder of a file, made if it is not there, with its lock."""
-    with _raised(place), _opened(place.root, place.parts[:-1], is_made=True) as folder, _locked(folder, place):
-        yield folder
+    try:
+        with _raised(place), _opened(place.root, place.parts[:-1], is_made=True) as folder, _locked(folder, place):
+            yield folder
+    except FileNotFoundError:
+        raise WorkFileChanged(f"{place.path} was moved or removed meanwhile: read it again") from None
 
 
 @contextmanager

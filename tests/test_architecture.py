@@ -111,6 +111,7 @@ FLOORS = {
         "schedules retention tasks",
         "beat declarations overnight upcoming",
         "prompt_agents",
+        "page_files",
         "api transfer",
         "agents management apps wiring",
     ],

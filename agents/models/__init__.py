@@ -1,5 +1,6 @@
 from .checklist import Checklist, ChecklistItem, ChecklistRevision
 from .memory import MemoryNote
+from .page_file import PageFile
 from .prompt_agent import PromptAgent, PromptAgentVersion
 from .session import Session, SessionTurn
 from .state import AgentState
@@ -11,6 +12,7 @@ __all__ = [
     "ChecklistItem",
     "ChecklistRevision",
     "MemoryNote",
+    "PageFile",
     "PromptAgent",
     "PromptAgentVersion",
     "Session",

@@ -29,6 +29,8 @@ COMPLETING = {
     "triggers.sources.secrets.add_secret",
     "triggers.sources.secrets.rotate",
 }
+# What is kept in a file is a checklist or the instructions of a prompt agent: each needs the permission of its own edit.
+OF_TWO_NOUNS = {f"triggers.page_files.edit.{name}" for name in ("link_file", "take_file", "unlink_file", "write_file")}
 LAYER = re.compile(r"config\.console|(runs|triggers)\.(api|management)\b")
 PERMISSION = re.compile(r"(agents|runs|triggers)\.[a-z]+_[a-z]+")
 
@@ -56,9 +58,9 @@ class Doors:
 
 
 def test_a_service_needs_one_permission_at_all_its_doors() -> None:
-    unlike = {name: doors for name, doors in doors_by_service().items() if len(doors.permissions) > 1}
+    unlike = {name for name, doors in doors_by_service().items() if len(doors.permissions) > 1}
 
-    assert unlike == {}
+    assert unlike == OF_TWO_NOUNS
 
 
 def test_the_doors_of_a_service_are_found() -> None:

@@ -18,6 +18,7 @@ from agents.checklists.run_checklist import read_checklist
 from agents.kernel.durations import in_words, parse_duration
 from agents.models import Checklist, ChecklistItem
 from config.console.access.audit import entries_of
+from config.console.agents.page_files import edit_as_text, file_page
 from config.console.parts import fields
 from config.console.parts.dialogs import attempt, leave
 from config.console.parts.duration_field import short
@@ -38,6 +39,7 @@ from runs.actions.checklists import (
 from runs.db.sql import database_now
 from runs.exceptions import RunError
 from triggers.models import Trigger
+from triggers.page_files.pages import ChecklistPage
 
 SHOWN = 50  # revisions
 NEW_ROWS = 3
@@ -159,7 +161,7 @@ class ChecklistPanel(Panel):
     list_display = ("whose", "items_in_all", "failing", "silenced", "revised")
     search_fields = ("agent", "trigger")
     ordering = ("agent", "trigger")
-    actions_detail = ("edit", "silence")
+    actions_detail = ("edit", "as_text", "silence", "file")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("agents.change_checklist")
@@ -222,6 +224,16 @@ class ChecklistPanel(Panel):
                 form.add_error(None, str(wrong))
         title = f"Checklist of {checklist}"
         return form_page(self, request, form, title=title, submit="Save", back=back, obj=checklist, groups=form.groups)
+
+    @button("Edit as text", permissions=["agents.change_checklist"], icon="article", url_path="text")
+    def as_text(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        checklist = get_object_or_404(Checklist, pk=object_id)
+        return edit_as_text(self, request, checklist, back=page("agents_checklist", checklist.pk))
+
+    @button("File", permissions=["agents.change_checklist"], icon="draft")
+    def file(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        checklist = get_object_or_404(Checklist, pk=object_id)
+        return file_page(self, request, ChecklistPage(checklist), back=page("agents_checklist", checklist.pk))
 
     @button("Silence", permissions=["agents.change_checklist"], icon="notifications_off")
     def silence(self, request: HttpRequest, object_id: str) -> HttpResponse:

@@ -22,6 +22,7 @@ from agents.models import Checklist, PromptAgent, PromptAgentVersion
 from agents.prompt_agents.definition import Definition
 from agents.tools import toolbox
 from config.console.access.audit import entries_of
+from config.console.agents.page_files import file_page
 from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.json_field import JsonField
 from config.console.parts.links import link, listing, page, run_link
@@ -41,6 +42,7 @@ from runs.models import Run
 from runs.shadow.process import NotTried, report_of
 from triggers.exceptions import Invalid, RuleError
 from triggers.models import Schedule, Trigger
+from triggers.page_files.pages import InstructionsPage
 from triggers.prompt_agents.as_json import caps_of
 from triggers.prompt_agents.edit import (
     Change,
@@ -79,7 +81,7 @@ class PromptAgentPanel(Panel):
     search_fields = ("name",)
     search_help_text = "name"
     ordering = ("name",)
-    actions_detail = ("try_now", "edit", "wake", "checklist", "silence", "delete_agent", "restore")
+    actions_detail = ("try_now", "edit", "wake", "checklist", "silence", "file", "delete_agent", "restore")
     own_pages = {"preview": "preview/"}
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -191,6 +193,11 @@ class PromptAgentPanel(Panel):
         agent = get_object_or_404(PromptAgent, pk=object_id)
         return get_object_or_404(Checklist, agent=agent.name, trigger="")
 
+    @button("File", permissions=["agents.change_promptagent"], icon="draft")
+    def file(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        agent = get_object_or_404(PromptAgent, pk=object_id, deleted_at=None)
+        return file_page(self, request, InstructionsPage(agent), back=page("agents_promptagent", agent.pk))
+
     @service_button(
         "Delete", "agents.change_promptagent", DELETE, icon="delete", url_path="delete-agent", done="Deleted."
     )
@@ -230,7 +237,7 @@ class PromptAgentPanel(Panel):
         agent = PromptAgent.objects.filter(pk=object_id).only("deleted_at").first()
         if agent is None:
             return {}
-        of_live_ones = ("try_now", "edit", "wake", "silence", "delete_agent")
+        of_live_ones = ("try_now", "edit", "wake", "silence", "file", "delete_agent")
         return {**dict.fromkeys(of_live_ones, not agent.is_deleted), "restore": agent.is_deleted}
 
     def sections(self, request: HttpRequest, obj: PromptAgent) -> list[Section]:
