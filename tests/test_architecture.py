@@ -33,7 +33,7 @@ FLOORS = {
         "exceptions telemetry apps models",
         "guards registry on budget files",
         "journal work_files",
-        "gate",
+        "gate work_git work_notes",
         "state agent",
         "checklists memory sessions",
         "llm",
