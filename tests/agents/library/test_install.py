@@ -8,7 +8,9 @@ from agents.apps import install
 from config.settings import LIBRARY
 
 
-@pytest.mark.parametrize("name", [*LIBRARY.split(", "), "reminder"])
+@pytest.mark.parametrize(
+    "name", [*LIBRARY.split(", "), "reminder", "notes-keeper", "backup-checker", "repository-tidier"]
+)
 def test_an_agent_is_installed_by_its_name(name: str) -> None:
     install(name)
 
