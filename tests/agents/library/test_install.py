@@ -9,7 +9,7 @@ from config.settings import LIBRARY
 
 
 @pytest.mark.parametrize(
-    "name", [*LIBRARY.split(", "), "reminder", "notes-keeper", "backup-checker", "repository-tidier"]
+    "name", [*LIBRARY.split(", "), "reminder", "notes-keeper", "backup-checker", "repository-tidier", "ci-watcher"]
 )
 def test_an_agent_is_installed_by_its_name(name: str) -> None:
     install(name)
