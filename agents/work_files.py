@@ -102,7 +102,7 @@ def write_work_file(path: str, text: str, *, replaces: str) -> str:
     """Write the whole file, and return its new digest. `replaces` is the digest of what it has now; "": there is none yet, and folders
     that its path names are made. A file that has this text already is left alone. WorkFileChanged: it has another content."""
     place, content = place_of(path), _encoded(text)
-    with _folder_to_write(place) as folder:
+    with _folder_to_write(place) as (folder, is_locked):
         known = _content(folder, place)
         if known == content:
             return digest_of(text)
@@ -112,7 +112,7 @@ def write_work_file(path: str, text: str, *, replaces: str) -> str:
             )
         if known is not None and f"sha256:{sha256(known).hexdigest()}" != replaces:
             raise WorkFileChanged(f"{place.path} has another content than the one that was read: read it again")
-        _replace(folder, place, content, is_new=known is None)
+        _replace(folder, place, content, part=_part(folder, place, is_locked), is_new=known is None)
     return digest_of(text)
 
 
@@ -120,7 +120,7 @@ def append_work_file(path: str, text: str, *, mark: str) -> bool:
     """Append a text that contains `mark`, unless the file contains that mark already; was it appended? What others write to the file
     meanwhile stays: it is not replaced."""
     place, content = place_of(path), _encoded(text)
-    with _folder_to_write(place) as folder:
+    with _folder_to_write(place) as (folder, _):
         file = os.open(place.parts[-1], APPEND, 0o644, dir_fd=folder)
         try:
             _check_regular(file, place)
@@ -178,11 +178,15 @@ def _is_of_git(name: str) -> bool:
 
 
 @contextmanager
-def _folder_to_write(place: Place) -> Iterator[int]:
-    """The folder of a file, made if it is not there, with its lock."""
+def _folder_to_write(place: Place) -> Iterator[tuple[int, bool]]:
+    """The folder of a file, made if it is not there, and whether it is locked."""
     try:
-        with _raised(place), _opened(place.root, place.parts[:-1], is_made=True) as folder, _locked(folder, place):
-            yield folder
+        with (
+            _raised(place),
+            _opened(place.root, place.parts[:-1], is_made=True) as folder,
+            _locked(folder, place) as is_locked,
+        ):
+            yield folder, is_locked
     except FileNotFoundError:
         raise WorkFileChanged(f"{place.path} was moved or removed meanwhile: read it again") from None
 
@@ -218,12 +222,13 @@ def _raised(place: Place) -> Iterator[None]:
 
 
 @contextmanager
-def _locked(folder: int, place: Place) -> Iterator[None]:
+def _locked(folder: int, place: Place) -> Iterator[bool]:
     """One of our writers at a time in a folder; a file system without such locks has none."""
     until = time.monotonic() + LOCK_SECONDS
     while True:
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_locked = True
             break
         except BlockingIOError:
             if time.monotonic() > until:
@@ -232,8 +237,9 @@ def _locked(folder: int, place: Place) -> Iterator[None]:
                 ) from None
             time.sleep(0.05)
         except OSError:
+            is_locked = False
             break
-    yield  # closing the folder gives the lock back
+    yield is_locked  # closing the folder gives the lock back
 
 
 def _content(folder: int, place: Place) -> bytes | None:
@@ -282,10 +288,20 @@ def _encoded(text: str) -> bytes:
     return content
 
 
-def _replace(folder: int, place: Place, content: bytes, *, is_new: bool) -> None:
+def _part(folder: int, place: Place, is_locked: bool) -> str:
+    """The name of the new content until it is complete. Of a file it is always the same, so that killed writers leave one at most; without
+    a lock it is a new one."""
+    if not is_locked:
+        return f".wakeful-{secrets.token_hex(8)}.part"
+    part = f".wakeful-{sha256(place.parts[-1].encode()).hexdigest()[:16]}.part"
+    with suppress(FileNotFoundError):
+        os.unlink(part, dir_fd=folder)
+    return part
+
+
+def _replace(folder: int, place: Place, content: bytes, *, part: str, is_new: bool) -> None:
     """Complete or not at all: what reads the file meanwhile sees the old content or the new one."""
     name = place.parts[-1]
-    part = f".wakeful-{secrets.token_hex(8)}.part"
     file = os.open(part, NEW, 0o644, dir_fd=folder)
     try:
         try:

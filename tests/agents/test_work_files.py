@@ -161,6 +161,20 @@ def test_a_write_that_is_cut_leaves_what_was_there(root: Path, monkeypatch: pyte
     assert names_in("") == ["day.md"]
 
 
+def test_what_a_killed_writer_left_is_gone_after_the_next_write(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", lambda *_, **__: os._exit(9))
+        if not (child := os.fork()):
+            write_work_file("a.md", "one", replaces="")
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == 9 << 8
+    assert [path.suffix for path in root.iterdir()] == [".part"]
+
+    write_work_file("a.md", "two", replaces="")
+
+    assert [path.name for path in root.iterdir()] == ["a.md"]
+
+
 def test_without_a_root_there_is_no_file(settings: Any) -> None:
     settings.WAKEFUL_WORK_ROOTS = []
     with pytest.raises(WorkFileRefused, match="WAKEFUL_WORK_ROOTS is empty"):

@@ -41,7 +41,7 @@ def test_a_page_is_read_and_written() -> None:
 
 
 @given(st.lists(st.builds(PageItem, text=TEXTS, every=EVERY, paused=st.booleans()), max_size=4))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_any_items_are_read_as_they_were_written(items: list[PageItem]) -> None:
     assert read_page(write_page("x", items)) == items
 
