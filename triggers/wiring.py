@@ -22,6 +22,7 @@ from triggers.schedules.periodic_tasks import send_periodic_task
 from triggers.schedules.terms.active_time import active_time
 from triggers.schedules.terms.deadlines import Deadlines
 from triggers.sources.connected import sources_of_connection
+from triggers.sources.calendars import starts
 from triggers.sources.databases.watch import Watcher
 from triggers.sources.emitted_events import record_emitted
 from triggers.sources.signal import signal
@@ -46,6 +47,7 @@ def connect() -> None:
         REPORT: deliver_reports,
         CHILD_FINISHED: children_finished,
         WAKEUP: wake,
+        starts.TOPIC: starts.begin,
         SCHEDULE: set_standing,
         PACE: set_pace,
         LOOKED_AT: items_looked_at,

@@ -64,6 +64,7 @@ TITLES = {
     "api": ("API tokens", "admin:triggers_apitoken_changelist"),
     "brokers": ("Sources", "admin:triggers_source_changelist"),
     "budgets": ("Budgets", "admin:runs_budget_changelist"),
+    "calendars": ("Sources", "admin:triggers_source_changelist"),
     "connections": ("Connections", "admin:runs_connection_changelist"),
     "databases": ("Sources", "admin:triggers_source_changelist"),
     "deploy": ("Processes", "admin:runs_queue_processes"),

@@ -18,6 +18,7 @@ class OutboxMessage(models.Model):
             models.Index(fields=["topic", "available_at", "id"], name="outbox_due"),
             models.Index(fields=["available_at", "id"], name="outbox_available"),
             models.Index(fields=["key"], name="outbox_wakeup", condition=models.Q(topic="wakeup")),
+            models.Index(fields=["key"], name="outbox_calendar", condition=models.Q(topic="calendar")),
         ]
 
     def __str__(self) -> str:

@@ -1,5 +1,6 @@
 from .api_token import ApiToken
 from .backfill import Backfill, BackfillTick
+from .calendar_entry import CalendarEntry
 from .decision import Decision
 from .event import Event, Redelivery, Redispatch
 from .exclusion_calendar import ExclusionCalendar
@@ -20,7 +21,7 @@ from .watched_slot import WatchedSlot
 from .window import RateUse, Window
 
 __all__ = [
-    "ApiToken", "Backfill", "BackfillTick", "Decision", "DeliveryRate", "DetectorState", "Event", "EventDelivery",
+    "ApiToken", "Backfill", "BackfillTick", "CalendarEntry", "Decision", "DeliveryRate", "DetectorState", "Event", "EventDelivery",
     "ExclusionCalendar", "Gate", "MetricDetector", "MetricEpisode", "MetricSample", "MetricSeries", "Offer", "PoisonMessage",
     "RateUse", "Reading", "Redelivery", "Redispatch", "RefusedDelivery", "Replay", "Revision", "Schedule", "Secret", "Skip",
     "Source", "SourceGap", "Subscription", "SubscriptionSecret", "SweptRow", "Switch", "SwitchTimer", "Trigger", "WatchedFile",

@@ -21,6 +21,7 @@ _kinds: dict[str, "Kind[Any]"] = {}
 
 FAMILIES = (
     "brokers",
+    "calendars",
     "databases",
     "files",
     "metrics",

@@ -1,0 +1,81 @@
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from runs.models import OutboxMessage, Worker
+from runs.outbox import deliver_inside
+from tests.support.list_server import ListServer, serving_lists
+from triggers.models import Event, Reading, Source
+from triggers.sources.edit import create_source
+from triggers.sources.kind import kinds
+from triggers.sources.process.record import Mandate, record
+from triggers.sources.runner import Assignment, Runner
+
+
+@pytest.fixture
+def site(settings: Any) -> Iterator[ListServer]:
+    settings.WAKEFUL_HTTP_NETWORKS = ["127.0.0.0/8"]
+    with serving_lists() as site:
+        yield site
+
+
+class Polled:
+    """A source that is polled and recorded as the process does it, each time as by a new one."""
+
+    def __init__(self, kind: str, **settings: Any) -> None:
+        self.source: Source = create_source("meetings", kind=kind, settings=settings, by="test")
+        self.settings = settings
+        worker = Worker.objects.create(kind=Worker.Kind.SOURCES, host="test", pid=1)
+        Reading.objects.update_or_create(source=self.source, defaults={"owner": worker, "epoch": 1})
+        self.mandate = Mandate(source_id=self.source.pk, slug=self.source.slug, owner=worker.pk, epoch=1)
+
+    def poll(self) -> list[Event]:
+        """The events of the next poll, although it is not due."""
+        position = Reading.objects.get(source=self.source).position
+        if position:
+            position["due_at"] = datetime.now(UTC).isoformat()
+        runner = kinds()[self.source.kind]
+        assert isinstance(runner, Runner)
+        assignment: Assignment[Any] = Assignment(
+            slug=self.source.slug,
+            settings=runner.clean_settings(self.settings),
+            position=position,
+            source_id=UUID(str(self.source.pk)),
+        )
+        reader = runner.connect(assignment)
+        before = set(Event.objects.values_list("pk", flat=True))
+        record(self.mandate, reader.read(0.1), {})
+        return list(Event.objects.exclude(pk__in=before).order_by("seq"))
+
+    @property
+    def waiting(self) -> list[tuple[str, datetime]]:
+        """The starts that wait, and when they are due."""
+        rows = OutboxMessage.objects.filter(topic="calendar").order_by("available_at")
+        return [(row.payload["data"]["title"], row.available_at) for row in rows]
+
+    def later(self, gone: timedelta) -> list[Event]:
+        """The events of starts, as if so much time had passed."""
+        before = set(Event.objects.values_list("pk", flat=True))
+        for row in OutboxMessage.objects.filter(topic="calendar"):
+            row.available_at -= gone
+            for name in ("starts_at", "useful_until"):
+                row.payload[name] = (datetime.fromisoformat(row.payload[name]) - gone).isoformat()
+            row.save()
+        deliver_inside(100)
+        return list(Event.objects.exclude(pk__in=before).order_by("seq"))
+
+
+def data(event: Event) -> dict[str, Any]:
+    assert isinstance(event.data, dict)
+    return event.data
+
+
+def said(events: list[Event]) -> list[tuple[str, str]]:
+    return [(event.type.removeprefix("calendar."), data(event)["title"]) for event in events]
+
+
+def soon(**ahead: float) -> datetime:
+    return (datetime.now(UTC) + timedelta(**ahead)).replace(microsecond=0)

@@ -1,0 +1,179 @@
+"""The events of what has changed in a calendar since it was last recorded."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from triggers.models import CalendarEntry
+from triggers.sources.calendars.entry import CANCELLED, Entry, Look, as_its_series_says, instant, key_of
+from triggers.sources.http.payload import Payload
+from triggers.sources.runner import BATCH, Received
+from triggers.sources.webhooks.naming import is_name
+
+CREATED, CHANGED, ENDED = "calendar.created", "calendar.changed", "calendar.cancelled"
+KEPT = timedelta(days=1)  # an entry that is over
+
+
+@dataclass(kw_only=True)
+class Differences:
+    """The events, and the changes of the recorded entries that go with them. `has_more`: the same look again gives the rest."""
+
+    messages: list[Received] = field(default_factory=list)
+    put: list[CalendarEntry] = field(default_factory=list)
+    drop: list[str] = field(default_factory=list)  # keys
+    has_more: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparing:
+    """How a look is compared. `is_first`: what is there was not made now; `is_blank`: nothing of this calendar is recorded. `since`: when
+    the source was looked at first."""
+
+    source_id: UUID
+    now: datetime
+    since: datetime
+    is_first: bool
+    is_blank: bool
+    revision: str  # makes a change that comes again another event
+
+
+def compare(look: Look, by: Comparing) -> Differences:
+    """What the look changes of the recorded entries; at most BATCH events."""
+    known = {} if by.is_blank else _known(by.source_id, look)
+    found = Differences()
+    for entry in look.entries or ():
+        if len(found.messages) >= BATCH:
+            found.has_more = True
+            return found
+        _compare(entry, known.get(entry.key), look, by, found)
+    for row, is_named in _gone(known, look):
+        if len(found.messages) >= BATCH:
+            found.has_more = True
+            return found
+        _leave(row, is_named, known, look, by, found)
+    return found
+
+
+def write(source_id: UUID, found: Differences, now: datetime, *, clear: bool) -> None:
+    """In the transaction of the events. `clear`: what is recorded is of another calendar."""
+    rows = CalendarEntry.objects.filter(source_id=source_id)
+    if clear:
+        rows.delete()
+    elif found.drop:
+        rows.filter(key__in=found.drop).delete()
+    rows.filter(over_at__lt=now - KEPT).delete()
+    CalendarEntry.objects.bulk_create(
+        found.put,
+        update_conflicts=True,
+        unique_fields=["source", "key"],
+        update_fields=["series", "digest", "data", "over_at"],
+    )
+
+
+def _known(source_id: UUID, look: Look) -> dict[str, CalendarEntry]:
+    rows = CalendarEntry.objects.filter(source_id=source_id)
+    if not look.is_whole:
+        keys = [*(entry.key for entry in look.entries or ()), *map(key_of, look.gone)]
+        rows = rows.filter(key__in=keys) | rows.filter(series__in=keys)
+    return {row.key: row for row in rows}
+
+
+def _compare(entry: Entry, old: CalendarEntry | None, look: Look, by: Comparing, found: Differences) -> None:
+    is_over = entry.over_at is not None and entry.over_at < by.now
+    if old is None and is_over or (old is not None and old.digest == entry.digest):
+        return
+    found.put.append(_row(entry, by.source_id))
+    is_old = by.is_first or (look.is_moved and entry.made_at is not None and entry.made_at < by.since)
+    if old is None:
+        if not (is_old or entry.is_plain):
+            found.messages.append(_news(entry, by))
+    elif entry.is_cancelled:
+        if old.data["status"] != CANCELLED:
+            found.messages.append(_event(ENDED, entry.key, entry.digest, {**old.data, "status": CANCELLED}, by))
+    else:
+        found.messages.append(_changed(entry.key, entry.digest, entry.data, old.data, by))
+
+
+def _news(entry: Entry, by: Comparing) -> Received:
+    if entry.is_cancelled:
+        return _event(ENDED, entry.key, entry.digest, entry.data, by)
+    if not entry.series:
+        return _event(CREATED, entry.key, entry.digest, entry.data, by)
+    # An occurrence that differs is no new event: its series is one of old.
+    before = {**entry.data, "starts_at": entry.data["original_starts_at"] or entry.data["starts_at"]}
+    return _changed(entry.key, entry.digest, entry.data, before, by)
+
+
+def _gone(known: Mapping[str, CalendarEntry], look: Look) -> Iterator[tuple[CalendarEntry, bool]]:
+    """The recorded entries that are gone, and whether the calendar has named them."""
+    named = {key_of(id) for id in look.gone}
+    there = {entry.key for entry in look.entries or ()}
+    for key, row in known.items():
+        if key in named:
+            yield row, True
+        elif key not in there and (look.is_whole or row.series in named):
+            yield row, False
+
+
+def _leave(
+    row: CalendarEntry,
+    is_named: bool,
+    known: Mapping[str, CalendarEntry],
+    look: Look,
+    by: Comparing,
+    found: Differences,
+) -> None:
+    found.drop.append(row.key)
+    is_over = row.over_at is not None and row.over_at < by.now
+    if is_over or row.data["status"] == CANCELLED or _ends_with_series(row, known, look):
+        return
+    if row.data["original_starts_at"] and not is_named:
+        back = as_its_series_says(row.data)
+        found.messages.append(_changed(row.key, f"back:{row.digest}", back, row.data, by))
+    else:
+        found.messages.append(_event(ENDED, row.key, row.digest, {**row.data, "status": CANCELLED}, by))
+
+
+def _ends_with_series(row: CalendarEntry, known: Mapping[str, CalendarEntry], look: Look) -> bool:
+    if not row.series:
+        return False
+    if row.series in {key_of(id) for id in look.gone}:
+        return True
+    there: Sequence[Entry] = [entry for entry in look.entries or () if entry.key == row.series]
+    return (look.is_whole and not there) or any(entry.is_cancelled for entry in there)
+
+
+def _changed(key: str, digest: str, data: Mapping[str, Any], old: Mapping[str, Any], by: Comparing) -> Received:
+    names = [
+        name for name, value in data.items() if old.get(name) != value and name not in ("updated_at", "description")
+    ]
+    if data["description"] != old.get("description"):
+        names.append("description")
+    before = {name: old.get(name) for name in names if name != "description"}
+    return _event(CHANGED, key, digest, {**data, "changed": sorted(names), "before": before}, by)
+
+
+def _event(type: str, key: str, digest: str, data: Mapping[str, Any], by: Comparing) -> Received:
+    return Received(
+        id=f"{type}/{key}/{digest}/{by.revision}",
+        type=type,
+        subject=data["organizer"]["address"] if is_name(data["organizer"]["address"]) else "",
+        time=by.now,
+        payload=Payload(data=dict(data)),
+    )
+
+
+def _row(entry: Entry, source_id: UUID) -> CalendarEntry:
+    over_at = entry.over_at
+    if entry.is_cancelled and over_at is None:
+        over_at = instant(entry.data["ends_at"])
+    return CalendarEntry(
+        source_id=source_id,
+        key=entry.key,
+        series=key_of(entry.series),
+        digest=entry.digest,
+        data=dict(entry.data),
+        over_at=over_at,
+    )

@@ -1,0 +1,270 @@
+"""The process that parses one calendar, in isolation (`runs.processes.isolation`). A rule of a stranger's invitation may recur a million
+times, or be looked for until the year 9999: each series has its own time, and one that takes longer is left out.
+
+It gets what is asked in JSON, a newline and the calendar; it answers the entries and the occurrences in JSON.
+"""
+
+import json
+import signal
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from importlib import import_module
+from typing import Any
+from zoneinfo import ZoneInfo
+
+MOST_ANSWER = 48 * 2**20  # bytes
+MOST_ENTRIES = 3_000  # that are not over
+MOST_OCCURRENCES = 500  # of one series, in the view
+SERIES_SECONDS = 1.0  # of processor time
+KEPT = timedelta(days=1)  # what is over
+OFTEN = ("SECONDLY", "MINUTELY")
+
+
+class Costly(Exception):
+    """A series takes too long."""
+
+
+def main() -> None:
+    asked, _, body = sys.stdin.buffer.read().partition(b"\n")
+    answer = json.dumps(found_in(body, json.loads(asked))).encode()
+    if len(answer) > MOST_ANSWER:
+        raise MemoryError
+    sys.stdout.buffer.write(answer)
+
+
+def found_in(body: bytes, asked: Mapping[str, Any]) -> dict[str, Any]:
+    # Not for the processes that only know of this module. Their types differ from version to version.
+    icalendar: Any = import_module("icalendar")
+    x_wr_timezone: Any = import_module("x_wr_timezone")
+    try:
+        calendars = icalendar.Calendar.from_ical(body, multiple=True)
+    except Exception as error:  # the parser raises what it likes
+        return _wrong(f"The answer is no calendar: {type(error).__name__}.")
+    calendars = [one for one in calendars if one.name == "VCALENDAR"]
+    if not calendars:
+        return _wrong("The answer is no calendar.")
+    parsing = _Parsing(asked)
+    for calendar in calendars:
+        zone = asked["zone"] or str(calendar.get("X-WR-TIMEZONE", ""))
+        parsing.zone = _zone(zone)
+        parsing.read(x_wr_timezone.to_standard(calendar))
+    if len(parsing.entries) > MOST_ENTRIES:
+        return _wrong(f"The calendar has more than {MOST_ENTRIES:,} events to come.", "Publish a smaller calendar.")
+    return {"entries": parsing.entries, "occurrences": parsing.occurrences, "left_out": parsing.left_out}
+
+
+class _Parsing:
+    def __init__(self, asked: Mapping[str, Any]) -> None:
+        self.now = datetime.fromisoformat(asked["now"])
+        self.view = tuple(map(datetime.fromisoformat, asked["view"])) if asked["view"] else None
+        self.zone: tzinfo = UTC
+        self.entries: list[dict[str, Any]] = []
+        self.occurrences: list[dict[str, Any]] = []
+        self.left_out: dict[str, str] = {}
+
+    def read(self, calendar: Any) -> None:
+        by_uid: defaultdict[str, list[Any]] = defaultdict(list)
+        for event in calendar.walk("VEVENT"):
+            uid = str(event.get("UID", "")) or f"{event.get('SUMMARY', '')} {_text(event, 'DTSTART')}"
+            by_uid[uid].append(event)
+        for uid, events in by_uid.items():
+            try:
+                with _seconds(SERIES_SECONDS):
+                    entries, occurrences = self._entries(uid, events), self._occurrences(uid, events)
+            except Costly:
+                self.left_out[uid] = "its rule takes too long to follow"
+            except (
+                ValueError,
+                TypeError,
+                KeyError,
+                AttributeError,
+                LookupError,
+                OverflowError,
+                RecursionError,
+            ) as error:
+                self.left_out[uid] = f"it cannot be read: {type(error).__name__}"
+            else:
+                self.entries += entries
+                self.occurrences += occurrences
+
+    def _entries(self, uid: str, events: Sequence[Any]) -> list[dict[str, Any]]:
+        found = []
+        for event in events:
+            original = self._original(event)
+            over_at = self._over_at(event)
+            if over_at is None or over_at >= self.now - KEPT:
+                id, series = (f"{uid}/{original.isoformat()}", uid) if original else (uid, "")
+                found.append(self._entry(id, series, over_at, self._data(event, uid, id, series, original)))
+            found += self._left_free(event, uid) if not original else []
+        return found
+
+    def _left_free(self, event: Any, uid: str) -> Iterator[dict[str, Any]]:
+        """The occurrences to come that are taken out of the series: they are cancelled."""
+        length = self._end(event) - self._start(event)
+        given = event.get("EXDATE", [])
+        for dates in given if isinstance(given, list) else [given]:
+            for each in dates.dts[:MOST_ENTRIES]:
+                start = self._aware(each.dt)
+                if start < self.now:
+                    continue
+                original = start.astimezone(UTC)
+                id = f"{uid}/{original.isoformat()}"
+                data = self._data(event, uid, id, uid, original)
+                times = {"starts_at": start.isoformat(), "ends_at": (start + length).isoformat()}
+                data |= {**times, "status": "cancelled", "recurrence": []}
+                yield self._entry(id, uid, start + length, data)
+
+    def _occurrences(self, uid: str, events: Sequence[Any]) -> list[dict[str, Any]]:
+        if self.view is None:
+            return []
+        recurs = any("RRULE" in event or "RDATE" in event for event in events)
+        found = list(self._in_view(events) if recurs else events)
+        occurrences = []
+        for event in found:
+            start = self._start(event)
+            if self.view[0] < start < self.view[1]:
+                original = self._original(event) or (start.astimezone(UTC) if recurs else None)
+                id = f"{uid}/{original.isoformat()}" if original else uid
+                data = self._data(event, uid, id, uid if original else "", original)
+                occurrences.append({"id": id, "data": {**data, "recurrence": []}})
+        if len(occurrences) > MOST_OCCURRENCES:
+            raise Costly
+        return occurrences
+
+    def _in_view(self, events: Sequence[Any]) -> Sequence[Any]:
+        icalendar: Any = import_module("icalendar")
+        recurring_ical_events: Any = import_module("recurring_ical_events")
+        if any(str(rule).upper() in OFTEN for event in events for rule in _rule(event).get("FREQ", ())):
+            raise Costly
+        one = icalendar.Calendar()
+        for event in events:
+            one.add_component(event)
+        assert self.view  # noqa: S101  (asked before)
+        day = timedelta(days=1)  # times without a zone are compared as if they had another one
+        found: Sequence[Any] = recurring_ical_events.of(one).between(self.view[0] - day, self.view[1] + day)
+        return found
+
+    def _entry(self, id: str, series: str, over_at: datetime | None, data: dict[str, Any]) -> dict[str, Any]:
+        return {"id": id, "series": series, "over_at": over_at and over_at.isoformat(), "data": data}
+
+    def _over_at(self, event: Any) -> datetime | None:
+        """When it is over; None: its rule does not say."""
+        end = self._end(event)
+        if "RDATE" in event:
+            return None
+        if "RRULE" not in event:
+            return end
+        until = _rule(event).get("UNTIL", [])
+        if not until:
+            return None
+        last = until[0]
+        # The rule may be of a zone behind UTC, and the last day counts.
+        return self._aware(last) + (end - self._start(event)) + timedelta(days=1)
+
+    def _data(self, event: Any, uid: str, id: str, series: str, original: datetime | None) -> dict[str, Any]:
+        start = self._start(event)
+        given = event.get("ATTENDEE", [])
+        people = [_person(one) for one in (given if isinstance(given, list) else [given])]
+        organizer = event.get("ORGANIZER")
+        link = str(event.get("URL", ""))
+        return {
+            "id": id,
+            "uid": uid,
+            "series": series,
+            "title": str(event.get("SUMMARY", "")),
+            "description": str(event.get("DESCRIPTION", ""))[:20_000],
+            "location": str(event.get("LOCATION", "")),
+            "link": link if link.startswith("http") else "",
+            "meeting": str(event.get("CONFERENCE", "") or event.get("X-GOOGLE-CONFERENCE", "")),
+            "starts_at": start.isoformat(),
+            "ends_at": self._end(event).isoformat(),
+            "original": original and original.isoformat(),
+            "zone": str(getattr(start.tzinfo, "key", None) or start.tzinfo),
+            "is_all_day": _is_day(event),
+            "status": str(event.get("STATUS", "")).lower(),
+            "recurrence": [f"{name}:{_text(event, name)}" for name in ("RRULE", "RDATE") if name in event],
+            "organizer": _person(organizer) if organizer else {},
+            "people": people,
+            "updated_at": _text(event, "LAST-MODIFIED"),
+        }
+
+    def _original(self, event: Any) -> datetime | None:
+        found = event.get("RECURRENCE-ID")
+        return self._aware(found.dt).astimezone(UTC) if found else None
+
+    def _start(self, event: Any) -> datetime:
+        return self._aware(event["DTSTART"].dt)
+
+    def _end(self, event: Any) -> datetime:
+        if "DTEND" in event:
+            return self._aware(event["DTEND"].dt)
+        if "DURATION" in event:
+            length: timedelta = event["DURATION"].dt
+            return self._start(event) + length
+        return self._aware(event["DTSTART"].dt + timedelta(days=1)) if _is_day(event) else self._start(event)
+
+    def _aware(self, found: Any) -> datetime:
+        if isinstance(found, tuple):  # a period
+            found = found[0]
+        if not isinstance(found, datetime):
+            found = datetime.combine(found, time())
+        aware: datetime = found if found.tzinfo else found.replace(tzinfo=self.zone)
+        return aware
+
+
+@contextmanager
+def _seconds(seconds: float) -> Iterator[None]:
+    """So much processor time; then Costly is raised where the code is."""
+
+    def stop(*_: Any) -> None:
+        raise Costly
+
+    signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+def _rule(event: Any) -> Mapping[str, Any]:
+    found = event.get("RRULE", {})
+    rule: Mapping[str, Any] = found[0] if isinstance(found, list) else found
+    return rule
+
+
+def _text(event: Any, name: str) -> str:
+    found = event.get(name)
+    values = found if isinstance(found, list) else [] if found is None else [found]
+    return ",".join(value.to_ical().decode(errors="replace") for value in values)[:1_000]
+
+
+def _is_day(event: Any) -> bool:
+    found = event["DTSTART"].dt
+    return isinstance(found, date) and not isinstance(found, datetime)
+
+
+def _person(one: Any) -> dict[str, str]:
+    parameters = getattr(one, "params", {})
+    address = str(one)
+    return {
+        "name": str(parameters.get("CN", "")),
+        "address": address[7:] if address.lower().startswith("mailto:") else "",
+        "response": str(parameters.get("PARTSTAT", "")).lower().replace("_", "-"),
+    }
+
+
+def _zone(name: str) -> tzinfo:
+    try:
+        return ZoneInfo(name) if name else UTC
+    except (ValueError, OSError, LookupError):
+        return UTC
+
+
+def _wrong(
+    error: str, remedy: str = "Enter the address of the calendar in iCal format, not that of its page."
+) -> dict[str, Any]:
+    return {"error": error, "remedy": remedy}
