@@ -47,7 +47,7 @@ def compare(look: Look, by: Comparing) -> Differences:
         if len(found.messages) >= BATCH:
             found.has_more = True
             return found
-        _compare(entry, known.get(entry.key), look, by, found)
+        _compare(entry, known, look, by, found)
     for row, is_named in _gone(known, look):
         if len(found.messages) >= BATCH:
             found.has_more = True
@@ -75,12 +75,16 @@ def write(source_id: UUID, found: Differences, now: datetime, *, clear: bool) ->
 def _known(source_id: UUID, look: Look) -> dict[str, CalendarEntry]:
     rows = CalendarEntry.objects.filter(source_id=source_id)
     if not look.is_whole:
-        keys = [*(entry.key for entry in look.entries or ()), *map(key_of, look.gone)]
+        entries = look.entries or ()
+        keys = {key for entry in entries for key in (entry.key, key_of(entry.series))} | set(map(key_of, look.gone))
         rows = rows.filter(key__in=keys) | rows.filter(series__in=keys)
-    return {row.key: row for row in rows}
+    found = {row.key: row for row in rows}
+    missing = {row.series for row in found.values() if row.series} - found.keys()
+    return found | {row.key: row for row in CalendarEntry.objects.filter(source_id=source_id, key__in=missing)}
 
 
-def _compare(entry: Entry, old: CalendarEntry | None, look: Look, by: Comparing, found: Differences) -> None:
+def _compare(entry: Entry, known: Mapping[str, CalendarEntry], look: Look, by: Comparing, found: Differences) -> None:
+    old = known.get(entry.key)
     is_over = entry.over_at is not None and entry.over_at < by.now
     if old is None and is_over or (old is not None and old.digest == entry.digest):
         return
@@ -88,7 +92,7 @@ def _compare(entry: Entry, old: CalendarEntry | None, look: Look, by: Comparing,
     is_old = by.is_first or (look.is_moved and entry.made_at is not None and entry.made_at < by.since)
     if old is None:
         if not (is_old or entry.is_plain):
-            found.messages.append(_news(entry, by))
+            found.messages.append(_news(entry, known, by))
     elif entry.is_cancelled:
         if old.data["status"] != CANCELLED:
             found.messages.append(_event(ENDED, entry.key, entry.digest, {**old.data, "status": CANCELLED}, by))
@@ -96,9 +100,10 @@ def _compare(entry: Entry, old: CalendarEntry | None, look: Look, by: Comparing,
         found.messages.append(_changed(entry.key, entry.digest, entry.data, old.data, by))
 
 
-def _news(entry: Entry, by: Comparing) -> Received:
+def _news(entry: Entry, known: Mapping[str, CalendarEntry], by: Comparing) -> Received:
     if entry.is_cancelled:
-        return _event(ENDED, entry.key, entry.digest, entry.data, by)
+        data = _in_words_of(known.get(key_of(entry.series)), entry.data)
+        return _event(ENDED, entry.key, entry.digest, data, by)
     if not entry.series:
         return _event(CREATED, entry.key, entry.digest, entry.data, by)
     # An occurrence that differs is no new event: its series is one of old.
@@ -133,7 +138,19 @@ def _leave(
         back = as_its_series_says(row.data)
         found.messages.append(_changed(row.key, f"back:{row.digest}", back, row.data, by))
     else:
-        found.messages.append(_event(ENDED, row.key, row.digest, {**row.data, "status": CANCELLED}, by))
+        data = {**_in_words_of(known.get(row.series), row.data), "status": CANCELLED}
+        found.messages.append(_event(ENDED, row.key, row.digest, data, by))
+
+
+def _in_words_of(series: CalendarEntry | None, data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An occurrence that is cancelled may come with its time alone; the rest is that of its series."""
+    if series is None or data["title"]:
+        return data
+    start = instant(data["starts_at"])
+    length = instant(series.data["ends_at"]) - instant(series.data["starts_at"])
+    own = ("id", "series", "starts_at", "original_starts_at", "status")
+    times = {"ends_at": (start + length).isoformat(), "recurrence": []}
+    return {**series.data, **{name: data[name] for name in own}, **times}
 
 
 def _ends_with_series(row: CalendarEntry, known: Mapping[str, CalendarEntry], look: Look) -> bool:

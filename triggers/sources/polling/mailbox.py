@@ -1,23 +1,20 @@
-import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from functools import partial
 from hashlib import sha256
 from typing import Any
 
 import httpx2 as httpx
 
-from agents.exceptions import AgentError
 from agents.guards.http import is_allowed, is_private
-from runs.connections.lease import lease, to_its_end
 from triggers.sources.continuity import Gaps
 from triggers.sources.http.payload import Payload
 from triggers.sources.kind import Group, register
 from triggers.sources.mail import read_mail
 from triggers.sources.polling import imap_client
+from triggers.sources.polling.by_connection import connection_named, leased
 from triggers.sources.polling.imap_client import Client, Server
 from triggers.sources.polling.poller import ALL, SECONDS, Polled, Poller, PollingReader, PollSettings
 from triggers.sources.runner import BATCH_BYTES, Assignment, Batch, Reader, Received, SourceError
@@ -30,7 +27,6 @@ LARGEST = 10 * 2**20  # bytes of a message that is kept as a whole
 BEGINNING = 2**18  # bytes of a larger one that are kept
 MOST_BYTES = 2 * BATCH_BYTES + LARGEST  # of a session
 REBUILT = timedelta(days=7)  # how far back to look for mail in a mailbox that was made again
-CONNECTION = re.compile(r"[a-z0-9_-]{1,100}")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -40,10 +36,6 @@ def named(value: str) -> str:
 
 def ascii_named(value: str) -> str:
     return named(value) or ("" if value.isascii() else "must be ASCII")
-
-
-def connection_named(value: str) -> str:
-    return "" if not value or CONNECTION.fullmatch(value) else "must be the name of a connection, or empty"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,19 +169,16 @@ class MailboxReader(PollingReader):
     def _token(self, *, refused: str) -> str:
         """Only for a server of the provider, so that who edits sources cannot have it sent elsewhere."""
         settings = self.settings
-        try:
-            leased = to_its_end(partial(lease, settings.connection, refused=refused))
-        except AgentError as error:
-            raise SourceError(f"{error}.", remedy="Open the connection in the admin, and connect or test it.") from None
+        given = leased(settings.connection, refused=refused)
         address = httpx.URL(
             scheme="http" if settings.tls == "none" else "https", host=settings.host, port=settings.port
         )
-        if not is_allowed(address, leased.hosts) or not is_private(address):
+        if not is_allowed(address, given.hosts) or not is_private(address):
             raise SourceError(
-                f"Connection {settings.connection} sends its token to {', '.join(leased.hosts)} only, with TLS.",
+                f"Connection {settings.connection} sends its token to {', '.join(given.hosts)} only, with TLS.",
                 remedy="Enter the server of its provider and its port, such as imap.gmail.com and 993.",
             )
-        return leased.token
+        return given.token
 
     def _read(self, client: Client, validity: int, uids: Sequence[int], last: int) -> Polled:
         some = uids[:MOST_MESSAGES]

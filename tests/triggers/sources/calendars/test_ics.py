@@ -171,6 +171,7 @@ def test_a_calendar_that_has_not_changed_is_not_sent_again_but_its_next_days_are
 
     reading = source.source.reading
     reading.refresh_from_db()
+    assert isinstance(reading.position, dict)
     reading.position["state"]["viewed_at"] = soon(days=-2).isoformat()
     reading.save()
     source.poll()

@@ -17,7 +17,7 @@ from tests.triggers.sources.polling.conftest import Polling
 from tests.triggers.sources.polling.test_mailbox import letter, subjects
 from triggers.exceptions import Invalid
 from triggers.sources.edit import change_source, create_source
-from triggers.sources.polling import mailbox
+from triggers.sources.polling import by_connection
 from triggers.sources.runner import SourceError
 
 pytestmark = pytest.mark.django_db
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def provider(settings: Any, forgotten: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[OAuthServer]:
     settings.WAKEFUL_HTTP_NETWORKS = ["127.0.0.0/8"]
-    for module in (leases, mailbox):  # in the session of the test
+    for module in (leases, by_connection):  # in the session of the test
         monkeypatch.setattr(module, "to_its_end", lambda act: act())
     monkeypatch.setattr(leases, "writing", transaction.atomic)
     with providing_tokens() as server:
