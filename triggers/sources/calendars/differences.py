@@ -132,7 +132,7 @@ def _leave(
 ) -> None:
     found.drop.append(row.key)
     is_over = row.over_at is not None and row.over_at < by.now
-    if is_over or row.data["status"] == CANCELLED or _ends_with_series(row, known, look):
+    if is_over or row.data["status"] == CANCELLED or _ends_with_series(row, known, look) or _has_moved(row, look):
         return
     if row.data["original_starts_at"] and not is_named:
         back = as_its_series_says(row.data)
@@ -151,6 +151,15 @@ def _in_words_of(series: CalendarEntry | None, data: Mapping[str, Any]) -> Mappi
     own = ("id", "series", "starts_at", "original_starts_at", "status")
     times = {"ends_at": (start + length).isoformat(), "recurrence": []}
     return {**series.data, **{name: data[name] for name in own}, **times}
+
+
+def _has_moved(row: CalendarEntry, look: Look) -> bool:
+    """Whether the occurrence has become one that differs, which may have another id."""
+    if not row.series:
+        return False
+    starts_at = instant(row.data["original_starts_at"] or row.data["starts_at"])
+    others = [entry.data["original_starts_at"] for entry in look.entries or () if key_of(entry.series) == row.series]
+    return any(original is not None and instant(original) == starts_at for original in others)
 
 
 def _ends_with_series(row: CalendarEntry, known: Mapping[str, CalendarEntry], look: Look) -> bool:

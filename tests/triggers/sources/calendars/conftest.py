@@ -4,13 +4,18 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db import transaction
 
+from runs.connections import lease as leases
 from runs.models import OutboxMessage, Worker
 from runs.outbox import deliver_inside
 from tests.support.list_server import ListServer, serving_lists
+from tests.support.oauth_server import OAuthServer, providing_tokens
+from tests.support.secrets import forgotten as forgotten
 from triggers.models import Event, Reading, Source
 from triggers.sources.edit import create_source
 from triggers.sources.kind import kinds
+from triggers.sources.polling import by_connection
 from triggers.sources.process.record import Mandate, record
 from triggers.sources.runner import Assignment, Runner
 
@@ -20,6 +25,15 @@ def site(settings: Any) -> Iterator[ListServer]:
     settings.WAKEFUL_HTTP_NETWORKS = ["127.0.0.0/8"]
     with serving_lists() as site:
         yield site
+
+
+@pytest.fixture
+def provider(settings: Any, forgotten: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[OAuthServer]:
+    for module in (leases, by_connection):  # in the session of the test
+        monkeypatch.setattr(module, "to_its_end", lambda act: act())
+    monkeypatch.setattr(leases, "writing", transaction.atomic)
+    with providing_tokens() as server:
+        yield server
 
 
 class Polled:

@@ -1,24 +1,19 @@
 """Google Calendar by a connection, against a server that gives the shapes of its reference."""
 
 import json
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from django.db import transaction
 
-from runs.connections import lease as leases
 from runs.models import Connection
 from tests.support.connections import connected
 from tests.support.list_server import ListServer, Page
-from tests.support.oauth_server import OAuthServer, providing_tokens
-from tests.support.secrets import forgotten as forgotten
+from tests.support.oauth_server import OAuthServer
 from tests.triggers.sources.calendars.conftest import Polled, data, said, soon
 from triggers.sources.calendars import google
 from triggers.sources.calendars.entry import instant
-from triggers.sources.polling import by_connection
 from triggers.sources.runner import SourceError
 
 pytestmark = pytest.mark.django_db
@@ -57,15 +52,6 @@ class Calendar(dict[str, Page]):
         more = {"nextPageToken": str(last)} if last < len(items) else {"nextSyncToken": f"t{self.token}"}
         page = {"kind": "calendar#events", "timeZone": "Europe/Vienna", "items": items[first:last], **more}
         return Page(json.dumps(page).encode())
-
-
-@pytest.fixture
-def provider(settings: Any, forgotten: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[OAuthServer]:
-    for module in (leases, by_connection):  # in the session of the test
-        monkeypatch.setattr(module, "to_its_end", lambda act: act())
-    monkeypatch.setattr(leases, "writing", transaction.atomic)
-    with providing_tokens() as server:
-        yield server
 
 
 @pytest.fixture
