@@ -21,8 +21,8 @@ from triggers.schedules.periodic_tasks import TOPIC as PERIODIC_TASK
 from triggers.schedules.periodic_tasks import send_periodic_task
 from triggers.schedules.terms.active_time import active_time
 from triggers.schedules.terms.deadlines import Deadlines
+from triggers.sources.calendars import TOPIC as CALENDAR
 from triggers.sources.connected import sources_of_connection
-from triggers.sources.calendars import starts
 from triggers.sources.databases.watch import Watcher
 from triggers.sources.emitted_events import record_emitted
 from triggers.sources.signal import signal
@@ -47,13 +47,20 @@ def connect() -> None:
         REPORT: deliver_reports,
         CHILD_FINISHED: children_finished,
         WAKEUP: wake,
-        starts.TOPIC: starts.begin,
+        CALENDAR: calendars_start,
         SCHEDULE: set_standing,
         PACE: set_pace,
         LOOKED_AT: items_looked_at,
     }
     ports.outside[PERIODIC_TASK] = send_periodic_task
     courier.further.append(Watcher)
+
+
+def calendars_start(payloads: Sequence[dict[str, Any]]) -> None:
+    # Imported here: only a dispatcher needs it, and only where a calendar is polled.
+    from triggers.sources.calendars.starts import begin
+
+    begin(payloads)
 
 
 def runs_finished(payloads: Sequence[dict[str, Any]]) -> None:

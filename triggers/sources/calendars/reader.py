@@ -73,7 +73,7 @@ class Calendar(Poller[P]):
 
     def case_of(self, settings: Mapping[str, Any]) -> Case:
         wanted = settings.get("events", BOTH)
-        return next(case for case in self.cases if case.name == wanted)
+        return next((case for case in self.cases if case.name == wanted), self.cases[-1])
 
 
 def cases(*first: str, more: Sequence[str] = ()) -> tuple[Case, ...]:

@@ -14,13 +14,13 @@ from runs.db.sql import database_now, execute
 from runs.models import OutboxMessage
 from triggers.accept import Incoming, accept
 from triggers.models import Source
+from triggers.sources.calendars import TOPIC
 from triggers.sources.calendars.entry import CANCELLED, Occurrence, digest_of, instant
 from triggers.sources.runner import origin_of
 from triggers.sources.webhooks.naming import is_name
 
 log = structlog.get_logger(__name__)
 
-TOPIC = "calendar"
 STARTS, MISSED = "calendar.starts", "calendar.missed"
 MOST = 1_000  # starts that are waited for, the soonest ones
 
