@@ -41,6 +41,10 @@ def leased(connection: str, *, refused: str = "") -> Lease:
         raise SourceError(f"{error}.", remedy="Open the connection in the admin, and connect or test it.") from None
 
 
+class TooLarge(SourceError):
+    """An answer has more bytes than the request allows."""
+
+
 class Account:
     """The requests of one poll, which share its time. A token that is refused is renewed once."""
 
@@ -56,16 +60,17 @@ class Account:
         *,
         headers: Mapping[str, str] | None = None,
         allowed: Collection[int] = (),
+        most_bytes: int = MOST_BYTES,
     ) -> FetchResponse:
         """The answer, which has status 200 or one of those that are `allowed`. Raises SourceError."""
         address = httpx.URL(url)
         if parameters:
             address = address.copy_merge_params(dict(parameters))
         self.lease = self.lease or leased(self.connection)
-        answer = self._sent(address, self.lease, headers or {})
+        answer = self._sent(address, self.lease, headers or {}, most_bytes)
         if answer.status == HTTPStatus.UNAUTHORIZED:
             self.lease = leased(self.connection, refused=self.lease.token)
-            answer = self._sent(address, self.lease, headers or {})
+            answer = self._sent(address, self.lease, headers or {}, most_bytes)
         if answer.status != HTTPStatus.OK and answer.status not in allowed:
             raise self._refused(answer)
         return answer
@@ -78,7 +83,7 @@ class Account:
             raise SourceError("The provider's answer is no object in JSON.")
         return answer.status, found or {}
 
-    def _sent(self, address: httpx.URL, lease: Lease, headers: Mapping[str, str]) -> FetchResponse:
+    def _sent(self, address: httpx.URL, lease: Lease, headers: Mapping[str, str], most: int) -> FetchResponse:
         if not is_allowed(address, lease.hosts) or not is_private(address):
             raise SourceError(
                 f"Connection {self.connection} sends its token to {', '.join(lease.hosts)} only, with TLS.",
@@ -89,8 +94,10 @@ class Account:
             raise SourceError(f"The poll took longer than {SECONDS:g} s.")
         request = Request(url=str(address), headers=dict(headers), private={"Authorization": f"Bearer {lease.token}"})
         try:
-            return fetch(request, Limits(seconds=seconds, bytes=MOST_BYTES, redirects=0))
+            return fetch(request, Limits(seconds=seconds, bytes=most, redirects=0))
         except NotFetched as error:
+            if "larger than" in str(error):
+                raise TooLarge(f"The provider sends too much: {error}") from None
             raise SourceError(f"The provider cannot be reached: {error}") from None
 
     def _refused(self, answer: FetchResponse) -> SourceError:

@@ -1,0 +1,168 @@
+"""Gmail by its API and a connection, against a server that gives the shapes of its reference."""
+
+import base64
+import json
+from collections.abc import Iterator
+from email.message import EmailMessage
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from django.db import transaction
+
+from runs.connections import lease as leases
+from tests.support.connections import connected
+from tests.support.list_server import ListServer, Page
+from tests.support.oauth_server import providing_tokens
+from tests.support.secrets import forgotten as forgotten
+from tests.triggers.sources.polling.conftest import Polling
+from triggers.sources.polling import account_mail, by_connection, gmail
+from triggers.sources.runner import Batch, Received
+
+pytestmark = pytest.mark.django_db
+
+
+class Mailbox(dict[str, Page]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: dict[str, tuple[bytes, list[str]]] = {}
+        self.history: list[tuple[int, str]] = []
+        self.number = 100
+        self.forgotten = 0  # history before it
+        self.large: set[str] = set()
+
+    def add(self, id: str, *labels: str, attachment: bytes = b"") -> None:
+        mail = EmailMessage()
+        mail["From"], mail["Subject"], mail["Message-ID"] = "Anna <anna@example.org>", id, f"<{id}@example.org>"
+        mail.set_content("Hello")
+        if attachment:
+            mail.add_attachment(attachment, maintype="application", subtype="pdf", filename="a.pdf")
+        self.messages[id] = (mail.as_bytes(), list(labels or ("INBOX", "UNREAD")))
+        self.number += 1
+        self.history.append((self.number, id))
+
+    def get(self, path: str, default: Any = None) -> Page:
+        parts = urlsplit(path)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        name = parts.path.removeprefix("/me/")
+        if name == "profile":
+            return answer({"emailAddress": "me@example.org", "historyId": str(self.number)})
+        if name == "messages":
+            return answer({"messages": [{"id": id} for _, id in reversed(self.history) if id in self.messages]})
+        if name == "history":
+            return self.since(int(query["startHistoryId"]), int(query.get("pageToken", 0)))
+        return self.one(name.removeprefix("messages/"), query["format"])
+
+    def since(self, start: int, first: int) -> Page:
+        if start < self.forgotten:
+            return answer({"error": {"message": "Requested entity was not found."}}, 404)
+        there = [one for one in self.history if one[0] > start]
+        records = [
+            {
+                "id": str(number),
+                "messagesAdded": [{"message": {"id": id, "labelIds": self.messages.get(id, (b"", []))[1]}}],
+            }
+            for number, id in there[first : first + 2]
+        ]
+        more = {"nextPageToken": str(first + 2)} if first + 2 < len(there) else {}
+        return answer({"history": records, "historyId": str(self.number), **more})
+
+    def one(self, id: str, format: str) -> Page:
+        if id not in self.messages:
+            return answer({"error": {"message": "Not found."}}, 404)
+        raw, labels = self.messages[id]
+        shown: dict[str, Any] = {
+            "id": id,
+            "labelIds": labels,
+            "sizeEstimate": 30_000_000 if id in self.large else len(raw),
+        }
+        if format == "metadata":
+            return answer({**shown, "payload": {"headers": [{"name": "Subject", "value": id}]}})
+        padding = "A" * gmail.MOST_RAW if id in self.large else ""
+        return answer({**shown, "raw": base64.urlsafe_b64encode(raw).decode().rstrip("=") + padding})
+
+
+def answer(found: Any, status: int = 200) -> Page:
+    return Page(json.dumps(found).encode(), status)
+
+
+@pytest.fixture
+def mailbox(site: ListServer, settings: Any, forgotten: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mailbox]:
+    for module in (leases, by_connection):  # in the session of the test
+        monkeypatch.setattr(module, "to_its_end", lambda act: act())
+    monkeypatch.setattr(leases, "writing", transaction.atomic)
+    monkeypatch.setattr(gmail, "API", site.url("/me"))
+    with providing_tokens() as provider:
+        connected(provider, "mail", settings={**provider.settings, "hosts": [urlsplit(site.url()).netloc]})
+        site.pages = box = Mailbox()
+        yield box
+
+
+def subjects(batch: Batch) -> list[str]:
+    return [one.payload.data["subject"] for one in batch.messages if isinstance(one, Received)]
+
+
+def test_each_message_that_has_come_is_one_event_in_the_shape_of_a_mailbox(mailbox: Mailbox) -> None:
+    mailbox.add("old")
+    source = Polling("gmail", connection="mail")
+    assert subjects(source.poll()) == []
+    for number in range(5):
+        mailbox.add(f"m{number}", attachment=b"%PDF" if number == 0 else b"")
+    mailbox.add("sent", "SENT")
+    mailbox.add("draft", "DRAFT")
+    mailbox.add("archived-and-read", "Label_1")
+    del mailbox.messages["m3"]
+
+    batch = source.poll()
+
+    assert subjects(batch) == ["m0", "m1", "m2", "m4", "archived-and-read"]
+    first = batch.messages[0]
+    assert isinstance(first, Received) and (first.type, first.id) == ("mail.received", "message:m0")
+    assert first.subject == "anna@example.org" and first.payload.data["thread_id"] == "<m0@example.org>"
+    assert first.payload.data["labels"] == ["INBOX", "UNREAD"]
+    assert first.payload.data["attachments"][0]["name"] == "a.pdf" and first.body
+    assert subjects(source.poll()) == []
+
+
+def test_a_history_that_has_expired_is_a_gap_and_the_last_days_are_read_again(mailbox: Mailbox) -> None:
+    source = Polling("gmail", connection="mail")
+    source.poll()
+    mailbox.add("a")
+    mailbox.forgotten = 1_000
+
+    batch = source.poll()
+
+    assert subjects(batch) == ["a"]
+    [gap] = batch.gaps
+    assert "forgotten" in gap.detail
+    mailbox.forgotten = 0
+    mailbox.add("b")
+    batch = source.poll()
+    assert subjects(batch) == ["b"] and not batch.gaps
+
+
+def test_many_messages_are_read_poll_by_poll_and_none_twice(mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(account_mail, "MOST_MESSAGES", 4)
+    for number in range(11):
+        mailbox.add(f"m{number}")
+    source = Polling("gmail", connection="mail", begin_with="all")
+
+    found = [subject for _ in range(4) for subject in subjects(source.poll())]
+
+    assert found == [f"m{number}" for number in range(11)]
+    for number in range(11, 22):  # more than the pages of one poll
+        mailbox.add(f"m{number}")
+    assert [one for _ in range(6) for one in subjects(source.poll())] == [f"m{number}" for number in range(11, 22)]
+
+
+def test_a_message_that_is_too_large_keeps_its_header(mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gmail, "MOST_RAW", 50_000)
+    source = Polling("gmail", connection="mail")
+    source.poll()
+    mailbox.add("large")
+    mailbox.large.add("large")
+
+    [one] = source.poll().messages
+
+    assert isinstance(one, Received) and one.payload.data["subject"] == "large"
+    assert one.payload.data["size"] == 30_000_000 and "larger than" in one.payload.data["defects"][-1]

@@ -1,0 +1,122 @@
+"""What mailboxes that are read by an API and a connection share: the messages of a change, one by one, in the shape of `mailbox`."""
+
+import time
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from triggers.sources.continuity import Gap, Gaps, Reason
+from triggers.sources.kind import Group
+from triggers.sources.polling.by_connection import Account, connection_named
+from triggers.sources.polling.mailbox import MOST_MESSAGES, received
+from triggers.sources.polling.poller import ALL, SECONDS, Polled, Poller, PollingReader, PollSettings
+from triggers.sources.runner import BATCH_BYTES, Received
+from triggers.sources.settings import InvalidSettings, setting
+
+AGAIN = timedelta(days=7)  # how far back mail is listed again after its history has expired
+MOST_WAITING = 2_000  # messages of a poll that are still to be read
+OPEN_FOR = timedelta(hours=1)
+EXPIRED = (
+    "The provider has forgotten what has changed since the last poll. The messages of the last seven days are read again; those that were "
+    "recorded are no further events. What came and was deleted meanwhile has none."
+)
+GAPS = Gaps(
+    are_seen=True, how="when the provider has forgotten what has changed since the last poll. How many is not known."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccountMailSettings(PollSettings):
+    """Whose mail."""
+
+    connection: str = setting(
+        "", "Connection", "The name of a connection that may read mail.", check=connection_named, is_first=True
+    )
+
+    def __post_init__(self) -> None:
+        if not self.connection:
+            raise InvalidSettings({"connection": "is required"})
+
+
+class AccountMail(Poller[Any]):
+    """A mailbox that is read by a connection."""
+
+    group = Group.POLLING
+    gaps = GAPS
+    needs_secret = False
+
+    def connection_of(self, settings: Mapping[str, Any]) -> str:
+        return str(settings.get("connection", ""))
+
+    def clean_secret(self, secret: str) -> str:
+        raise InvalidSettings({"secret": "is not used: the connection has the tokens"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class News:
+    """The ids of messages that have come, the oldest first, and where the next poll goes on. `has_expired`: some may be missing."""
+
+    cursor: Any
+    ids: Sequence[str] = ()
+    has_more: bool = False
+    has_expired: bool = False
+
+
+class AccountMailReader(PollingReader):
+    """Notes which messages have come, and reads some of them in each poll: a message is read once, whatever becomes of it meanwhile."""
+
+    remedy = "Check that the connection may read mail."
+
+    @abstractmethod
+    def begin(self, account: Account, is_all: bool) -> News:
+        """Where the first poll begins; with the messages that are there, if all of them are wanted."""
+
+    @abstractmethod
+    def news(self, account: Account, cursor: Any) -> News:
+        """What has come since the cursor. Raises SourceError."""
+
+    @abstractmethod
+    def message(self, account: Account, id: str) -> tuple[bytes, int, Mapping[str, Any]] | None:
+        """The message, its whole size, and what else its data has. None: it does not exist any more, or is no mail that has come."""
+
+    def poll(self, state: dict[str, Any]) -> Polled:
+        account = Account(self.settings.connection, pause=self.settings.pause, remedy=self.remedy)
+        waiting: list[str] = list(state.get("waiting", ()))
+        news = News(cursor=state.get("cursor"))
+        if not state:
+            news = self.begin(account, self.settings.begin_with == ALL)
+        elif not waiting:
+            news = self.news(account, state["cursor"])
+        waiting += dict.fromkeys(news.ids)
+        messages, read = self._read(account, waiting)
+        left = waiting[read:]
+        return Polled(
+            state={"cursor": news.cursor, "waiting": left},
+            messages=messages,
+            gaps=[self._gap()] if news.has_expired else [],
+            has_more=bool(left) or news.has_more,
+        )
+
+    def _read(self, account: Account, ids: Sequence[str]) -> tuple[list[Received], int]:
+        """Some of the messages, and how many of the ids they are."""
+        found: list[Received] = []
+        size, read = 0, 0
+        # A slow server still lets each poll record some.
+        until = time.monotonic() + SECONDS / 3
+        for id in ids[:MOST_MESSAGES]:
+            if found and (size > BATCH_BYTES or time.monotonic() > until):
+                break
+            message = self.message(account, id)
+            read += 1
+            if message is not None:
+                raw, whole, more = message
+                one = received(raw, whole=whole)
+                payload = replace(one.payload, data={**one.payload.data, **more})
+                found.append(replace(one, id=f"message:{id}", payload=payload))
+                size += len(raw)
+        return found, read
+
+    def _gap(self) -> Gap:
+        return Gap(stream=self.assignment.slug, reason=Reason.UNKNOWN, detail=EXPIRED, open_for=OPEN_FOR)
