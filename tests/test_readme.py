@@ -97,8 +97,8 @@ def test_whatever_there_is_stands_in_the_docs(what: str, names: list[str], pages
 # What the picture of the README calls the kinds of a family, or one kind.
 WAYS_IN = {
     "webhooks": "webhooks", "brokers": "brokers", "metrics": "metrics", "drift": "drift", "feed": "feeds", "json_list": "JSON lists",
-    "imap": "mail", "gmail": "mail", "directory": "files", "object_store": "buckets", "table": "changed rows",
-    "postgresql": "logs of other databases",
+    "imap": "mail", "gmail": "mail", "microsoft_mail": "mail", "directory": "files", "object_store": "buckets",
+    "table": "changed rows", "postgresql": "logs of other databases",
     "absence": "absence", "ping": "pings", "calendars": "calendars",
 }  # fmt: skip
 
