@@ -96,6 +96,8 @@ class Kind(ABC, Generic[S]):
     secret_label: ClassVar[str] = "Signing secret"  # the name that the provider uses for it
     waits: ClassVar[Waits | None] = None  # None: its events cannot be kept out
     cases: ClassVar[tuple[Case, ...]] = ()  # a form asks for one of them first; none: it shows all settings
+    case_label: ClassVar[str] = "What wakes"  # the choice of a case
+    more_in_words: ClassVar[str] = "how often to look, and what counts"  # what the folded settings are for
     is_secret_given: ClassVar[bool] = False  # the provider makes its secret, so that none can be generated here
 
     @property

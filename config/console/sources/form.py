@@ -47,7 +47,7 @@ class SettingsForm(forms.Form):
             self.fields["enabled"].help_text = "Turn off to stop reading from it."
         if kind.cases:
             self.fields["case"] = fields.RadioField(
-                label="What is missing",
+                label=kind.case_label,
                 choices=[(case.name, case.label) for case in kind.cases],
                 initial=(kind.case_of(values or {}) or kind.cases[0]).name,
                 required=False,
@@ -115,7 +115,7 @@ class SettingsForm(forms.Form):
         first = self._of_cases([(case.name, case.fields) for case in self.kind.cases])
         more = self._of_cases([(case.name, case.more) for case in self.kind.cases])
         set_here = [f"{one.label}: {one.value()}" for one in more.fields if str(one.value()) != str(self._default(one))]
-        said = ", ".join(set_here) or "narrow the events, or allow a grace"
+        said = ", ".join(set_here) or self.kind.more_in_words
         return [
             Group(title="Settings", fields=[self["case"], *first.fields], only=first.only),
             Group(title="More", fields=more.fields, only=more.only, folded=True, said=said),

@@ -178,6 +178,8 @@ class Absence(Kind[AbsenceSettings]):
     settings_class = AbsenceSettings
     needs_secret = False
     cases = (SILENCE, AFTER, DUE, DEADLINE)
+    case_label = "What is missing"
+    more_in_words = "narrow the events, or allow a grace"
     gaps = Gaps(
         are_seen=True,
         how="its events are recorded together with the events that cause them. An awaited event that is lost is an absence.",

@@ -12,6 +12,7 @@ from tests.support.list_server import ListServer, Page
 from tests.triggers.sources.calendars.conftest import Polled, data, said, soon
 from triggers.models import CalendarEntry, Event, PoisonMessage
 from triggers.sources.calendars import differences, ics
+from triggers.sources.calendars import starts as starts_of
 from triggers.sources.calendars.entry import instant
 from triggers.sources.calendars.ics_parser import found_in
 from triggers.sources.kind import kinds
@@ -139,6 +140,19 @@ def test_a_start_that_was_missed_is_recorded_as_missed_and_not_as_a_start(site: 
     assert said(source.later(timedelta(hours=2, minutes=5))) == [("missed", "a"), ("starts", "b")]
     missed = Event.objects.get(type="calendar.missed")
     assert data(missed)["late_by"] >= 3600
+
+
+def test_a_poll_that_is_not_recorded_leaves_nothing_and_the_next_one_gives_all_of_it(
+    site: ListServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = polled(site, event("a", soon(hours=5)), begin_with="all")
+    monkeypatch.setattr(starts_of, "nudge_dispatcher", lambda: 1 / 0)  # at the end of the transaction
+    with pytest.raises(ZeroDivisionError):
+        source.poll()
+    assert not (CalendarEntry.objects.exists() or OutboxMessage.objects.exists() or Event.objects.exists())
+    monkeypatch.undo()
+
+    assert said(source.poll()) == [("created", "a")] and len(source.waiting) == 1
 
 
 def test_nothing_starts_while_the_source_is_disabled(site: ListServer) -> None:
