@@ -16,7 +16,7 @@ from triggers.sources.settings import InvalidSettings, setting
 
 @dataclass(frozen=True, kw_only=True)
 class AccountSettings(CalendarSettings):
-    """Which calendar of which account."""
+    """The calendar of an account."""
 
     connection: str = setting(
         "", "Connection", "The name of a connection that may read calendars.", check=connection_named, is_first=True

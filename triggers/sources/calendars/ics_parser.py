@@ -1,7 +1,7 @@
 """The process that parses one calendar, in isolation (`runs.processes.isolation`). A rule of a stranger's invitation may recur a million
 times, or be looked for until the year 9999: each series has its own time, and one that takes longer is left out.
 
-It gets what is asked in JSON, a newline and the calendar; it answers the entries and the occurrences in JSON.
+It gets the request in JSON, a newline and the calendar; it answers the entries and the occurrences in JSON.
 """
 
 import json

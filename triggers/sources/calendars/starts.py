@@ -64,10 +64,10 @@ def plan(source_id: UUID, waiting: Waiting, there: Sequence[Occurrence], terms: 
         if old == as_it_is:
             continue
         due_at = one.starts_at - terms.before
-        is_told = bool(old) and old[0] == as_it_is[0] and due_at <= now
-        if old and not is_told:
+        is_done = bool(old) and old[0] == as_it_is[0] and due_at <= now
+        if old and not is_done:
             _drop(found, one.key)
-        if not is_told:
+        if not is_done:
             found.put.append(_message(source_id, one, max(due_at, now), terms))
     for key, (start, _) in waiting.items():
         if key not in found.waiting and instant(start) > now:

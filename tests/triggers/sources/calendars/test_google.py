@@ -126,7 +126,7 @@ def test_an_occurrence_that_is_cancelled_or_moved_has_the_words_of_its_series(ca
 @pytest.mark.parametrize(
     "status, reason, pause", [(429, "", 7), (403, "rateLimitExceeded", 60), (403, "forbidden", 300)]
 )
-def test_a_provider_that_refuses_is_asked_no_more_often_than_it_says(
+def test_a_provider_that_refuses_gets_no_request_before_the_time_that_it_names(
     site: ListServer, calendar: Calendar, status: int, reason: str, pause: float
 ) -> None:
     body = {"error": {"message": "No.", "errors": [{"reason": reason}]}}
