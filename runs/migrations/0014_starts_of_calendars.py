@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('runs', '0012_report_of_an_end'),
+        ('runs', '0013_agents_by_name'),
     ]
 
     operations = [
