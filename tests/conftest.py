@@ -27,6 +27,7 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 
 from tests.support import migrated, pristine
 from tests.support.browser import ARGUMENTS, find_chromium, find_once, how_to_install, is_required
+from tests.support.examples import some_of
 from tests.support.servers import SETTINGS, TestServers, reachable_folder, test_servers
 
 # With `-n` this process only hands the tests out: each of those that run them has servers of its own.
@@ -58,7 +59,11 @@ collect_ignore = [] if django.VERSION >= (6,) else list(OF_TASKS)
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 # A busy machine is no failure: how long a test may take is pytest-timeout's business.
 hypothesis_settings.register_profile(
-    "wakeful", parent=hypothesis_settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "wakeful",
+    parent=hypothesis_settings.default,
+    deadline=None,
+    max_examples=some_of(100),
+    suppress_health_check=[HealthCheck.too_slow],
 )
 hypothesis_settings.load_profile("wakeful")
 if _hands_out:
@@ -100,13 +105,15 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The marker of a test is the folder it stands in."""
+    """The marker of a test is the folder it stands in; `make chaos` tries all examples of a property."""
     for item in items:
         for folder in ("acceptance", "integration", "promises"):
             if folder in Path(item.path).parts:
                 item.add_marker(folder)
         if {"browser", "page"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("browser")
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker("sampled")
     # Files that take long first, so that all processes end at about the same time.
     sizes = Counter(item.path for item in items)
     items.sort(key=lambda item: (not _starts_processes(item), -sizes[item.path]))

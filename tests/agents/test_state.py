@@ -64,7 +64,7 @@ def add_one(barrier: Barrier) -> str:
     try:
         with transaction.atomic():
             seen = state.get("seen", 0)
-            barrier.wait(timeout=10)
+            barrier.wait(timeout=60)
             state.set("seen", seen + 1)
     except StateConflict:
         return "conflict"

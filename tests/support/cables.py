@@ -76,7 +76,7 @@ class Cable:
             done.set()
 
         self._loop.call_soon_threadsafe(run)
-        assert done.wait(10)
+        assert done.wait(60)
 
     def _cut(self) -> None:
         self._is_cut = True
@@ -219,5 +219,5 @@ def cabling(address: str = "127.0.0.1") -> Iterator[Callable[[int], Cable]]:
         for cable in laid:
             cable._soon(cable.close)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(60)
         loop.close()

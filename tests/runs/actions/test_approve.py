@@ -30,7 +30,7 @@ def elsewhere(*actions: Callable[[], Any]) -> list[Any]:
     def act(place: int) -> None:
         try:
             connection.ensure_connection()
-            at_once.wait(10)
+            at_once.wait(60)
             results[place] = actions[place]()
         except IllegalState as refusal:
             results[place] = refusal
@@ -41,7 +41,7 @@ def elsewhere(*actions: Callable[[], Any]) -> list[Any]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
     return results
 
@@ -188,7 +188,7 @@ def while_locked(approval: Approval, first: Callable[[], Any], second: Callable[
         first()
         thread.start()
         assert not done.wait(0.3)
-    thread.join(20)
+    thread.join(60)
     return results
 
 

@@ -126,7 +126,7 @@ def together(*acts: Any) -> list[Any]:
 
     def run(act: Any) -> None:
         try:
-            barrier.wait(20)
+            barrier.wait(60)
             results.append(act())
         except Exception as error:
             results.append(error)

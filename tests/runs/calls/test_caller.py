@@ -25,6 +25,7 @@ from runs.durable.progress import record_late_answer
 from runs.models import ModelCall, Run, Step, Worker
 from tests.support.durable import Lab, lab
 from tests.support.runs import make_run
+from tests.support.stack import PATIENCE
 from tests.support.wire import Held, Turn, Wire
 
 __all__ = ["lab"]
@@ -74,17 +75,15 @@ def with_a_caller(act: Callable[[Caller], Awaitable[None]]) -> None:
 
 
 async def until(caller: Caller, is_so: Callable[[], bool]) -> None:
-    for _ in range(200):
-        if await in_database_thread(is_so):
-            return
-        await caller.look()
-        await asyncio.sleep(0.05)
-    raise AssertionError("it never came to that")
+    async with asyncio.timeout(PATIENCE):
+        while not await in_database_thread(is_so):
+            await caller.look()
+            await asyncio.sleep(0.05)
 
 
 async def answered(caller: Caller, requests: int) -> None:
     """Without a look of the caller, which would drop a request that another has lost."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(caller.ended) < requests:
             await asyncio.sleep(0.01)
 
@@ -147,7 +146,7 @@ def test_requests_that_the_end_of_the_session_met_before_they_were_sent_are_made
         caller = Caller(record_late_answer)
         calling = asyncio.create_task(caller.run())
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not wire.requests or caller.tasks:
                     await asyncio.sleep(0.05)
         finally:

@@ -284,13 +284,13 @@ def test_a_session_that_is_locked_keeps_no_other_waiting(lab: Lab, listener: Lis
         with transaction.atomic():
             Session.objects.select_for_update().get(name="locked")
             locks.set()
-            done.wait(timeout=10)
+            done.wait(timeout=60)
         connection.close()
 
     thread = threading.Thread(target=lock)
     thread.start()
     try:
-        assert locks.wait(timeout=10)
+        assert locks.wait(timeout=60)
         execute_sql("SET lock_timeout = '200ms'")
         assert sessions.hand_over_free() == 1
     finally:

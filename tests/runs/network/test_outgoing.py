@@ -81,18 +81,18 @@ def test_a_redirect_leads_to_no_other_scheme(location: str, elsewhere: Any) -> N
     state["location"] = location
 
     with pytest.raises(outgoing.NotTaken, match="302"):
-        outgoing.send(url, timeout=5)
+        outgoing.send(url, timeout=60)
 
 
 def test_a_ping_follows_a_redirect_and_an_alarm_that_would_lose_its_text_does_not(elsewhere: Any) -> None:
     url, state = elsewhere
     state["location"] = url.replace(f"/{SECRET}", "/there")
 
-    outgoing.send(url, timeout=5)
+    outgoing.send(url, timeout=60)
     assert state["asked"] == [("GET", f"/{SECRET}"), ("GET", "/there")]
 
     with pytest.raises(outgoing.NotTaken, match="302"):
-        outgoing.send(url, body=b"{}", timeout=5)
+        outgoing.send(url, body=b"{}", timeout=60)
     assert state["asked"][2:] == [("POST", f"/{SECRET}")]
 
 
@@ -100,7 +100,7 @@ def test_a_user_and_a_password_in_the_address_are_sent_as_such(elsewhere: Any) -
     url, state = elsewhere
     state["status"] = 204
 
-    outgoing.send(url.replace("//", "//user:word@"), body=b"{}", timeout=5)
+    outgoing.send(url.replace("//", "//user:word@"), body=b"{}", timeout=60)
 
     assert state["authorization"] == f"Basic {b64encode(b'user:word').decode()}"
 
@@ -110,7 +110,7 @@ def test_requests_go_through_the_proxy_of_the_environment(elsewhere: Any, monkey
     monkeypatch.setenv("http_proxy", url.removesuffix(f"/{SECRET}"))
     monkeypatch.setenv("no_proxy", "")
 
-    outgoing.send(f"http://monitor.example/{SECRET}", timeout=5)
+    outgoing.send(f"http://monitor.example/{SECRET}", timeout=60)
 
     assert state["asked"] == [("GET", f"http://monitor.example/{SECRET}")]
 
@@ -121,14 +121,14 @@ def test_a_refusal_shows_its_status_and_no_address(status: int, elsewhere: Any) 
     state["status"] = status
 
     with pytest.raises(outgoing.NotTaken) as refused:
-        outgoing.send(url, body=b"{}", timeout=5)
+        outgoing.send(url, body=b"{}", timeout=60)
 
     assert str(refused.value) == f"it answered {status}"
 
 
 def test_an_unreachable_receiver_is_reported_without_its_address() -> None:
     with pytest.raises(outgoing.NotTaken) as refused:
-        outgoing.send(f"http://127.0.0.1:1/{SECRET}", timeout=5)
+        outgoing.send(f"http://127.0.0.1:1/{SECRET}", timeout=60)
 
     assert str(refused.value) == "ConnectionRefusedError: Connection refused"
 

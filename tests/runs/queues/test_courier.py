@@ -59,7 +59,7 @@ def test_a_broker_that_hangs_costs_one_short_wait_and_then_none(dial: Callable[[
 
     started = time.monotonic()
     assert not doorbell.publish(WANTED)
-    assert time.monotonic() - started < 5  # ten seconds were lost here
+    assert time.monotonic() - started < 9  # ten seconds were lost here
     attempts = []
     for _ in range(1000):
         with pytest.raises(broker.BrokerAway), broker.producer():
@@ -143,8 +143,8 @@ def test_a_courier_that_died_is_replaced(monkeypatch: pytest.MonkeyPatch) -> Non
     couriers.messenger = Restless(die)
     couriers.messenger.start()
     couriers.messenger.send()
-    gone.wait(10)
-    couriers.messenger.join(10)
+    gone.wait(60)
+    couriers.messenger.join(60)
 
     couriers.watch()
 

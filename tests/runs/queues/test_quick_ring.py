@@ -154,7 +154,7 @@ def test_celery_takes_each_ring_once(quick: QuickRing, dial: Dial, prefix: str, 
         ),
     ):
         while len(taken) < 3:
-            connection.drain_events(timeout=10)
+            connection.drain_events(timeout=60)
         with pytest.raises(socket.timeout):
             connection.drain_events(timeout=0.1)
     assert {(tuple(args), task) for args, task, _ in taken} == {(("default", FORMAT), DOORBELL)}
@@ -328,7 +328,7 @@ def test_a_frozen_broker_costs_one_short_wait_and_a_new_bell_comes_after_a_pause
 
     with within(0.3):
         assert not quick.ring({"default": 1})
-    with within(0.05):
+    with within(1):  # three hundred, if each did
         for _ in range(1000):
             assert not quick.ring({"default": 1})  # nothing waits again
     quick.prepare(TWO_CHILDREN)

@@ -44,7 +44,7 @@ def test_the_child_that_waits_is_woken_by_the_commit_and_the_other_runs_are_rung
     with transaction.atomic():
         execute("CREATE TABLE of_the_batch ()")
         stayers.commit(["default", "slow"])
-        assert [notice.channel for notice in child.notifies(timeout=5, stop_after=1)] == [channel_of("default")]
+        assert [notice.channel for notice in child.notifies(timeout=60, stop_after=1)] == [channel_of("default")]
         assert child.execute("SELECT 'of_the_batch'::regclass").fetchone()  # and it sees what it is woken for
     execute("DROP TABLE of_the_batch")
 

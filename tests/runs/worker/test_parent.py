@@ -144,7 +144,7 @@ def test_a_stop_without_a_database_ends_nevertheless(
 
     with pytest.raises(Left):
         watch.run()
-    assert [child.process.wait(5) for child in children] == [-signal.SIGKILL] * 2
+    assert [child.process.wait(60) for child in children] == [-signal.SIGKILL] * 2
 
 
 def test_a_run_that_is_overdue_because_the_database_was_away_may_still_record_its_outcome(
@@ -164,7 +164,7 @@ def test_a_run_that_is_overdue_because_the_database_was_away_may_still_record_it
     watch.renew()
     run.refresh_from_db()
     assert run.status == "failed"
-    assert child.process.wait(5) == -signal.SIGKILL
+    assert child.process.wait(60) == -signal.SIGKILL
 
 
 def test_a_run_of_a_stopped_agent_is_ended_and_waits(watch: Watch, pool: list[Any]) -> None:

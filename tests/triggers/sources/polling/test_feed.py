@@ -177,7 +177,7 @@ def test_a_server_that_is_slow_or_never_ends_is_left(site: ListServer, manner: s
     with pytest.raises(SourceError, match="larger than 100,000 bytes|within 0.5 s"):
         Polling("feed", url=site.url("/feed")).poll()
 
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 25  # without a limit, half a minute
 
 
 def test_the_server_shows_when_to_ask_again(site: ListServer) -> None:

@@ -174,7 +174,7 @@ def test_a_server_that_is_slow_or_never_ends_is_left(server: ImapServer, behavio
     with pytest.raises(SourceError, match="in time|more than was requested"):
         polling(server, begin_with="all").poll()
 
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 25  # without a limit, half a minute
 
 
 def test_a_server_inside_is_refused(server: ImapServer, settings: Any) -> None:
