@@ -1,6 +1,7 @@
 """The supervisor, run as the process it is: crashes, signals, order."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -32,11 +33,13 @@ PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-u', '-c', {
 
 
 @contextmanager
-def supervising(log: Path, programs: list[tuple[str, str]], stable: float = 60.0) -> Iterator[subprocess.Popen[bytes]]:
+def supervising(
+    log: Path, programs: list[tuple[str, str]], stable: float = 60.0, patience: float = PATIENCE
+) -> Iterator[subprocess.Popen[bytes]]:
     with (
         log.open("wb") as output,
         subprocess.Popen(
-            [sys.executable, "-c", SCRIPT.format(programs=programs, patience=PATIENCE, stable=stable)],
+            [sys.executable, "-c", SCRIPT.format(programs=programs, patience=patience, stable=stable)],
             stdout=output,
             cwd=ROOT,
         ) as supervisor,
@@ -56,7 +59,7 @@ def test_log_lines_carry_the_name_of_their_program(tmp_path: Path) -> None:
     with supervising(log, [("web", STAYS), ("worker", STAYS)]) as supervisor:
         eventually(lambda: len(pids_in(log)) == 2)
         supervisor.terminate()
-        supervisor.wait(10)
+        supervisor.wait(60)
 
     assert f"web    | pid {pids_in(log)[0]}" in log.read_text() or f"web    | pid {pids_in(log)[1]}" in log.read_text()
 
@@ -66,7 +69,7 @@ def test_programs_stop_in_reverse_order_and_leave_nothing(tmp_path: Path) -> Non
     with supervising(log, [("first", STAYS), ("second", STAYS)]) as supervisor:
         eventually(lambda: len(pids_in(log)) == 2)
         supervisor.send_signal(signal.SIGINT)
-        supervisor.wait(10)
+        supervisor.wait(60)
 
     text = log.read_text()
     assert text.index("second stopped") < text.index("first stopped") < text.index("over")
@@ -78,7 +81,7 @@ def test_a_crashed_program_is_started_again_with_a_message(tmp_path: Path) -> No
     with supervising(log, [("fragile", CRASHES), ("steady", STAYS)]):
         eventually(lambda: log.read_text().count("| alas") >= 2)
 
-    assert "fragile ended with exit code 3 after 0 s: starting it again in 1 s" in log.read_text()
+    assert re.search(r"fragile ended with exit code 3 after \d+ s: starting it again in 1 s", log.read_text())
 
 
 def test_the_pause_does_not_grow_over_crashes_of_a_program_that_was_stable_in_between(tmp_path: Path) -> None:
@@ -107,14 +110,14 @@ def test_a_program_that_does_not_stop_is_killed(tmp_path: Path) -> None:
     with supervising(log, [("deaf", DEAF)]) as supervisor:
         eventually(lambda: "| deaf" in log.read_text())
         supervisor.terminate()
-        supervisor.wait(10)
+        supervisor.wait(60)
 
     assert "deaf did not stop in time: killing it" in log.read_text()
 
 
 def test_a_later_second_signal_kills_at_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with supervising(log, [("deaf", DEAF)]) as supervisor:
+    with supervising(log, [("deaf", DEAF)], patience=60) as supervisor:
         eventually(lambda: "| deaf" in log.read_text())
         began = time.monotonic()
         supervisor.send_signal(signal.SIGINT)
@@ -122,9 +125,9 @@ def test_a_later_second_signal_kills_at_once(tmp_path: Path) -> None:
         time.sleep(1.1)
         assert supervisor.poll() is None
         supervisor.send_signal(signal.SIGINT)
-        supervisor.wait(10)
+        supervisor.wait(60)
 
-    assert time.monotonic() - began < PATIENCE
+    assert time.monotonic() - began < 60
 
 
 def test_programs_die_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
