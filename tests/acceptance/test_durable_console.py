@@ -70,6 +70,7 @@ def test_anyone_who_has_the_link_decides_without_logging_in(running: Stack, page
     assert running.api("GET", f"/api/v1/runs/{run['id']}/?wait=30").json()["result"] == {"refunded": 600}
 
 
+@pytest.mark.chaos  # the page is in tests/config/console/runs/test_buttons.py; another test answers a dialog in a browser
 def test_an_uncertain_run_is_resolved_with_what_a_person_found_out(running: Stack, desk: Page) -> None:
     event = fire(running, "charge", {})
     run = run_in(running, event, "uncertain")
@@ -91,6 +92,7 @@ def test_an_uncertain_run_is_resolved_with_what_a_person_found_out(running: Stac
     assert run_in(running, event, "succeeded")["result"] == {"charge": "ch_7"}
 
 
+@pytest.mark.chaos  # the page is in tests/config/console/runs/test_buttons.py; another test answers a dialog in a browser
 def test_a_failed_run_is_forked_from_the_step_that_failed_with_another_input(running: Stack, desk: Page) -> None:
     event = fire(running, "import", {"rows": -1})
     failed = run_in(running, event, "failed")
