@@ -25,7 +25,20 @@ if TYPE_CHECKING:
     from agents.llm.context import LlmOptions, Prompt
 
 AWAITED = frozenset(
-    {"emit", "notify", "spawn", "wake_in", "next_check", "schedule", "now", "uuid", "random", "sleep", "sleep_until"}
+    {
+        "emit",
+        "notify",
+        "reply",
+        "spawn",
+        "wake_in",
+        "next_check",
+        "schedule",
+        "now",
+        "uuid",
+        "random",
+        "sleep",
+        "sleep_until",
+    }
     | {"wait_for_event", "wait_for_signal", "ask_approval", "join", "gather"}
 )
 

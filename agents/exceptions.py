@@ -8,6 +8,7 @@ AgentError
 ├── StepFailed       a step raised; the same on every replay
 ├── ChildFailed      a child run that this run waited for did not succeed
 ├── SessionBusy      another run held the session for too long
+├── NoReplyPlace     what woke the run has no place to answer; permanent
 ├── NotConnected     a connection has no token until a person connects it (again); permanent
 ├── ProviderAway     a connection has no token now, and a step that may not be repeated has begun
 └── ApprovalExpired  no decision before the deadline of an approval with on_expiry="fail"
@@ -83,6 +84,10 @@ class SessionBusy(AgentError):
 
 class NotConnected(Permanent):
     """A connection gives no token until a person connects it, or connects it again."""
+
+
+class NoReplyPlace(Permanent):
+    """What woke this run has no place to answer; the message names the way out."""
 
 
 class ProviderAway(AgentError):

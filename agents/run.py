@@ -26,13 +26,14 @@ from agents.journal.protocol import (
     TimeRequest,
 )
 from agents.kernel.durations import in_words, parse_duration
-from agents.kernel.effects import Child, Effects, Emission, Notice, Pace, Standing, Urgency, Wake
+from agents.kernel.effects import Child, Effects, Emission, Notice, Pace, Reply, Standing, Urgency, Wake
 from agents.kernel.event_names import too_long
 from agents.kernel.ids import child_id
+from agents.kernel.reply_place import ReplyPlace
 from agents.kernel.reserved_types import SIGNAL, is_reserved, refusal
 
 from .agent import Agent
-from .exceptions import ApprovalExpired, ChildFailed, Permanent
+from .exceptions import ApprovalExpired, ChildFailed, NoReplyPlace, Permanent
 from .gate import Fire
 from .memory import Memory
 from .state import State
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from agents.llm.context import LlmContext, LlmOptions, Prompt
 
 KEY_LENGTH = 200
+REPLY_LENGTH = 20_000  # characters
 LONGEST = timedelta(days=3660)
 # A wake begins a new causal chain, so the loop guard does not stop a loop of wakes.
 SHORTEST_WAKE = timedelta(seconds=1)
@@ -69,6 +71,10 @@ class Event:
     data: Any = None
     is_tainted: bool = False
     from_strangers: bool = False
+
+
+def no_place(event_id: UUID) -> ReplyPlace:
+    raise NoReplyPlace("run.reply: there is no place to answer here; give run_agent(…, reply_place=…) one")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +107,7 @@ class AgentRun:
         from_strangers: Callable[[], bool] = lambda: False,
         fired: Fire | None = None,
         hold_items: HoldItems = list,
+        find_place: Callable[[UUID], ReplyPlace] = no_place,
     ) -> None:
         self.id = id
         self.agent = agent
@@ -120,6 +127,7 @@ class AgentRun:
         self._may_use = may_use  # names of connections
         self._is_tainted = is_tainted
         self._from_strangers = from_strangers
+        self._find_place = find_place
         self._awaited: list[Event] = []
         self._said: list[Any] = []  # texts from its models
         if is_tainted and journal:
@@ -204,6 +212,36 @@ class AgentRun:
             raise ValueError(f"notify: link {link!r} does not begin with https:// or http://")
         notice = Notice(text=text, urgency=urgency, topic=topic, link=link, to=_names(to))
         self._leave(_place("notify"), lambda step: self.effects.notices.append(notice))
+
+    def reply(self, text: str) -> None:
+        """Answer the message that woke this run, in its thread, when the run commits (in a durable run: the step). NoReplyPlace: it has
+        no place to answer."""
+        if not isinstance(text, str) or not text.strip():
+            raise ValueError(f"reply({text!r}): give a non-empty text")
+        if len(text) > REPLY_LENGTH:
+            raise ValueError(f"reply: the text has {len(text):,} characters; use at most {REPLY_LENGTH:,}")
+
+        def act(step: str) -> None:
+            self.effects.replies.append(Reply(text=text, place=self.reply_place))
+
+        self._leave(_place("reply"), act)
+
+    @property
+    def thread(self) -> str:
+        """The conversation of the message that woke this run, as the name of a session: `run.llm(…, session=run.thread)`.
+        NoReplyPlace: it is in none."""
+        name: str = self._value("thread", lambda: self.reply_place.thread)
+        return name
+
+    @cached_property
+    def reply_place(self) -> ReplyPlace:
+        """Where the message that woke this run is answered. NoReplyPlace: nowhere."""
+        if not self.events:
+            raise NoReplyPlace(
+                "run.reply: this run was spawned by another, so no message woke it. Reply in the run that the message woke, or use "
+                "run.notify(…)"
+            )
+        return self._find_place(self.event.id)
 
     def spawn(self, agent: "Agent | str", input: Any = None, *, key: str = "", at_once: int = 0) -> Spawned:
         """Start a run of another agent in this run's commit (in a durable run: the step's); it gets `input` and has no event.

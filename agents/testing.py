@@ -77,7 +77,8 @@ from agents.journal.protocol import (
     TimeRequest,
     WaitRequest,
 )
-from agents.kernel.effects import Child, Effects, Emission, Notice, Pace, Standing, Wake
+from agents.kernel.effects import Child, Effects, Emission, Notice, Pace, Reply, Standing, Wake
+from agents.kernel.reply_place import ReplyPlace
 from agents.kernel.reserved_types import SIGNAL
 from agents.kernel.tool_cap import narrowed
 from agents.llm.providers.stand_in import StandIn, standing_in
@@ -127,6 +128,7 @@ class AgentResult:
     result: Any
     emitted: list[Emission]
     notifications: list[Notice]
+    replies: list[Reply] = field(default_factory=list)
     children: list[Child] = field(default_factory=list)
     wakes: list[Wake] = field(default_factory=list)
     schedules: list[Standing] = field(default_factory=list)
@@ -155,6 +157,7 @@ def run_agent(
     run_id: UUID | None = None,
     is_tainted: bool = False,
     from_strangers: bool = False,
+    reply_place: ReplyPlace | None = None,
     fired: Fire | None = None,
     waits: Mapping[str, Any] | None = None,
     journal: Journal | None = None,
@@ -163,8 +166,8 @@ def run_agent(
     may_ask_providers: bool = False,
 ) -> AgentResult:
     """Run the agent on one event with this `data`; `input` replaces the result of the trigger's input mapping.
-    `is_tainted`: a run that had seen untrusted data emitted the event; `from_strangers`: strangers may write it.
-    `fired` is the answer of the gate, which is not called here; `ask_gate` calls it.
+    `is_tainted`: a run that had seen untrusted data emitted the event; `from_strangers`: strangers may write it;
+    `reply_place`: where `run.reply` answers it. `fired` is the answer of the gate, which is not called here; `ask_gate` calls it.
 
     For durable agents: `waits` are the results of waits, by key; `journal` is the run to go on with; Crashed is raised after
     the commit of the step with the key `crash_after`; `model` replaces all models; `may_ask_providers` allows requests to
@@ -196,6 +199,7 @@ def run_agent(
         "is_tainted": is_tainted,
         "from_strangers": lambda: from_strangers,
         "fired": fired,
+        **({"find_place": lambda event_id: reply_place} if reply_place else {}),
     }
     if agent.durable:
         with standing_in(StandIn(model=model, may_ask_providers=may_ask_providers)):
@@ -301,6 +305,7 @@ def _result(agent: Agent, result: Any, effects: Effects, steps: list[str], journ
         result=result,
         emitted=effects.emissions,
         notifications=effects.notices,
+        replies=effects.replies,
         children=effects.children,
         wakes=effects.wakes,
         schedules=effects.standings,

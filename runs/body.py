@@ -169,6 +169,7 @@ def run_of(
         from_strangers=lambda: ports.from_strangers([*claim.event_ids, claim.root_id]),
         fired=claim.fired,
         hold_items=hold_items,
+        find_place=lambda event_id: ports.reply_place(event_id),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, NoReturn, Protocol
 from uuid import UUID
 
 from agents.kernel.effects import Effects
+from agents.kernel.reply_place import ReplyPlace
 from agents.run import Event
 
 
@@ -56,6 +57,16 @@ class ReadEvents(Protocol):
 class FromStrangers(Protocol):
     def __call__(self, event_ids: Sequence[UUID], /) -> bool:
         """May strangers have written the data of one of these events?"""
+
+
+class FindReplyPlace(Protocol):
+    def __call__(self, event_id: UUID, /) -> ReplyPlace:
+        """Where this event is answered. Raises NoReplyPlace."""
+
+
+class SecretOf(Protocol):
+    def __call__(self, source_id: UUID, /) -> str:
+        """The newest secret of a source; empty: it has none, or is gone. InvalidToken: no key decrypts it."""
 
 
 class FindEvent(Protocol):
@@ -175,6 +186,8 @@ class OutsideHandler(Protocol):
 class Ports:
     read_events: ReadEvents
     from_strangers: FromStrangers
+    reply_place: FindReplyPlace
+    secret_of: SecretOf
     find_event: FindEvent
     check_ahead: CheckAhead
     loop_spacing: LoopSpacing

@@ -6,6 +6,7 @@ from typing import Any
 from runs.attempt.children import CHILD_FINISHED, children_finished, stop_orphans
 from runs.attempt.effects import EMITTED, PACE, SCHEDULE, WAKEUP
 from runs.incidents.items import LOOKED_AT, items_looked_at
+from runs.notifications.replies import REPLY, enter_replies
 from runs.ports import ports
 from runs.queues import courier
 from runs.transitions.reports import REPORT
@@ -25,6 +26,8 @@ from triggers.sources.calendars import TOPIC as CALENDAR
 from triggers.sources.connected import sources_of_connection
 from triggers.sources.databases.watch import Watcher
 from triggers.sources.emitted_events import record_emitted
+from triggers.sources.reply_place import reply_place
+from triggers.sources.secrets import secret_of
 from triggers.sources.signal import signal
 from triggers.sources.wakeup import wake
 
@@ -32,6 +35,8 @@ from triggers.sources.wakeup import wake
 def connect() -> None:
     ports.read_events = read_events
     ports.from_strangers = from_strangers
+    ports.reply_place = reply_place
+    ports.secret_of = secret_of
     ports.find_event = find_event
     ports.check_ahead = check_ahead
     ports.loop_spacing = lambda: loop_rate().spacing
@@ -51,6 +56,7 @@ def connect() -> None:
         SCHEDULE: set_standing,
         PACE: set_pace,
         LOOKED_AT: items_looked_at,
+        REPLY: enter_replies,
     }
     ports.outside[PERIODIC_TASK] = send_periodic_task
     courier.further.append(Watcher)

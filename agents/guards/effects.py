@@ -14,5 +14,7 @@ def check_effects(effects: Effects) -> None:
         storable(pace.reason, "the reason of next_check")
     for notice in effects.notices:
         storable([notice.text, notice.topic, notice.link, *notice.to], "its notification")
+    for reply in effects.replies:
+        storable(reply.text, "its reply")
     for child in effects.children:
         storable(child.input, f"the input of a child, {child.agent!r},")

@@ -5,6 +5,8 @@ from datetime import timedelta
 from typing import Any, Literal
 from uuid import UUID
 
+from agents.kernel.reply_place import ReplyPlace
+
 Urgency = Literal["low", "normal", "high"]
 
 
@@ -29,6 +31,15 @@ class Notice:
     topic: str = ""
     link: str = ""
     to: tuple[str, ...] = ()
+    is_tainted: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """An answer to a message that woke the run."""
+
+    text: str
+    place: ReplyPlace
     is_tainted: bool = False
 
 
@@ -99,6 +110,7 @@ class ItemLook:
 class Effects:
     emissions: list[Emission] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
     children: list[Child] = field(default_factory=list)
     wakes: list[Wake] = field(default_factory=list)
     standings: list[Standing] = field(default_factory=list)
@@ -113,6 +125,7 @@ class Effects:
     def taint(self) -> None:
         """Effects of one commit share its taint, in whatever order the body made them."""
         self.notices = [replace(notice, is_tainted=True) for notice in self.notices]
+        self.replies = [replace(reply, is_tainted=True) for reply in self.replies]
         self.emissions = [replace(emission, is_tainted=True) for emission in self.emissions]
         self.children = [replace(child, is_tainted=True) for child in self.children]
         self.wakes = [replace(wake, is_tainted=True) for wake in self.wakes]

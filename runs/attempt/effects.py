@@ -6,12 +6,13 @@ from datetime import timedelta
 from typing import Any
 
 from agents.guards.storable import storable
-from agents.kernel.effects import Effects, Emission, ItemLook, Notice, Pace, Standing, Wake
+from agents.kernel.effects import Effects, Emission, ItemLook, Notice, Pace, Reply, Standing, Wake
 from agents.models import taint_written
 from runs.attempt.children import enqueue_children, runs_of
 from runs.claim import Claim
 from runs.db.sql import fetch
 from runs.incidents.items import LOOKED_AT
+from runs.notifications.replies import REPLY
 from runs.ports import ports
 from runs.transitions.outcome import NoticeRow, Outbound
 
@@ -44,6 +45,7 @@ def rows_of(claim: Claim, effects: Effects) -> Rows:
         outbound=[
             *(emitted(claim, emission) for emission in effects.emissions),
             *(_wakeup(claim, wake) for wake in effects.wakes),
+            *(_reply(claim, reply) for reply in effects.replies),
             *(_schedule(claim, standing) for standing in effects.standings),
             *(_pace(claim, pace) for pace in effects.paces[-1:]),
             *([_looked_at(claim, effects.looks)] if effects.looks else []),
@@ -106,6 +108,11 @@ def _wakeup(claim: Claim, wake: Wake) -> Outbound:
     data = {"name": wake.key, "data": wake.data, "reason": wake.reason, "is_tainted": wake.is_tainted}
     payload = storable(data, "the data of wake_in")
     return _to_trigger(claim, WAKEUP, payload, due_in=max(wake.after, ports.loop_spacing()))
+
+
+def _reply(claim: Claim, reply: Reply) -> Outbound:
+    payload = {"run": str(claim.run_id), "sender": claim.agent, "text": reply.text, "place": vars(reply.place)}
+    return Outbound(topic=REPLY, key=str(claim.run_id), payload=storable(payload, "its reply"))
 
 
 def _schedule(claim: Claim, standing: Standing) -> Outbound:

@@ -38,6 +38,10 @@ class Delivery(models.Model):
     recipient = models.ForeignKey(Recipient, models.SET_NULL, null=True, related_name="deliveries", db_index=False)
     name = models.TextField(help_text="of the recipient, also if there is none of this name")
     channel = models.TextField(default="")
+    place = models.JSONField(
+        null=True, help_text="of a reply: where it goes, in place of a recipient (`runs.notifications.places`)"
+    )
+    thread = models.TextField(default="", db_default="", help_text="replies of one thread are sent in their order")
     is_urgent = models.BooleanField(default=False)
     status = models.TextField(choices=Status)
     reason = models.TextField(default="", help_text="why it is held, merged, suppressed, failed or unknown")
@@ -75,6 +79,11 @@ class Delivery(models.Model):
                 fields=["recipient", "-sent_at"],
                 name="delivery_unread",
                 condition=Q(status="sent", channel="inbox", acknowledged_at=None),
+            ),
+            models.Index(
+                fields=["thread", "id"],
+                name="delivery_of_thread",
+                condition=Q(status__in=["pending", "sending"]) & ~Q(thread=""),
             ),
             models.Index(fields=["ended_at"], name="delivery_unknown", condition=Q(status="unknown")),
             models.Index(

@@ -6,7 +6,7 @@
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -27,13 +27,15 @@ from runs.models import Delivery, Notification, Recipient
 from runs.network import sending
 from runs.network.breakers import Breakers
 from runs.network.sending import LEASE, NO_WORD, Sending, rest
-from runs.notifications.channels.channel import NotNow, Outcome, Refused, Sent, Unknown, channel_of, channels
+from runs.notifications.channels.channel import Channel, NotNow, Outcome, Refused, Sent, Unknown, channel_of, channels
 from runs.notifications.digest_contents import Carried, unsettled
 from runs.notifications.lock import lock_planning
 from runs.notifications.message import Item, Message, shortened
 from runs.notifications.other_routes import take_default_route, take_second_route
+from runs.notifications.places.place import Place, places, send_reply
 from runs.notifications.plan import plan
 from runs.notifications.recipients import address_of, sync_settings
+from runs.notifications.replies import report_failed_reply
 from runs.notifications.waiting_deliveries import call_off, leave_out, put_off
 from runs.ports import ports
 
@@ -52,18 +54,24 @@ ENDED = {"due_at": None, "give_up_at": None}
 ON_DISK = "SELECT set_config('synchronous_commit', 'on', true)"
 # MATERIALIZED, here as in an ARRAY elsewhere: the planner may execute a plain sub-SELECT once for each row of the table, each time
 # with a LIMIT of its own.
+# Replies of a thread go out in their order: one that is sent again holds up those behind it, for a day at most.
+IN_ITS_TURN = """(delivery.thread = '' OR NOT EXISTS (
+  SELECT FROM runs_delivery earlier WHERE earlier.thread = delivery.thread AND earlier.thread <> '' AND earlier.id < delivery.id
+    AND earlier.status IN ('pending', 'sending')))"""
 CLAIM = """
 WITH due AS MATERIALIZED (
-  SELECT delivery.id, recipient.channel FROM runs_delivery delivery JOIN runs_recipient recipient ON recipient.id = delivery.recipient_id
+  SELECT delivery.id, coalesce(recipient.channel, delivery.channel) AS channel
+  FROM runs_delivery delivery LEFT JOIN runs_recipient recipient ON recipient.id = delivery.recipient_id
   WHERE delivery.status IN ('pending', 'held') AND delivery.due_at <= (SELECT clock_timestamp())
-    AND recipient.host <> ALL(%(full)s::text[]) AND recipient.channel = ANY(%(known)s::text[])
+    AND coalesce(recipient.host, delivery.place->>'host') <> ALL(%(full)s::text[])
+    AND coalesce(recipient.channel, delivery.channel) = ANY(%(known)s::text[]) AND {in_its_turn}
   ORDER BY delivery.is_urgent DESC, delivery.due_at LIMIT 1 FOR UPDATE OF delivery SKIP LOCKED
 )
 UPDATE runs_delivery SET status = 'sending', claim = %(claim)s::uuid, attempts = attempts + 1, channel = due.channel,
   due_at = clock_timestamp() + %(lease)s::interval
 FROM due WHERE runs_delivery.id = due.id
 RETURNING runs_delivery.id
-"""
+""".replace("{in_its_turn}", IN_ITS_TURN)
 EXPIRE = """
 UPDATE runs_delivery SET
   status = CASE WHEN channel = ANY(%(repeatable)s::text[]) THEN 'pending' ELSE 'unknown' END,
@@ -77,9 +85,9 @@ RETURNING id, status
 """
 NEXT_DUE = """
 SELECT extract(epoch FROM least(
-  (SELECT min(due_at) FROM runs_delivery WHERE status IN ('pending', 'held', 'sending')),
+  (SELECT min(due_at) FROM runs_delivery delivery WHERE status IN ('pending', 'held', 'sending') AND {in_its_turn}),
   (SELECT min(created_at) FROM runs_notification WHERE planned_at IS NULL)) - clock_timestamp())::float8
-"""
+""".replace("{in_its_turn}", IN_ITS_TURN)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +100,7 @@ class Job:
     host: str
     address: str
     message: Message
+    place: Mapping[str, Any] | None = None  # of a reply
 
 
 Result = sending.Result[Job, Outcome]
@@ -154,7 +163,10 @@ class Deliverer:
 def _send(job: Job) -> Outcome:
     began = time.monotonic()
     try:
-        outcome = channels()[job.channel].send(job.address, job.message)
+        if job.place is None:
+            outcome = channels()[job.channel].send(job.address, job.message)
+        else:
+            outcome = send_reply(job.channel, job.place, job.message)
     except Exception as error:
         # The boundary of the thread: a bug of a channel, which may have handed the message over.
         log.exception("delivery.channel_failed", channel=job.channel)
@@ -179,7 +191,7 @@ def claim_next(full: Sequence[str], unbegun: dict[UUID, UUID] | None = None) -> 
         with transaction.atomic():
             fetch(ON_DISK)
             # A newer version may have more channels.
-            asked = {"claim": claim, "lease": LEASE, "full": list(full), "known": list(channels())}
+            asked = {"claim": claim, "lease": LEASE, "full": list(full), "known": [*channels(), *places()]}
             found = fetch(CLAIM, asked)
         if not found:
             return None
@@ -209,6 +221,18 @@ def put_back(unbegun: dict[UUID, UUID]) -> None:
 
 def _job_of(delivery: Delivery, claim: UUID) -> Job | None:
     recipient = delivery.recipient
+    if delivery.place is not None:
+        message = Message(id=delivery.pk, to=delivery.name, items=[_item(delivery.notification, is_expired=False)])
+        host = str(delivery.place["host"])
+        return Job(
+            id=delivery.pk,
+            claim=claim,
+            channel=delivery.channel,
+            host=host,
+            address="",
+            message=message,
+            place=delivery.place,
+        )
     if recipient is None:  # removed meanwhile
         _end(delivery.pk, claim, status="suppressed", reason="the recipient was removed")
         return None
@@ -290,7 +314,7 @@ def record(result: Result) -> bool:
             recorded = fail(job.id, Q(claim=job.claim), why)
         case NotNow(why=why, after=after):
             recorded = _try_again(job.id, job.claim, why, after)
-        case Unknown(why=why) if channels()[job.channel].can_tell_repeats:
+        case Unknown(why=why) if job.channel in repeatable():
             recorded = _try_again(job.id, job.claim, why, None)
         case Unknown(why=why):
             recorded = _end(job.id, job.claim, status="unknown", error=why, reason=f"it may have arrived: {why}")
@@ -330,6 +354,10 @@ def fail(delivery_id: UUID, which: Q, why: str) -> bool:
         fields = {"status": "failed", "error": why, "reason": why, "ended_at": Now(), **ENDED}
         Delivery.objects.filter(pk=delivery_id).update(**fields)
         Recipient.objects.filter(deliveries=delivery_id, failing_since=None).update(failing_since=Now())
+        if delivery.place is not None:
+            report_failed_reply(delivery, why)
+            log.warning("reply.failed", delivery=str(delivery_id), to=delivery.name, why=why)
+            return True
         try:
             with transaction.atomic():
                 instead = take_second_route(delivery) or ", ".join(take_default_route(delivery))
@@ -345,10 +373,15 @@ def fail(delivery_id: UUID, which: Q, why: str) -> bool:
     return True
 
 
+def repeatable() -> list[str]:
+    """The channels and places whose receivers recognize a message that comes again."""
+    ways: dict[str, Channel | Place] = {**channels(), **places()}
+    return [name for name, way in ways.items() if way.can_tell_repeats]
+
+
 def expire() -> int:
     """Claims whose lease has ended: what they sent may have arrived."""
-    repeatable = [name for name, channel in channels().items() if channel.can_tell_repeats]
-    expired = fetch(EXPIRE, {"repeatable": repeatable, "error": NO_WORD, "limit": EXPIRED})
+    expired = fetch(EXPIRE, {"repeatable": repeatable(), "error": NO_WORD, "limit": EXPIRED})
     unknown = [id for id, status in expired if status == "unknown"]
     if unknown:
         Delivery.objects.filter(pk__in=unknown).update(reason=f"it may have arrived: {NO_WORD}")

@@ -220,9 +220,9 @@ class Planner:
         Delivery.objects.bulk_create(carriers_first, batch_size=ROWS)
 
 
-def patience(recipient: Recipient) -> timedelta:
-    """How long a message to it is tried again before it fails, or takes the second route."""
-    return recipient.second_after if recipient.second_id else GIVE_UP
+def patience(recipient: Recipient | None) -> timedelta:
+    """How long a message to it, or a reply, is tried again before it fails, or takes the second route."""
+    return recipient.second_after if recipient and recipient.second_id else GIVE_UP
 
 
 def plan(limit: int = BATCH) -> int:

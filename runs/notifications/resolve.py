@@ -60,9 +60,9 @@ def acknowledge(delivery_id: UUID, *, by: str) -> Delivery:
 
 
 def _send_again(delivery: Delivery, by: str) -> None:
-    if delivery.recipient is None:
+    if delivery.recipient is None and delivery.place is None:
         raise IllegalState(f"the recipient of delivery {delivery.pk} was removed", delivery.status)
-    if not delivery.recipient.active:
+    if delivery.recipient is not None and not delivery.recipient.active:
         raise IllegalState(f"recipient {delivery.recipient.name} is inactive: activate it first", "inactive")
     now = database_now()
     delivery.status, delivery.reason, delivery.ended_at = Delivery.Status.PENDING, f"sent again by {by}", None

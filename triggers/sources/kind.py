@@ -8,12 +8,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from uuid import UUID
 
 from triggers.accept import Incoming
 from triggers.sources.continuity import Gaps
+from triggers.sources.replies import Answer, Unanswerable
 from triggers.sources.settings import Field, clean, fields_of
+
+if TYPE_CHECKING:
+    from triggers.models import Event
 
 S = TypeVar("S")
 K = TypeVar("K", bound="type[Kind[Any]]")
@@ -133,6 +137,13 @@ class Kind(ABC, Generic[S]):
     def sample_event(self, source_id: UUID, slug: str) -> Incoming | None:
         """An event as a source of this kind records it, for a test. None: its events come from elsewhere."""
         return None
+
+    def answer_to(self, event: "Event", settings: S) -> Answer:
+        """Where this event is answered. Raises Unanswerable."""
+        raise Unanswerable(
+            f"events of kind {self.label} have no place to answer. Reach people by run.notify(…), or a system by run.emit(…) and a "
+            "subscription"
+        )
 
     @abstractmethod
     def clean_secret(self, secret: str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from uuid import UUID
 
 from cryptography.fernet import InvalidToken
 from django.conf import settings
@@ -55,6 +56,12 @@ def newest_secret(source: Source) -> str:
     live = source.secrets.filter(Q(not_after=None) | Q(not_after__gt=Now()), not_before__lte=Now()).order_by("-pk")
     sealed = live.values_list("ciphertext", flat=True).first()
     return decrypt(bytes(sealed)).decode() if sealed is not None else ""
+
+
+def secret_of(source_id: UUID) -> str:
+    """`newest_secret` of the source with this id; empty if it is gone."""
+    source = Source.objects.filter(pk=source_id).first()
+    return newest_secret(source) if source else ""
 
 
 def add_secret(source: Source, plain: str, *, grace: timedelta = GRACE, by: str) -> Secret:

@@ -38,7 +38,7 @@ class Slack:
         return f"{parts.hostname}:{parts.port}" if parts.port else f"{parts.hostname}"
 
     def send(self, address: str, message: Message) -> Outcome:
-        body = json.dumps({"text": _escaped(message.text)}, ensure_ascii=False).encode()
+        body = json.dumps({"text": escaped(message.text)}, ensure_ascii=False).encode()
         headers = {"Content-Type": "application/json; charset=utf-8"}
         return post_outcome(_url(address), body, headers, networks=networks_for(address))
 
@@ -47,7 +47,7 @@ def _url(address: str) -> str:
     return address.removeprefix("slack+")
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """A text of strangers must not mention a channel or hide a link."""
     text = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
     text = BEFORE.sub(r"\g<0>" + UNSEEN, text)

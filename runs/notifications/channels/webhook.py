@@ -75,10 +75,10 @@ def post_outcome(url: str, body: bytes, headers: dict[str, str], *, networks: Se
         return NotNow(why=with_hint(str(error)))
     except CutOff as error:
         return Unknown(why=f"handed over, and then: {error}")
-    return _outcome(answer)
+    return outcome_of(answer)
 
 
-def _outcome(answer: PostResponse) -> Outcome:
+def outcome_of(answer: PostResponse) -> Outcome:
     why = f"it answered {answer.status}"
     if 200 <= answer.status < 300:
         return Sent()

@@ -10,14 +10,30 @@ from typing import Any
 from urllib.parse import parse_qs
 from uuid import uuid4
 
+from runs.notifications.places.github import MARK
+from triggers.models import Event
 from triggers.sources.http.headers import as_text
 from triggers.sources.http.payload import Payload, read_payload
 from triggers.sources.kind import Group, register
-from triggers.sources.settings import InvalidSettings
+from triggers.sources.replies import (
+    NO,
+    YES,
+    Answer,
+    Unanswerable,
+    api_setting,
+    connection_named,
+    host_of,
+    reply_setting,
+    require_on,
+    require_reply,
+)
+from triggers.sources.settings import InvalidSettings, setting
 from triggers.sources.webhooks.naming import event_id, is_name, value_at
 from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, matching_secret
 from triggers.sources.webhooks.scheme import Delivery, Description, Sample, Scheme
 
+REPOSITORY = re.compile(r"(?!\.)[\w.-]{1,100}/(?!\.{1,2}$)[\w.-]{1,100}", re.ASCII)
+NUMBER = re.compile(r"[1-9][0-9]{0,9}")
 WORD = re.compile(r"[a-z][a-z0-9_]{0,99}")
 OPENED = {
     "action": "opened",
@@ -29,7 +45,19 @@ OPENED = {
 
 @dataclass(frozen=True, kw_only=True)
 class GitHubSettings:
-    """No settings."""
+    """Whether agents may answer, and by what account."""
+
+    reply: str = reply_setting()
+    reply_connection: str = setting(
+        "",
+        "Connection for replies",
+        "The connection to GitHub, which may write comments on issues, that replies are posted by.",
+        check=connection_named,
+    )
+    reply_api: str = api_setting("https://api.github.com/", "API of GitHub")
+
+    def __post_init__(self) -> None:
+        require_reply(self.reply, self.reply_connection)
 
 
 @register
@@ -86,6 +114,38 @@ class GitHub(Scheme[GitHubSettings]):
 
     def leaves_id_unsigned(self, settings: GitHubSettings) -> bool:
         return True
+
+    def connection_of(self, settings: Mapping[str, Any]) -> str:
+        return str(settings.get("reply_connection", "")) if settings.get("reply", NO) != NO else ""
+
+    def answer_to(self, event: Event, settings: GitHubSettings) -> Answer:
+        """Not at `comments_url`: the body says that, and it could be anywhere."""
+        require_on(settings.reply)
+        data = event.data
+        if value_at(data, "sender.type") == "Bot" or MARK in (value_at(data, "comment.body") or ""):
+            raise Unanswerable(
+                "a bot, or an agent of this installation, wrote this, and two that answer each other would not end. Leave them out by a "
+                f"filter of the trigger: event.data.sender.type != 'Bot' && !event.data.comment.body.contains('{MARK}')"
+            )
+        repository = value_at(data, "repository.full_name") or ""
+        number = value_at(data, "issue.number") or value_at(data, "pull_request.number") or ""
+        if not REPOSITORY.fullmatch(repository) or not NUMBER.fullmatch(number):
+            raise Unanswerable(
+                f"the event {event.type} belongs to no issue and no pull request, so there is none to comment on"
+            )
+        return Answer(
+            kind="github-comment",
+            to={
+                "host": host_of(settings.reply_api),
+                "api": settings.reply_api,
+                "connection": settings.reply_connection,
+                "repository": repository,
+                "number": number,
+            },
+            name=f"{repository}#{number}",
+            thread=f"{repository}:{number}".replace("/", ":"),
+            asks=settings.reply != YES,
+        )
 
     def describe(self, delivery: Delivery, proof: Proof, settings: GitHubSettings) -> Description:
         payload = _payload(delivery)

@@ -1,20 +1,56 @@
 import hmac
 import json
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
+from triggers.models import Event
 from triggers.sources.http.payload import FORM, Payload, read_form, read_payload
 from triggers.sources.kind import Group, register
+from triggers.sources.replies import (
+    NO,
+    YES,
+    Answer,
+    Unanswerable,
+    api_setting,
+    connection_named,
+    host_of,
+    reply_setting,
+    require_on,
+    require_reply,
+)
+from triggers.sources.settings import setting
 from triggers.sources.webhooks.naming import UNNAMED_TYPE, body_id, event_id, event_type, subject_at, time_at, value_at
 from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, fresh_time, matching_secret
 from triggers.sources.webhooks.scheme import Delivery, Description, Reply, Sample
-from triggers.sources.webhooks.schemes.shared_secret import NoSettings, SharedSecret
+from triggers.sources.webhooks.schemes.shared_secret import SharedSecret
+
+CHANNEL = re.compile(r"[A-Z0-9]{1,50}")
+TIMESTAMP = re.compile(r"[0-9]{1,20}\.[0-9]{1,10}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlackSettings:
+    """Whether agents may answer, and by what account; Slack defines everything else."""
+
+    reply: str = reply_setting()
+    reply_connection: str = setting(
+        "",
+        "Connection for replies",
+        "The connection to Slack, with the scope chat:write, that replies are posted by.",
+        check=connection_named,
+    )
+    reply_api: str = api_setting("https://slack.com/api/", "API of Slack")
+
+    def __post_init__(self) -> None:
+        require_reply(self.reply, self.reply_connection)
 
 
 @register
-class Slack(SharedSecret[NoSettings]):
+class Slack(SharedSecret[SlackSettings]):
     """Slack signs time and body, of its Events API, of slash commands, and of buttons, dialogs and shortcuts."""
 
     name = "slack"
@@ -35,10 +71,10 @@ class Slack(SharedSecret[NoSettings]):
     )
     docs_url = "https://docs.slack.dev/authentication/verifying-requests-from-slack"
     is_secret_given = True
-    settings_class = NoSettings
+    settings_class = SlackSettings
     accepted = Reply()  # a person who uses a slash command would be shown another answer
 
-    def prove(self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: NoSettings) -> Proof:
+    def prove(self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: SlackSettings) -> Proof:
         given = delivery.headers.get("x-slack-signature", b"")
         timestamp = delivery.headers.get("x-slack-request-timestamp", b"")
         if not given:
@@ -50,7 +86,7 @@ class Slack(SharedSecret[NoSettings]):
 
         return Proof(secret=matching_secret(secrets, proves), signed_at=signed_at)
 
-    def greet(self, delivery: Delivery, proof: Proof, settings: NoSettings) -> Reply | None:
+    def greet(self, delivery: Delivery, proof: Proof, settings: SlackSettings) -> Reply | None:
         """The answer to the check of an address: of the Events API, with a challenge, and of slash commands, without."""
         data = _payload(delivery).data
         if value_at(data, "type") == "url_verification":
@@ -58,7 +94,7 @@ class Slack(SharedSecret[NoSettings]):
             return Reply(body=challenge.encode())
         return Reply() if value_at(data, "ssl_check") == "1" else None
 
-    def describe(self, delivery: Delivery, proof: Proof, settings: NoSettings) -> Description:
+    def describe(self, delivery: Delivery, proof: Proof, settings: SlackSettings) -> Description:
         payload = _payload(delivery)
         id_ = value_at(payload.data, "event_id") or value_at(payload.data, "trigger_id")
         return Description(
@@ -72,7 +108,44 @@ class Slack(SharedSecret[NoSettings]):
             payload=payload,
         )  # fmt: skip
 
-    def sample(self, settings: NoSettings) -> Sample:
+    def connection_of(self, settings: Mapping[str, Any]) -> str:
+        return str(settings.get("reply_connection", "")) if settings.get("reply", NO) != NO else ""
+
+    def answer_to(self, event: Event, settings: SlackSettings) -> Answer:
+        require_on(settings.reply)
+        data = event.data
+        if _first(data, "event.bot_id", "event.bot_profile.id", "message.bot_id") and not value_at(
+            data, "actions.0.type"
+        ):
+            raise Unanswerable(
+                "a bot wrote this message, and two bots that answer each other would not end. Leave them out by a filter of the "
+                "trigger: !has(event.data.event.bot_id)"
+            )
+        channel = _first(
+            data, "event.channel", "event.item.channel", "channel_id", "channel.id", "container.channel_id"
+        )
+        thread = _first(
+            data, "event.thread_ts", "event.ts", "event.item.ts", "message.thread_ts", "message.ts", "container.message_ts"
+        )  # fmt: skip
+        if not CHANNEL.fullmatch(channel) or not (not thread or TIMESTAMP.fullmatch(thread)):
+            raise Unanswerable(
+                f"the event {event.type} belongs to no channel of Slack, so there is no thread to answer in"
+            )
+        return Answer(
+            kind="slack-thread",
+            to={
+                "host": host_of(settings.reply_api),
+                "api": settings.reply_api,
+                "connection": settings.reply_connection,
+                "channel": channel,
+                "thread_ts": thread,
+            },
+            name=f"Slack thread in {channel}" if thread else f"Slack channel {channel}",
+            thread=":".join(filter(None, (channel, thread))),
+            asks=settings.reply != YES,
+        )
+
+    def sample(self, settings: SlackSettings) -> Sample:
         event = {
             "type": "app_mention",
             "user": "U0TEST",
@@ -82,7 +155,7 @@ class Slack(SharedSecret[NoSettings]):
         body = {"type": "event_callback", "team_id": "T0TEST", "event_id": f"Ev{uuid4().hex.upper()}", "event": event}
         return Sample(body=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
 
-    def sign(self, sample: Sample, secret: bytes, at: datetime, settings: NoSettings) -> Mapping[str, str]:
+    def sign(self, sample: Sample, secret: bytes, at: datetime, settings: SlackSettings) -> Mapping[str, str]:
         timestamp = str(int(at.timestamp()))
         signature = _signature(secret, timestamp.encode(), sample.body)
         return {"X-Slack-Request-Timestamp": timestamp, "X-Slack-Signature": signature.decode()}
@@ -90,6 +163,10 @@ class Slack(SharedSecret[NoSettings]):
 
 def _signature(secret: bytes, timestamp: bytes, body: bytes) -> bytes:
     return b"v0=" + hmac.digest(secret, b"v0:%b:%b" % (timestamp, body), "sha256").hex().encode()
+
+
+def _first(data: Any, *paths: str) -> str:
+    return next((found for path in paths if (found := value_at(data, path))), "")
 
 
 def _payload(delivery: Delivery) -> Payload:

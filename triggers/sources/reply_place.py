@@ -1,0 +1,44 @@
+"""Where an event is answered: its kind of source derives the place from what was recorded."""
+
+import re
+from hashlib import sha256
+from uuid import UUID
+
+from agents.exceptions import NoReplyPlace
+from agents.kernel.reply_place import ReplyPlace
+from triggers.models import Event
+from triggers.sources.kind import kinds
+from triggers.sources.replies import Unanswerable
+from triggers.sources.settings import InvalidSettings
+
+OTHERWISE = "Reach people by run.notify(…), or a system by run.emit(…) and a subscription"
+SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,99}")
+
+
+def reply_place(event_id: UUID) -> ReplyPlace:
+    """Raises NoReplyPlace, which names the way out."""
+    event = Event.objects.select_related("source").filter(pk=event_id).first()
+    if event is None:
+        raise NoReplyPlace(f"run.reply: event {event_id} is gone. {OTHERWISE}")
+    source = event.source
+    kind = kinds().get(source.kind)
+    try:
+        if kind is None:
+            raise Unanswerable(f"events of {source.slug!r} (kind {source.kind}) have no place to answer. {OTHERWISE}")
+        if event.payload_removed_at is not None:
+            raise Unanswerable(f"the payload of event {event_id} is removed, and with it the place. {OTHERWISE}")
+        found = kind.answer_to(event, kind.clean_settings(source.settings))
+    except (Unanswerable, InvalidSettings) as error:
+        raise NoReplyPlace(f"run.reply: source {source.slug!r}: {error}") from None
+    return ReplyPlace(
+        kind=found.kind,
+        to=found.to,
+        name=found.name[:200],
+        thread=_session(f"{source.slug}:{found.thread}"),
+        asks=found.asks,
+    )
+
+
+def _session(text: str) -> str:
+    """The text as the name of a session, or its hash if it is none."""
+    return text if SESSION.fullmatch(text) else f"thread:{sha256(text.encode()).hexdigest()[:40]}"
