@@ -12,10 +12,16 @@ MOST = 10  # reports of a trigger
 MOST_NAMES = 50  # of recipients, and of subscriptions, in a report
 NAME_LENGTH = 200
 LINE_LENGTH = 10_000  # characters of a report as a line: the time to read quotes in it grows with their square
-FIELDS = ("on", "notify", "webhooks", "event")  # besides `by`
+FIELDS = ("on", "notify", "webhooks", "event", "reply")  # besides `by`
 EXAMPLE = "failure: notify ops; event"
 QUOTED = re.compile(r'[,;"]|^\s|\s$')
-DESTINATIONS = {"notify": "notify", "webhook": "webhooks", "event": "event"}  # the word of a line, and its field
+ALONE = ("event", "reply")  # fields that take no names
+DESTINATIONS = {
+    "notify": "notify",
+    "webhook": "webhooks",
+    "event": "event",
+    "reply": "reply",
+}  # the word of a line, and its field
 # A destination of a line, and a name in it: as it is, or as a JSON string if it has a comma, a semicolon or a quote.
 PART = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^;"])+')
 NAME = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^,"]+)\s*(?:,|$)')
@@ -27,14 +33,15 @@ class Report:
 
     `notify` names recipients and groups; True: those who get what names no recipient. `webhooks` names subscriptions, which get
     the event `run.finished` whatever types and filter they have. `event` records that event for the triggers, subscriptions and
-    switches that name its type. `by`: who asked for the report of this one run, and then also gets to know that no run came of it;
-    Wakeful sets it. Raises ValueError.
+    switches that name its type. `reply` answers the message that woke the run. `by`: who asked for the report of this one run, and
+    then also gets to know that no run came of it; Wakeful sets it. Raises ValueError.
     """
 
     on: On = "end"
     notify: bool | str | Sequence[str] = False
     webhooks: str | Sequence[str] = ()
     event: bool = False
+    reply: bool = False
     by: str = ""
 
     def __post_init__(self) -> None:
@@ -52,10 +59,11 @@ class Report:
             yield f"notify is {self.notify!r}; use true, or a list of at most {MOST_NAMES} names"
         if not _are_names(self.webhooks):
             yield f"webhooks are {self.webhooks!r}; use a list of at most {MOST_NAMES} names of subscriptions"
-        if not isinstance(self.event, bool):
-            yield f"event is {self.event!r}; use true or false"
-        if not (self.notify or self.webhooks or self.event):
-            yield "it goes nowhere; give notify, webhooks or event"
+        for name in ALONE:
+            if not isinstance(getattr(self, name), bool):
+                yield f"{name} is {getattr(self, name)!r}; use true or false"
+        if not (self.notify or self.webhooks or self.event or self.reply):
+            yield "it goes nowhere; give notify, webhooks, event or reply"
 
     @classmethod
     def load(cls, stored: Any) -> "Report":
@@ -68,7 +76,13 @@ class Report:
 
     def dump(self) -> dict[str, Any]:
         """Its JSON, without what is not set."""
-        given = {"notify": self.notify, "webhooks": self.webhooks, "event": self.event, "by": self.by}
+        given = {
+            "notify": self.notify,
+            "webhooks": self.webhooks,
+            "event": self.event,
+            "reply": self.reply,
+            "by": self.by,
+        }
         return {
             "on": self.on,
             **{name: list(value) if isinstance(value, tuple) else value for name, value in given.items() if value},
@@ -87,7 +101,7 @@ class Report:
         """The report as a line of text, which `of_line` reads."""
         parts = [f"notify {_listed(self.recipients)}".strip()] if self.notify else []
         parts += [f"webhook {_listed(self.webhooks)}"] if self.webhooks else []
-        parts += ["event"] if self.event else []
+        parts += [name for name in ALONE if getattr(self, name)]
         return f"{self.on}: {'; '.join(parts)}"
 
     @classmethod
@@ -104,8 +118,8 @@ class Report:
         for part in filter(None, map(str.strip, _parts_of(rest))):
             word, _, names = part.partition(" ")
             field = DESTINATIONS.get(word.lower())
-            if field is None or (field == "event" and names):
-                raise ValueError(f"{part!r} is no destination; use notify, webhook or event: “{EXAMPLE}”")
+            if field is None or (field in ALONE and names):
+                raise ValueError(f"{part!r} is no destination; use notify, webhook, event or reply: “{EXAMPLE}”")
             if field in given:
                 raise ValueError(f"{word} stands twice in {line!r}; write it once, with all names")
             given[field] = _names_in(names) if names or field == "webhooks" else True

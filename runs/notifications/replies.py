@@ -21,7 +21,7 @@ def enter_replies(payloads: Sequence[dict[str, Any]]) -> None:
             sender=payload["sender"],
             run_id=payload["run"],
             text=payload["text"],
-            link=f"run:{payload['run']}",
+            link=f"run:{payload['run']}" if payload["run"] else "",
             planned_at=now,
         )
         Delivery.objects.create(

@@ -275,7 +275,7 @@ def test_a_trigger_has_the_reports_of_its_agent_or_its_own(declare: Declare) -> 
 def test_a_wrong_report_is_refused_where_it_is_declared(declare: Declare) -> None:
     with pytest.raises(DeclarationError, match="reports must be a list of at most 10 reports"):
         declare("watch", on.event("a"), report=[Report(event=True)] * 11)
-    with pytest.raises(ValueError, match="it goes nowhere; give notify, webhooks or event"):
+    with pytest.raises(ValueError, match="it goes nowhere; give notify, webhooks, event or reply"):
         Report()
     with pytest.raises(Invalid, match="unknown fields pager"):
         override(make_trigger(), {"policy": {"reports": [{"on": "end", "pager": True}]}}, by="ada")

@@ -7,8 +7,9 @@ from runs.db.nudge import nudge_dispatcher
 from triggers.reports.end import End, end_of
 from triggers.reports.events import record_events
 from triggers.reports.notices import notify
+from triggers.reports.replies import reply
 
-DESTINATIONS: tuple[Callable[[Sequence[End]], None], ...] = (notify, record_events)
+DESTINATIONS: tuple[Callable[[Sequence[End]], None], ...] = (notify, record_events, reply)
 
 
 def deliver_reports(payloads: Sequence[dict[str, Any]]) -> None:

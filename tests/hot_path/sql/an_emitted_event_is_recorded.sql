@@ -117,3 +117,11 @@ DELETE FROM runs_outboxmessage WHERE id = ANY(ARRAY(
   AND set_config('lock_timeout', '200ms', true) IS NOT NULL)
   ORDER BY available_at, id LIMIT :limit::int FOR UPDATE SKIP LOCKED))
 RETURNING id, topic, payload;
+
+\set topic '''reply'''
+\set limit '1'
+DELETE FROM runs_outboxmessage WHERE id = ANY(ARRAY(
+  SELECT id FROM runs_outboxmessage WHERE topic = :topic::text AND available_at <= (SELECT clock_timestamp()) AND (SELECT pg_try_advisory_xact_lock(22445, hashtext(:topic::text))
+  AND set_config('lock_timeout', '200ms', true) IS NOT NULL)
+  ORDER BY available_at, id LIMIT :limit::int FOR UPDATE SKIP LOCKED))
+RETURNING id, topic, payload;

@@ -381,7 +381,7 @@ def test_a_tainted_run_gives_a_tainted_event_in_its_causal_chain(lab: Lab) -> No
 
 
 def test_a_report_of_a_newer_version_waits_for_it(lab: Lab) -> None:
-    watched(lab, lambda run: "done", {"on": "end", "reply": True}, OPS)
+    watched(lab, lambda run: "done", {"on": "end", "pigeon": True}, OPS)
     make_event()
     lab.look()
     lab.claim_and_execute()
@@ -389,5 +389,5 @@ def test_a_report_of_a_newer_version_waits_for_it(lab: Lab) -> None:
     outbox.deliver_inside(100)
 
     waiting = OutboxMessage.objects.get(topic="run.report")
-    assert "unknown fields reply" in waiting.last_error
+    assert "unknown fields pigeon" in waiting.last_error
     assert told() == []
