@@ -9,8 +9,8 @@ from agents.exceptions import NoReplyPlace
 from agents.kernel.reply_place import ReplyPlace
 from runs.models import Notification
 from runs.notifications.replies import enter_replies
+from runs.ports import ports
 from triggers.reports.end import End
-from triggers.sources.reply_place import reply_place
 
 log = structlog.get_logger(__name__)
 
@@ -32,7 +32,7 @@ def _place_of(end: End) -> ReplyPlace | None:
     try:
         if end.event is None:
             raise NoReplyPlace("no event woke it")
-        return reply_place(end.event)
+        return ports.reply_place(end.event)
     except NoReplyPlace as error:
         log.warning("report.no_reply_place", agent=end.agent, trigger=end.trigger, reason=str(error))
         why = str(error).removeprefix("run.reply: ")
