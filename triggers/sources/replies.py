@@ -4,11 +4,14 @@ threads at that provider it belongs to."""
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from runs.network.outgoing import what_is_wrong_with
 from triggers.sources.settings import InvalidSettings, setting
+
+if TYPE_CHECKING:
+    from triggers.models import Event
 
 NO, ASK, YES = "no", "ask", "yes"
 CONNECTION = re.compile(r"[a-z0-9_-]{1,100}")
@@ -37,6 +40,32 @@ def reply_setting() -> str:
         "strangers, is approved by a person first; “yes”: it is sent at once.",
         choices=(NO, ASK, YES),
     )
+
+
+def url_setting() -> str:
+    return setting(
+        "",
+        "Address for replies",
+        "Where agents answer: a POST, signed as Standard Webhooks with the secret of this source. No address in an event is ever called.",
+        check=lambda value: what_is_wrong_with(value) if value else "",
+    )
+
+
+def answer_at(event: "Event", url: str) -> Answer:
+    """At the address that the source declares. Raises Unanswerable."""
+    if not url:
+        raise Unanswerable(
+            "its setting “Address for replies” is empty: enter the address of the sender that takes them"
+        )
+    to = {
+        "host": host_of(url),
+        "url": url,
+        "source": str(event.source_id),
+        "event": str(event.pk),
+        "event_id": event.ce_id,
+    }
+    # The operator has chosen the address: no stranger reads there.
+    return Answer(kind="webhook-reply", to=to, name=f"replies at {host_of(url)}", thread=event.ce_id, asks=False)
 
 
 def connection_named(value: str) -> str:

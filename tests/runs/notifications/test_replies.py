@@ -14,6 +14,7 @@ from agents.tools import toolbox
 from runs.actions.approve import decide
 from runs.actions.requeue import requeue
 from runs.models import Approval, Delivery, Notification, OutboxMessage, Run
+from runs.network.signing import key_of, new_secret, signature
 from runs.notifications.deliver import Deliverer, claim_next
 from runs.notifications.resolve import resolve
 from tests.support import post_office
@@ -25,6 +26,7 @@ from tests.support.replying import TOKEN, bodies, connected_to, slack_message, s
 from tests.support.runs import make_run
 from tests.support.triggers import make_event
 from triggers.models import Event, Source
+from triggers.sources.secrets import add_secret
 
 __all__ = ["lab"]
 
@@ -306,3 +308,35 @@ def test_a_model_answers_strangers_after_a_person_has_approved_it(lab: Lab, serv
 
     assert run.status == "succeeded"
     assert [body["text"] for body in bodies(server.posted)] == ["Four."]
+
+
+@pytest.mark.parametrize(("kind", "secret"), [("standard_webhooks", new_secret()), ("hmac", "a secret of the sender")])
+def test_a_webhook_is_answered_at_the_address_of_its_source_and_signed_by_its_secret(
+    lab: Lab, server: HookServer, monkeypatch: pytest.MonkeyPatch, kind: str, secret: str
+) -> None:
+    monkeypatch.setattr(settings, "WAKEFUL_NOTIFY_NETWORKS", ["127.0.0.0/8"])
+    source = Source.objects.create(slug="shop", kind=kind, settings={"reply_url": server.url})
+    add_secret(source, secret, by="test")
+    event = make_event(source_id=source.pk, data={"reply_url": "https://evil.example.com/", "response_url": "x"})
+    server.manner = "cut"
+    woken(lab, answering, event)
+    delivered()
+    server.manner = "take"
+    make_due()
+
+    delivered()
+
+    assert Delivery.objects.get().status == "sent"
+    assert len(set(server.ids)) == 1  # the receiver recognizes the second one
+    posted = server.posted[-1]
+    key = key_of(secret) if kind == "standard_webhooks" else secret.encode()
+    signed = signature(key, posted.headers["webhook-id"], int(posted.headers["webhook-timestamp"]), posted.body)
+    assert posted.headers["webhook-signature"] == signed
+    assert bodies([posted])[0]["data"] == {"event": str(event.pk), "event_id": event.ce_id, "text": "Four."}
+
+
+def test_a_webhook_without_such_an_address_names_the_setting(lab: Lab) -> None:
+    source = Source.objects.create(slug="shop", kind="hmac")
+    run = woken(lab, answering, make_event(source_id=source.pk, data={"reply_url": "https://evil.example.com/"}))
+
+    assert "“Address for replies” is empty" in run.error

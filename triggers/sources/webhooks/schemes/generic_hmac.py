@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
+from triggers.models import Event
 from triggers.sources.http.payload import read_payload
 from triggers.sources.kind import Group, register
+from triggers.sources.replies import Answer, answer_at, url_setting
 from triggers.sources.settings import InvalidSettings, header_name, required_header_name, setting
 from triggers.sources.webhooks.naming import Naming, describe_by, sample_by
 from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, fresh_time, matching_secret
@@ -39,6 +41,8 @@ class HmacSettings(Naming):
         "Header with the Unix time in seconds, the value of {timestamp}. Refused if it is more than five minutes off.",
         check=header_name,
     )
+
+    reply_url: str = url_setting()
 
     def __post_init__(self) -> None:
         errors = _template_errors(self)
@@ -83,6 +87,9 @@ class GenericHmac(Scheme[HmacSettings]):
             return hmac.compare_digest(_digest(secret, content, settings), signature)
 
         return Proof(secret=matching_secret(secrets, proves), signed_at=signed_at)
+
+    def answer_to(self, event: Event, settings: HmacSettings) -> Answer:
+        return answer_at(event, settings.reply_url)
 
     def describe(self, delivery: Delivery, proof: Proof, settings: HmacSettings) -> Description:
         return describe_by(settings, delivery, proof, read_payload(delivery.body))

@@ -9,10 +9,12 @@ from typing import ClassVar
 from uuid import uuid4
 
 from runs.network.signing import LARGEST, PREFIX, SMALLEST, mac_of, new_secret, signature
+from triggers.models import Event
 from triggers.sources.http.headers import as_text
 from triggers.sources.http.payload import Payload, read_payload
 from triggers.sources.http.timestamps import parse_timestamp
 from triggers.sources.kind import Group, register
+from triggers.sources.replies import Answer, answer_at, url_setting
 from triggers.sources.settings import InvalidSettings
 from triggers.sources.webhooks.naming import UNNAMED_TYPE, event_id, event_type, value_at
 from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, fresh_time, matching_secret
@@ -23,7 +25,9 @@ MOST_SIGNATURES = 16
 
 @dataclass(frozen=True, kw_only=True)
 class StandardWebhooksSettings:
-    """No settings: the specification defines everything."""
+    """Where agents answer; the specification defines everything else."""
+
+    reply_url: str = url_setting()
 
 
 @register
@@ -73,6 +77,9 @@ class StandardWebhooks(Scheme[StandardWebhooksSettings]):
             return any(hmac.compare_digest(expected, one) for one in given)
 
         return Proof(secret=matching_secret(secrets, proves), signed_at=signed_at)
+
+    def answer_to(self, event: Event, settings: StandardWebhooksSettings) -> Answer:
+        return answer_at(event, settings.reply_url)
 
     def describe(self, delivery: Delivery, proof: Proof, settings: StandardWebhooksSettings) -> Description:
         payload = read_payload(delivery.body)
