@@ -42,6 +42,8 @@ def steps() -> list[Step]:
         few("results.groups", "django_celery_results_groupresult", key="id", which=done + of_groups, keep=results),
         few("sessions", "django_session", key="session_key", which=expired, keep=timedelta()),
         few("logins", "config_loginfailure", key="id", which=PAST.format(at="since"), keep=WINDOW),
+        # Such as those of an agent that is gone. Prometheus takes what comes back for a counter that began again.
+        few("totals", "config_total", key="id", which=PAST.format(at="changed_at"), keep=settings.WAKEFUL_KEEP_RUNS),
     ]
 
 

@@ -11,6 +11,7 @@ from django.urls import resolve
 
 from agents.tools.toolbox import all_tools
 from config.env import Knob
+from config.health.totals import COUNTERS, HISTOGRAMS
 from runs.actions.watch import WATCHERS
 from runs.notifications.channels.channel import channels
 from triggers.sources.kind import kinds
@@ -143,6 +144,7 @@ def test_the_table_of_settings_is_the_one_list() -> None:
 
 def test_every_metric_exists() -> None:
     names = set(re.findall(r'"(wakeful_\w+)"', (ROOT / "config" / "health" / "metrics.py").read_text()))
+    names |= {f"{counter.name}_total" for counter in COUNTERS} | {histogram.name for histogram in HISTOGRAMS}
 
     assert set(found_in(r"`(wakeful_[a-z_]+)(?![a-z_<])")) == names
 

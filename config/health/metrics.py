@@ -8,12 +8,13 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from agents.kernel.ids import first_id_at
 from config.health.problems import problems
 from config.health.situation import read_situation
+from config.health.totals import totals
 from runs.budgets.spending import spent_today
 from runs.budgets.windows import current
 from runs.db.signs.oldest_transaction import OLDEST_TRANSACTION
@@ -121,9 +122,9 @@ PAUSED_TRIGGERS = "SELECT count(*) FROM triggers_trigger WHERE enabled AND pause
 
 
 class DatabaseCollector(Collector):
-    """All gauges, read from the database now."""
+    """All gauges, read from the database now, and the totals."""
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         yield _gauge("wakeful_events_undispatched", "Events that are not dispatched yet", fetch(EVENTS))
         yield _gauge(
             "wakeful_events_undispatched_age_seconds",
@@ -232,6 +233,7 @@ class DatabaseCollector(Collector):
         )
         yield from _spending()
         yield from _situation()
+        yield from totals()
 
 
 def _spending() -> Iterator[GaugeMetricFamily]:

@@ -20,8 +20,14 @@ from triggers.schedules.own_tasks import FIRE_TASK, MAINTENANCE
 
 OF_OTHERS = ("admin", "auth", "contenttypes", "django_celery_beat", "django_celery_results", "sessions")
 # Those of no model and of no column.
-TABLES = ("triggers_rulesversion",)
-SEQUENCES = ("runs_run_seq", "triggers_listens_until", "triggers_looks_until", "triggers_seq")
+TABLES = ("runs_uncountedend", "triggers_rulesversion")
+SEQUENCES = (
+    "runs_ends_are_counted_until",
+    "runs_run_seq",
+    "triggers_listens_until",
+    "triggers_looks_until",
+    "triggers_seq",
+)
 LIBRARY = "agents.library"
 PATIENCE = "SET LOCAL lock_timeout = '5s'"
 RELATIONS = """
