@@ -1,19 +1,25 @@
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
 from django.apps import apps
 from django.contrib import admin
-from django.db.models import Q, QuerySet
+from django.db.models import Case, Model, OuterRef, Q, QuerySet, Subquery, TextField, UUIDField, Value, When
+from django.db.models.functions import Cast
 from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 from django.utils.safestring import SafeString
 
+from config.console.parts.filters import ConditionFilter
 from config.console.parts.html import format_html
 from config.console.parts.links import link, page, short
 from config.console.parts.moments import moment
 from config.console.parts.panel import COUNTED, Panel, column, time_column
 from config.console.parts.sections import Facts, Section, Table, Text, pretty
 from runs.models import AuditEntry
+from triggers.models import Source, Trigger
 
 PAGES = {
     "run": "runs_run",
@@ -33,6 +39,22 @@ PAGES = {
 }
 SEVERAL = "*"  # instead of an object's id
 SHOWN = 50
+READ = 100_000  # newest entries that a filter by time reads
+LOGINS = Q(action__in=["login", "logout", "login failed"])
+MAINTENANCE = Q(action="prune")
+
+
+def _slug_of(model: type[Model]) -> Subquery:
+    return Subquery(model._default_manager.filter(pk=Cast(OuterRef("object_id"), UUIDField())).values("slug")[:1])
+
+
+# The names that triggers and sources have now, by one look-up of a primary key for each entry of a page.
+CALLED = Case(
+    When(Q(kind="trigger") & ~Q(object_id=SEVERAL), then=_slug_of(Trigger)),
+    When(Q(kind="source") & ~Q(object_id=SEVERAL), then=_slug_of(Source)),
+    default=Value(""),
+    output_field=TextField(),
+)
 
 
 class NewestValues(admin.AllValuesFieldListFilter):
@@ -44,17 +66,70 @@ class NewestValues(admin.AllValuesFieldListFilter):
         self.lookup_choices = self.lookup_choices.filter(id__gt=last - COUNTED)
 
 
+class Since(admin.SimpleListFilter):
+    """Since a named moment, or since one that the address gives: `?since=2026-11-26T22:00Z`. It reads the newest entries alone: no
+    index finds those of a time."""
+
+    title = "time"
+    parameter_name = "since"
+
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
+        return [("1h", "Last hour"), ("today", "Today"), ("yesterday", "Since yesterday"), ("7d", "Last 7 days")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        since = _moment(self.value() or "")
+        if since is None:
+            return queryset
+        last = AuditEntry.objects.order_by("-id").values_list("id", flat=True).first() or 0
+        return queryset.filter(at__gte=since, id__gt=last - READ)
+
+
+class By(ConditionFilter):
+    """What people have changed, apart from logins and from what runs and maintenance record."""
+
+    title = "by"
+    parameter_name = "done_by"
+    conditions = {
+        "people": ("People: console and API", (Q(by__startswith="admin:") | Q(by__startswith="token:")) & ~LOGINS),
+        "commands": ("Commands, such as of deploys", Q(by__startswith="cli:") & ~MAINTENANCE),
+        "logins": ("Logins", LOGINS),
+        "rest": ("Runs and maintenance", Q(by__startswith="run:") | MAINTENANCE),
+    }
+
+
+def _moment(value: str) -> datetime | None:
+    now = timezone.localtime()
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    named = {
+        "1h": now - timedelta(hours=1),
+        "today": midnight,
+        "yesterday": midnight - timedelta(days=1),
+        "7d": now - timedelta(days=7),
+    }
+    if value in named:
+        return named[value]
+    try:
+        moment = parse_datetime(value.replace(" ", "+"))
+    except ValueError:
+        return None
+    return timezone.make_aware(moment) if moment and timezone.is_naive(moment) else moment
+
+
 @admin.register(AuditEntry)
 class AuditPanel(Panel):
     """Changes made by people in the console, the API or the command line."""
 
     list_display = ("when", "by", "action", "subject", "details")
-    list_filter = (("action", NewestValues), ("kind", NewestValues))
+    list_filter = (Since, By, ("action", NewestValues), ("kind", NewestValues))
     search_fields = ("by", "object_id", "address")
     search_help_text = "account, object id or client address"
     ordering = ("-id",)
 
     when = time_column("when", "at")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[AuditEntry]:
+        entries: QuerySet[AuditEntry] = super().get_queryset(request).annotate(called=CALLED)
+        return entries
 
     @column("on")
     def subject(self, entry: AuditEntry) -> SafeString:
@@ -91,7 +166,8 @@ def subject_of(entry: AuditEntry) -> SafeString:
     words = _nouns().get(entry.kind, entry.kind)
     if entry.object_id == SEVERAL:
         return format_html("{}: several, or all", words)
-    name = short(entry.object_id) if len(entry.object_id) == 36 else entry.object_id
+    called = getattr(entry, "called", "") or entry.detail.get("name") or entry.detail.get("slug")
+    name = called or (short(entry.object_id) if len(entry.object_id) == 36 else entry.object_id)
     text = format_html("{} {}", words, name)
     return link(page(noun, entry.object_id), text) if noun else text
 
@@ -111,4 +187,6 @@ def _whole(word: str) -> SafeString:
 
 
 def _plain(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_plain(one)}" for name, one in value.items()) or "none"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
