@@ -29,13 +29,16 @@ from config.console.parts.links import event_link, link, new_trigger_link, page,
 from config.console.parts.moments import distance, moment
 from config.console.parts.pages import form_page
 from config.console.parts.panel import LOOKED_THROUGH, Panel, acting, allowed, button, column, newest, time_column
+from config.console.parts.payload import payload_of
 from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
+from config.console.runs.failed_children import failed_children
 from config.console.runs.shadow import ShadowForm, not_wanting, tried
 from config.console.runs.words import duration_of, first_line, run_list
 from config.console.sources.outbound.words import left_to
 from runs.actions.event_runs import beside, runs_of_event, runs_of_events
 from runs.models import NIL, Run
 from runs.processes.alive import alive
+from runs.states import RunStatus
 from triggers.dispatch.shadow import candidates
 from triggers.exceptions import PayloadRemoved
 from triggers.models import Decision, Event, Redelivery, Redispatch, Source, Trigger
@@ -270,6 +273,7 @@ class EventPanel(Panel):
         may_add = request.user.has_perm("triggers.add_trigger")
         source = Source.objects.filter(pk=obj.source_id).first()  # None: it was deleted while the event was recorded
         sections: list[Section] = [_notice(obj, source, runs, decisions, may_add)]
+        sections += failed_children([run.pk for run in runs])
         if any(redelivery.differs for redelivery in redeliveries):
             sections.append(
                 Notice(
@@ -281,7 +285,7 @@ class EventPanel(Panel):
         sections += _same_body(obj, source)
         sections += [
             _facts(obj, source),
-            *_payload(obj),
+            payload_of(obj),
             *attachments(obj),
             _runs(runs),
             _decisions(obj, decisions, runs),
@@ -311,7 +315,9 @@ def _notice(event: Event, source: Source | None, runs: list[Run], decisions: lis
             details=details,
         )
     if runs:
-        return Notice(level="good", text=f"Started {len(runs)} run{pluralize(len(runs))}.")
+        failed = sum(run.status == RunStatus.FAILED for run in runs)
+        outcome = f", {failed} failed" if failed else ""
+        return Notice(level="bad" if failed else "good", text=f"Started {_number(len(runs), 'run')}{outcome}.")
     if decisions:
         return Notice(text="Started no run: see the decisions below for the reason.")
     if event.has_lost_its_target:
@@ -387,18 +393,6 @@ def _target(event: Event) -> Any:
     if event.has_lost_its_target:
         return f"{event.target_id} (deleted)"
     return event.target_id and link(page("triggers_trigger", event.target_id), "this one only")
-
-
-def _payload(event: Event) -> list[Section]:
-    if event.payload_removed_at:
-        return [Text(title="Payload", text="Removed by retention or erasure.")]
-    if event.data is not None:
-        return [Text(title="Payload", text=pretty(event.data))]
-    if event.body is None:
-        return [Text(title="Payload", text="none")]
-    body = bytes(event.body)
-    text = body[:100_000].decode("utf-8", "backslashreplace")
-    return [Text(title="Body", text=text, note=event.data_error and f"Not stored as JSON: {event.data_error}")]
 
 
 def _runs(runs: list[Run]) -> Table:

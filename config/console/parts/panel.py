@@ -98,6 +98,9 @@ class Panel(ModelAdmin):  # type: ignore[misc]
     def sections(self, request: HttpRequest, obj: Any) -> list[Section]:
         raise NotImplementedError
 
+    def title_of(self, obj: Any) -> str:
+        return f"{self.opts.verbose_name}".capitalize()
+
     def possible_buttons(self, request: HttpRequest, object_id: str) -> Mapping[str, bool]:
         """By name, whether a button has an effect in the row's state; a button that is left out has."""
         return {}
@@ -152,7 +155,7 @@ class Panel(ModelAdmin):  # type: ignore[misc]
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
     ) -> HttpResponse:
-        context |= {"title": f"{self.opts.verbose_name}".capitalize(), "sections": self.sections(request, obj)}
+        context |= {"title": self.title_of(obj), "sections": self.sections(request, obj)}
         return super().render_change_form(request, context, *args, obj=obj, **kwargs)  # type: ignore[no-any-return]
 
 

@@ -61,7 +61,7 @@ class Text:
     template: ClassVar[str] = "admin/console/text.html"
     title: str
     text: str
-    note: str = ""
+    note: Cell = ""
     folded: bool = False
 
 
@@ -80,6 +80,25 @@ class LiveNotice(Notice):
     """A notice of what is still going on: the page looks again by itself."""
 
     template: ClassVar[str] = "admin/console/live_notice.html"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """Two columns, which stand below each other where the page is narrow."""
+
+    template: ClassVar[str] = "admin/console/beside.html"
+    left: Sequence[Section]
+    right: Sequence[Section]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Live:
+    """Sections that the page asks for again at `url` until they are final; `tag` is their entity tag. An empty `url`: they are final."""
+
+    template: ClassVar[str] = "admin/console/live.html"
+    sections: Sequence[Section]
+    url: str = ""
+    tag: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,8 +25,11 @@ from config.console.parts.panel import LOOKED_THROUGH, column, is_list, newest, 
 from config.console.parts.sections import Facts, Section, Text
 from config.console.runs.bulk import Deed, carry_out_or_ask
 from config.console.runs.buttons import RunButtons
+from config.console.runs.comparison import comparison
 from config.console.runs.journal_entry import Opened, open_entry
-from config.console.runs.page import sections_of
+from config.console.runs.live import live_answer
+from config.console.runs.page import changing_sections_of, sections_of
+from config.console.runs.subjects import title_of
 from config.console.runs.transcript import spent
 from config.console.runs.uncertain import doubt_about, unproved_step_of, with_doubts
 from config.console.runs.waits import with_open_waits
@@ -112,7 +115,11 @@ class RunPanel(RunButtons):
     search_help_text = "a run's id, an event's id, or a trigger's exact slug"
     ordering = ("-id",)
     actions = ("requeue_chosen", "cancel_chosen")
-    own_pages = {"entry": "<path:object_id>/entry/"}
+    own_pages = {
+        "entry": "<path:object_id>/entry/",
+        "live": "<path:object_id>/live/",
+        "compare": "<path:object_id>/compare/",
+    }
 
     # Lists
 
@@ -208,6 +215,23 @@ class RunPanel(RunButtons):
 
     def sections(self, request: HttpRequest, obj: Run) -> list[Section]:
         return sections_of(obj, request)
+
+    def title_of(self, obj: Run) -> str:
+        return title_of(obj)
+
+    def live_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """The sections that change while the run is live; 304 as long as they have not."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        return live_answer(request, object_id, self.get_queryset(request), changing_sections_of)
+
+    def compare_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        run = get_object_or_404(Run, pk=object_id)
+        return plain_page(
+            self, request, title=f"{title_of(run)}, and its last success", sections=comparison(run), obj=run
+        )
 
     def entry_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """One entry of the run's journal, inside the run's page or on its own page."""

@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from agents import telemetry
@@ -15,8 +16,10 @@ from config.console.parts.moments import moment
 from config.console.parts.report_lines import as_lines
 from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.runs.causal_tree import causal_tree
-from config.console.runs.children import name_of, spawned_by
+from config.console.runs.failed_children import failed_children
+from config.console.runs.input_and_result import input_and_result
 from config.console.runs.left_request import request_of
+from config.console.runs.live import live
 from config.console.runs.taint import taint_of
 from config.console.runs.transcript import conversation
 from config.console.runs.uncertain import notice_of_uncertain
@@ -43,17 +46,10 @@ CHILDREN = 5  # awaited children linked in the notice
 
 
 def sections_of(run: Run, request: HttpRequest) -> list[Section]:
-    attempts = list(run.attempts.select_related("worker").order_by("-epoch")[: SHOWN + 1])
+    attempts = _latest_attempts(run)
     events = list(Event.objects.filter(pk__in=run.event_ids[:SHOWN]).select_related("source").defer("data", "body"))
-    sections: list[Section] = [*_notices(run), *_failed_children(run), _facts(run, events)]
-    if run.error and run.status != RunStatus.CANCELLED:
-        sections.append(Text(title="Error", text=run.error))
-    if attempts and attempts[0].traceback:
-        sections.append(Text(title=f"Traceback of attempt {attempts[0].number}", text=attempts[0].traceback))
-    if run.result is not None:
-        sections.append(Text(title="Result", text=pretty(run.result)))
-    sections += [*conversation(run, request), *waterfall(run, request)]
-    sections += [_attempts(attempts), _events(run, events), causal_tree(run), *_notifications(run)]
+    sections: list[Section] = [live(run, request, lambda: changing_sections_of(run, request))]
+    sections += [_events(run, events), causal_tree(run), *_notifications(run)]
     approvals = Approval.objects.filter(wait__run=run).order_by("-id").values_list("id", flat=True)[:SHOWN]
     sections.append(entries_of("run", run.pk, parts={"approval": approvals}))
     sections += [
@@ -61,12 +57,21 @@ def sections_of(run: Run, request: HttpRequest) -> list[Section]:
         for earlier in attempts[1:]
         if earlier.traceback
     ]
-    if run.input is not None:
-        sections.append(Text(title="Input", text=pretty(run.input), folded=True))
     if run.fired is not None:
         sections.append(Text(title="Answer of its gate", text=pretty(run.fired), folded=True))
     sections.append(Text(title="Policy at dispatch", text=pretty(run.policy), folded=True))
     return sections
+
+
+def changing_sections_of(run: Run, request: HttpRequest) -> list[Section]:
+    """Those that may change while the run is live."""
+    attempts = _latest_attempts(run)
+    sections: list[Section] = [*_notices(run), *failed_children([run.pk]), input_and_result(run, attempts), _facts(run)]
+    return [*sections, *conversation(run, request), *waterfall(run, request), _attempts(attempts)]
+
+
+def _latest_attempts(run: Run) -> list[Attempt]:
+    return list(run.attempts.select_related("worker").order_by("-epoch")[: SHOWN + 1])
 
 
 def _notices(run: Run) -> list[Section]:
@@ -119,31 +124,16 @@ def _waiting(run: Run, wait: Wait) -> Notice:
     return Notice(text=waiting_for(wait), details=["Meanwhile it occupies no process and no place in a queue."])
 
 
-def _failed_children(run: Run) -> list[Section]:
-    failed = Run.objects.filter(parent_id=run.pk, status=RunStatus.FAILED).order_by("id")
-    first = list(failed.values_list("id", "agent", "error")[:CHILDREN])
-    if not first:
-        return []
-    names = spawned_by([run.pk])
-    count, of = failed.count(), Run.objects.filter(parent_id=run.pk).count()
-    details = [
-        format_html("{}: {}", run_link(id, name_of(names.get(id, agent))), first_line(error))
-        for id, agent, error in first
-    ]
-    more = [f"{count - len(first)} more"] if count > len(first) else []
-    text = f"{count} of its {of} children failed." if of > 1 else "Its child failed."
-    return [Notice(text=text, level="warning", details=[*details, *more])]
-
-
 def _holders(run: Run) -> Iterable[UUID]:
     if run.key is None:
         return []
     return Run.objects.filter(key=run.key, slot__isnull=False, status__in=LIVE).values_list("id", flat=True)[:3]
 
 
-def _facts(run: Run, events: list[Event]) -> Facts:
+def _facts(run: Run) -> Facts:
     retries = run.policy.get("retries")
-    causes = [run_link(event.cause_run_id) for event in events if event.cause_run_id]
+    events = Event.objects.filter(pk__in=run.event_ids[:SHOWN], cause_run_id__isnull=False)
+    causes = [run_link(id) for id in events.values_list("cause_run_id", flat=True) if id]
     return Facts(
         rows=[
             ("Run", run.pk),
@@ -171,6 +161,10 @@ def _facts(run: Run, events: list[Event]) -> Facts:
             ("Child of", run.parent_id and run_link(run.parent_id)),
             ("Fork of", run.forked_from_id and run_link(run.forked_from_id)),
             ("Incident", _incident_link(run)),
+            (
+                "Compare",
+                run.trigger and link(reverse("admin:runs_run_compare", args=[run.pk]), "with the last success"),
+            ),
             ("Caused by run", joined(causes) if causes else ""),
             ("First event of the chain", event_link(run.root_id) if run.depth else ""),
             ("Depth in the chain", run.depth or ""),

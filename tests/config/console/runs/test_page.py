@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from agents.kernel.reserved_types import SIGNAL
+from config.console.parts.sections import Live
 from config.console.runs.causal_tree import BREADTH, causal_tree
 from config.console.runs.waterfall import Waterfall
 from runs.models import AgentStop, ModelCall, Run, Step, Worker
@@ -37,7 +38,8 @@ def opened(client: Client, run: Run, key: str) -> str:
 
 def journal(client: Client, run: Run, **query: Any) -> Waterfall:
     sections = client.get(page_of("runs_run", run), query).context["sections"]
-    [drawn] = [section for section in sections if isinstance(section, Waterfall)]
+    inside = [part for section in sections if isinstance(section, Live) for part in section.sections]
+    [drawn] = [section for section in inside if isinstance(section, Waterfall)]
     return drawn
 
 

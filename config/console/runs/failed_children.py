@@ -1,0 +1,35 @@
+"""A notice of children that failed, on the pages of their parents and of the events that woke these."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from config.console.parts.html import format_html
+from config.console.parts.links import run_link
+from config.console.parts.sections import Notice, Section
+from config.console.runs.children import name_of, spawned_by
+from config.console.runs.words import first_line
+from runs.models import Run
+from runs.states import RunStatus
+
+SHOWN = 5  # children that it links
+
+
+def failed_children(run_ids: Sequence[UUID]) -> list[Section]:
+    """A notice with the children of these runs that failed; none where none did."""
+    failed = (
+        Run.objects.filter(parent_id__in=run_ids, status=RunStatus.FAILED).order_by("id")
+        if run_ids
+        else Run.objects.none()
+    )
+    first = list(failed.values_list("id", "agent", "error")[:SHOWN])
+    if not first:
+        return []
+    names = spawned_by(run_ids)
+    count, of = failed.count(), Run.objects.filter(parent_id__in=run_ids).count()
+    details = [
+        format_html("{}: {}", run_link(id, name_of(names.get(id, agent))), first_line(error))
+        for id, agent, error in first
+    ]
+    more = [f"{count - len(first)} more"] if count > len(first) else []
+    text = f"{count} of its {of} children failed." if of > 1 else "Its child failed."
+    return [Notice(text=text, level="warning", details=[*details, *more])]

@@ -1,0 +1,104 @@
+// A region that is still changing: the page asks for it again while it is seen, and changes only what has changed, so that focus,
+// selection, open details and scroll positions stay. An answer that says that the region is final ends this.
+(() => {
+  const FIRST = 2000, LONGEST = 10000; // milliseconds between two requests; longer while nothing changes
+  const STAYS = new Set(["open", "tabindex", "role", "aria-label"]); // attributes that people and scripts of the page have set
+  const region = document.querySelector("[data-live]");
+  if (!region || !region.dataset.live) return;
+  let pause = FIRST, timer = null, isAsking = false, isFinal = false;
+
+  const nameOf = (node) => node.nodeType !== 1 ? node.nodeName : `${node.nodeName} ${node.id} ${node.dataset.key ?? ""} ${node.className}`;
+  const change = (old, now) => {
+    if (old.nodeType !== 1) {
+      if (old.nodeValue !== now.nodeValue) old.nodeValue = now.nodeValue;
+      return;
+    }
+    if (old.nodeName === "TIME" && old.dateTime === now.dateTime) return; // it stands there in the reader's zone
+    if (old.nodeName === "TIME") old.removeAttribute("data-local");
+    for (const { name } of [...old.attributes]) if (!now.hasAttribute(name) && !STAYS.has(name)) old.removeAttribute(name);
+    for (const { name, value } of now.attributes) {
+      if (name !== "open" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+    }
+    if (!("kept" in old.dataset)) changeChildren(old, now);
+  };
+  const changeChildren = (old, now) => {
+    let next = old.firstChild;
+    for (const child of [...now.childNodes]) {
+      let same = next;
+      while (same && nameOf(same) !== nameOf(child)) same = same.nextSibling;
+      if (!same) {
+        old.insertBefore(document.importNode(child, true), next);
+        continue;
+      }
+      while (next !== same) { // what stood before it is gone
+        const gone = next;
+        next = next.nextSibling;
+        gone.remove();
+      }
+      change(same, child);
+      next = same.nextSibling;
+    }
+    while (next) {
+      const gone = next;
+      next = next.nextSibling;
+      gone.remove();
+    }
+  };
+  const settle = () => {
+    window.htmx?.process(region);
+    for (const name of ["htmx:afterSwap", "htmx:afterSettle"]) region.dispatchEvent(new CustomEvent(name, { bubbles: true }));
+  };
+  const parse = (text) => new DOMParser().parseFromString(text, "text/html");
+
+  // The rest of a page whose region is final: other buttons are possible, and sections below it have more rows.
+  const finish = async () => {
+    isFinal = true;
+    const answer = await fetch(location.href, { redirect: "manual" });
+    if (!answer.ok) return;
+    const page = parse(await answer.text());
+    const whole = document.querySelector("#content-main"), now = page.querySelector("#content-main");
+    if (whole && now) changeChildren(whole, now);
+    const buttons = "main [x-data*=showActions] > ul";
+    const shown = document.querySelector(buttons), possible = page.querySelector(buttons);
+    if (shown && possible && !shown.contains(document.activeElement)) {
+      shown.replaceChildren(...possible.children);
+      window.htmx?.process(shown);
+    }
+    settle();
+  };
+  const ask = async () => {
+    const answer = await fetch(region.dataset.live, { headers: { "If-None-Match": region.dataset.tag }, cache: "no-store", redirect: "manual" });
+    if (answer.status === 304) {
+      pause = Math.min(pause * 1.25, LONGEST);
+    } else if (answer.ok) {
+      pause = FIRST;
+      const now = parse(await answer.text()).body;
+      region.dataset.tag = answer.headers.get("ETag") ?? "";
+      changeChildren(region, now);
+      settle();
+      if (answer.headers.has("X-Final")) await finish();
+    } else if (answer.status < 500) {
+      isFinal = true; // logged out, or the row is gone
+    } else {
+      pause = LONGEST;
+    }
+  };
+  const later = () => {
+    clearTimeout(timer);
+    if (!isFinal && !document.hidden) timer = setTimeout(again, pause);
+  };
+  const again = async () => {
+    if (isAsking || isFinal || document.hidden) return;
+    isAsking = true;
+    try {
+      await ask();
+    } catch {
+      pause = LONGEST; // the server is away
+    } finally {
+      isAsking = false;
+    }
+    later();
+  };
+  document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(timer) : again()));
+  later();
+})();
