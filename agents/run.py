@@ -7,8 +7,6 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 from uuid import UUID, uuid4
 
-import structlog
-
 from agents.checklists.run_checklist import HoldItems, RunChecklist
 from agents.guards.storable import storable
 from agents.journal.engine import Journal
@@ -29,6 +27,7 @@ from agents.kernel.durations import in_words, parse_duration
 from agents.kernel.effects import Child, Effects, Emission, Notice, Pace, Reply, Standing, Urgency, Wake
 from agents.kernel.event_names import too_long
 from agents.kernel.ids import child_id
+from agents.kernel.log_lines import LogLines
 from agents.kernel.reply_place import ReplyPlace
 from agents.kernel.reserved_types import SIGNAL, is_reserved, refusal
 
@@ -108,6 +107,7 @@ class AgentRun:
         fired: Fire | None = None,
         hold_items: HoldItems = list,
         find_place: Callable[[UUID], ReplyPlace] = no_place,
+        log_lines: LogLines | None = None,
     ) -> None:
         self.id = id
         self.agent = agent
@@ -120,6 +120,7 @@ class AgentRun:
             agent, trigger, id, leave=self._leave, value=self._value, effects=lambda: self.effects, hold=hold_items
         )
         self._input = input
+        self._log_lines = log_lines or LogLines(is_kept=False)
         self._read_events = read_events
         self._journal = journal
         self._effects = Effects()
@@ -135,8 +136,8 @@ class AgentRun:
 
     @cached_property
     def log(self) -> Any:
-        """A logger whose lines name the agent and the run."""
-        return structlog.get_logger("agent").bind(agent=self.agent, run=str(self.id))
+        """A logger whose lines name the agent and the run. They are also kept with the run, within bounds."""
+        return self._log_lines.logger("agent", agent=self.agent, run=str(self.id))
 
     # Its events
 

@@ -18,6 +18,7 @@ from agents.guards.storable import storable
 from agents.journal.engine import Journal
 from agents.journal.entries import StepEntry
 from agents.kernel.effects import Effects
+from agents.kernel.log_lines import LogChunk, LogLines
 from agents.kernel.tool_cap import narrowed
 from runs.attempt.checklist_items import holding
 from runs.attempt.clean_session import clean, noticing_changes, reset_settings
@@ -67,15 +68,17 @@ def run_atomic(claim: Claim, agent: Agent, next: Next) -> Ended:
     # The agent is no longer durable, or not yet durable in this worker's version.
     if has_journal(claim):
         return Ended(has_a_journal_that_is_not_used(claim))
-    run = run_of(claim, hold_items=holding(claim))
+    lines = LogLines()
+    run = run_of(claim, hold_items=holding(claim), lines=lines)
     try:
-        run_hooks(claim, commit_with_body(claim, agent, run, next))
+        run_hooks(claim, commit_with_body(claim, agent, run, next, lines))
     except BaseException as error:
-        return ended_by(error, claim, next, is_tainted=run.is_tainted)
+        # The transaction of the body is rolled back; that of the failure takes its lines along.
+        return ended_by(error, claim, next, is_tainted=run.is_tainted, lines=lines)
     return Ended(next=next.claimed)
 
 
-def commit_with_body(claim: Claim, agent: Agent, run: AgentRun, next: Next) -> list[Hook]:
+def commit_with_body(claim: Claim, agent: Agent, run: AgentRun, next: Next, lines: LogLines) -> list[Hook]:
     """Run the body of an atomic agent and commit it; return its hooks."""
     with transaction.atomic():
         before = len(connection.run_on_commit)
@@ -85,7 +88,7 @@ def commit_with_body(claim: Claim, agent: Agent, run: AgentRun, next: Next) -> l
         failpoint("after_body")
         reset_settings(claim.session_name)
         hooks = hooks_after(before)
-        success = success_of(claim, result, run.effects, is_tainted=run.is_tainted)
+        success = success_of(claim, result, run.effects, is_tainted=run.is_tainted, log=lines.chunk())
         # No next claim before hooks: the claimed run would wait for them while its time runs.
         commit(claim, success, Next() if hooks else next)
     failpoint("after_commit")
@@ -98,14 +101,19 @@ def run_durable(claim: Claim, agent: Agent, next: Next) -> Ended:
     with read_only(claim.session_name, *journal_rows.queries_of(claim.run_id)) as session:
         store = DatabaseStore(claim, *journal_rows.of_rows(*session.rows))
         journal = Journal(store)
-        run = run_of(claim, journal, holding(claim, journal), agent.connections)
+        lines = LogLines(
+            is_kept=claim.policy.keep_content, is_replayed=lambda: journal.replayed_to < journal.recorded_to
+        )
+        store.log_lines = lines
+        run = run_of(claim, journal, holding(claim, journal), agent.connections, lines)
         try:
             with noticing_changes():
                 result = run_within(agent, AsyncAgentRun(run, journal) if agent.is_async else run, claim.policy.timeout)
             journal.require_end()
         except BaseException as error:
             # The body may have caught the interruption.
-            outcome = replace(outcome_of_end(journal.end or error, store), is_tainted=store.is_tainted)
+            outcome = outcome_of_end(journal.end or error, store)
+            outcome = replace(outcome, is_tainted=store.is_tainted, log=lines.chunk())
             return ended_at_once(claim, outcome, next, session)
         failpoint("after_body")
         reset_settings(claim.session_name)
@@ -113,11 +121,11 @@ def run_durable(claim: Claim, agent: Agent, next: Next) -> Ended:
             with session.last_transaction() as last:
                 keeps = claim.policy.keep_content
                 entries = journal.pending if keeps else remove_conversation(claim.run_id, journal.pending)
-                success = success_of(claim, result, run.effects, entries, is_tainted=run.is_tainted)
+                success = success_of(claim, result, run.effects, entries, is_tainted=run.is_tainted, log=lines.chunk())
                 commit(claim, success, next, before=last)
             failpoint("after_commit")
         except BaseException as error:
-            return ended_by(error, claim, next, is_tainted=run.is_tainted)
+            return ended_by(error, claim, next, is_tainted=run.is_tainted, lines=lines)
     return Ended(next=next.claimed)
 
 
@@ -141,7 +149,7 @@ def looks_back(outcome: Outcome) -> bool:
     return outcome.wait is not None and outcome.wait.kind in LOOKED_BACK_FOR
 
 
-def ended_by(error: BaseException, claim: Claim, next: Next, *, is_tainted: bool = False) -> Ended:
+def ended_by(error: BaseException, claim: Claim, next: Next, *, is_tainted: bool, lines: LogLines) -> Ended:
     """The end of an attempt that raised, perhaps after its commit. Re-raises an error that does not end the body."""
     if isinstance(error, RunLost | CannotClaim):
         raise error
@@ -149,11 +157,15 @@ def ended_by(error: BaseException, claim: Claim, next: Next, *, is_tainted: bool
     if committed(claim):
         log.warning("run.error_after_commit", run=str(claim.run_id), agent=claim.agent, exc_info=True)
         return Ended(next=next.claimed)
-    return Ended(replace(outcome_of(error, claim), is_tainted=is_tainted))
+    return Ended(replace(outcome_of(error, claim), is_tainted=is_tainted, log=lines.chunk()))
 
 
 def run_of(
-    claim: Claim, journal: Journal | None = None, hold_items: HoldItems = list, may_use: Sequence[str] = ()
+    claim: Claim,
+    journal: Journal | None = None,
+    hold_items: HoldItems = list,
+    may_use: Sequence[str] = (),
+    lines: LogLines | None = None,
 ) -> AgentRun:
     return AgentRun(
         id=claim.run_id,
@@ -170,6 +182,7 @@ def run_of(
         fired=claim.fired,
         hold_items=hold_items,
         find_place=lambda event_id: ports.reply_place(event_id),
+        log_lines=lines,
     )
 
 
@@ -190,7 +203,13 @@ def has_a_journal_that_is_not_used(claim: Claim) -> Outcome:
 
 
 def success_of(
-    claim: Claim, result: Any, effects: Effects, entries: Sequence[StepEntry] | None = None, *, is_tainted: bool = False
+    claim: Claim,
+    result: Any,
+    effects: Effects,
+    entries: Sequence[StepEntry] | None = None,
+    *,
+    is_tainted: bool = False,
+    log: LogChunk | None = None,
 ) -> Outcome:
     """The outcome of a body that returned. In the body's transaction, before its commit: some effects are written at once.
 
@@ -210,4 +229,5 @@ def success_of(
         notices=rows.notices,
         entries=entries or (),
         is_tainted=is_tainted,
+        log=log,
     )

@@ -11,6 +11,7 @@ from structlog.contextvars import bound_contextvars
 
 from agents import Permanent, telemetry
 from agents.exceptions import describe
+from agents.kernel.log_lines import LogLines
 from agents.prompt_agents import catalog
 from runs import waits
 from runs.attempt.clean_session import clean
@@ -105,7 +106,7 @@ def attempt(claim: Claim, claim_another: ClaimAnother) -> Ended:
         raise
     except BaseException as error:
         # Every exception: a task that raises does not end its process, so the attempt would be given back forever.
-        return ended_by(error, claim, Next())
+        return ended_by(error, claim, Next(), is_tainted=False, lines=LogLines())
     finally:
         clean()
 

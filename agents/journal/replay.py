@@ -21,6 +21,8 @@ class Replay(Commits):
         super().__init__(store)
         entries: Sequence[RecordedStep | RecordedWait] = [*store.steps.values(), *store.waits.values()]
         self.last = self.position = max((entry.position for entry in entries), default=-1)
+        # Of recorded entries: the last position, and the last that the body has come to.
+        self.recorded_to, self.replayed_to = self.last, -1
         self.unasked = {entry.key: entry.position for entry in entries if store.is_binding and not entry.is_keyed}
         self.places = Places()
         self.made: dict[str, RecordedStep] = {}  # in this process, and perhaps asked for again by their nodes
@@ -90,10 +92,16 @@ class Replay(Commits):
             raise self.end
         key = self.places.ask(place, inside=self.step_key)
         self.unasked.pop(key, None)
+        self._replayed(key)
         return key
+
+    def _replayed(self, key: str) -> None:
+        if known := self.store.steps.get(key) or self.store.waits.get(key):
+            self.replayed_to = max(self.replayed_to, known.position)
 
     def _next_position(self) -> int:
         self.position += 1
+        self.replayed_to = self.recorded_to
         if self.position >= self.store.max_entries:
             raise Permanent(
                 f"the journal of this run has {self.position:,} entries, the limit of WAKEFUL_MAX_ENTRIES. Do more in one "
@@ -112,6 +120,7 @@ class Replay(Commits):
     def _value(self, key: str, is_keyed: bool, draw: Callable[[], Any], kind: Kind = "step") -> Any:
         if known := self.store.value(key) or self._made(key):
             self.unasked.pop(key, None)
+            self._replayed(key)
             return known.output
         self._expect(key, is_keyed=is_keyed)
         position = self._next_position()

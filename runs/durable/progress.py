@@ -11,6 +11,7 @@ from psycopg.errors import LockNotAvailable
 
 from agents.journal.entries import StepEntry
 from agents.kernel.effects import Effects
+from agents.kernel.log_lines import LogChunk
 from runs.attempt.effects import Rows, rows_of
 from runs.claim import Claim
 from runs.db.nudge import nudge_dispatcher
@@ -21,7 +22,15 @@ from runs.db.trip import one_trip, reach
 from runs.exceptions import RunLost
 from runs.models import Run, Step
 from runs.states import RunStatus
-from runs.transitions.entries import ANSWERED, JOURNALED, WaitEntry, step_parameters, wait_parameters
+from runs.transitions.entries import (
+    ANSWERED,
+    JOURNALED,
+    LOGGED,
+    WaitEntry,
+    log_parameters,
+    step_parameters,
+    wait_parameters,
+)
 from runs.transitions.leave import (
     FENCED,
     NOTED,
@@ -94,6 +103,7 @@ def commit(
     *,
     at: str,
     answered: WaitEntry | None = None,
+    log: LogChunk | None = None,
     is_first_progress: bool,
     has_journal: bool,
     is_newly_tainted: bool,
@@ -101,7 +111,7 @@ def commit(
     """Write entries, a wait that is over already, and effects as the last statement of a transaction, and
     commit it. Returns whether the run is to be released or cancelled.
     RunLost: another process owns the run, or it is to be released or cancelled and a step was to begin; roll back and stop."""
-    parts = {JOURNALED: entries, ANSWERED: answered, SENT: rows.outbound, NOTED: rows.notices}
+    parts = {JOURNALED: entries, LOGGED: log, ANSWERED: answered, SENT: rows.outbound, NOTED: rows.notices}
     parameters = {
         "id": claim.run_id,
         "epoch": claim.epoch,
@@ -111,6 +121,7 @@ def commit(
         "is_tainted": is_newly_tainted,
         **(step_parameters(entries) if entries else {}),
         **(wait_parameters(answered) if answered else {}),
+        **(log_parameters(log, claim.epoch) if log else {}),
         **effect_parameters(rows),
     }
     fence = FIRST if is_first_progress or not has_journal or is_newly_tainted else FURTHER

@@ -15,6 +15,7 @@ from agents.journal.entries import NewWait, RecordedStep, StepEntry
 from agents.journal.protocol import EventRequest
 from agents.journal.store import Busy, Store
 from agents.kernel.effects import Effects
+from agents.kernel.log_lines import LogLines
 from runs.attempt.clean_session import reset_settings
 from runs.attempt.deadline import seconds_left, step_deadline
 from runs.attempt.effects import rows_of
@@ -42,6 +43,7 @@ AT_ONCE = 1.0  # seconds since the claim
 class DatabaseStore(Store):
     def __init__(self, claim: Claim, steps: Sequence[RecordedStep], waits: Sequence[RecordedWait]) -> None:
         self.claim = claim
+        self.log_lines = LogLines(is_kept=False)
         self.agent = claim.agent
         self.max_output = settings.WAKEFUL_MAX_OUTPUT
         self.max_entries = settings.WAKEFUL_MAX_ENTRIES
@@ -118,7 +120,7 @@ class DatabaseStore(Store):
 
     def _write(self, entries: Sequence[StepEntry], effects: Effects, at: str) -> bool:
         rows = rows_of(self.claim, effects)
-        answered = self._answered
+        answered, log_chunk = self._answered, self.log_lines.chunk()
         is_progress = answered is not None or any(entry.is_progress for entry in entries)
         is_tainted = self.is_tainted
         if is_tainted and not self.is_known_tainted:
@@ -129,6 +131,7 @@ class DatabaseStore(Store):
             rows,
             at=at,
             answered=answered,
+            log=log_chunk,
             is_first_progress=is_progress and not self.has_progressed,
             has_journal=self.has_journal,
             is_newly_tainted=is_tainted and not self.is_known_tainted,
@@ -137,6 +140,8 @@ class DatabaseStore(Store):
         def committed() -> None:
             if self._answered is answered:
                 self._answered = None
+            if log_chunk:
+                self.log_lines.forget(log_chunk)
             self.has_progressed |= is_progress
             self.has_journal = True
             self.is_known_tainted |= is_tainted

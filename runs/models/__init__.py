@@ -14,6 +14,7 @@ from .processed_event import ProcessedEvent
 from .queue import Queue
 from .recipient import Recipient, RecipientGroup
 from .run import NIL, UNPARSED, Attempt, AttemptRow, Run
+from .run_log import RunLog
 from .step import Step
 from .sweep import Sweep
 from .wait import Approval, Wait
@@ -46,6 +47,7 @@ __all__ = [
     "RecipientGroup",
     "Reservation",
     "Run",
+    "RunLog",
     "Step",
     "Sweep",
     "Wait",

@@ -11,17 +11,18 @@ from django.db.models.functions import Now
 
 from agents.journal.entries import StepEntry
 from agents.models import ChecklistItem
-from runs.models import Approval, AttemptRow, Run, Step, Wait
+from runs.models import Approval, AttemptRow, Run, RunLog, Step, Wait
 
 
 def remove_payloads(run_ids: Sequence[UUID]) -> list[UUID]:
-    """Remove input, result, error, the answer of the gate, journal contents and texts on checklist items of finished runs, in the
+    """Remove input, result, error, log, the answer of the gate, journal contents and texts on checklist items of finished runs, in the
     caller's transaction; return the runs that had a payload. They can no longer be requeued or forked. Live runs are left
     alone."""
     runs = Run.objects.finished().filter(id__among=run_ids, payload_removed_at=None)
     # Locked, so that this waits for a requeue, and then leaves that run alone.
     ids = list(runs.order_by("id").select_for_update().values_list("id", flat=True))
     AttemptRow.objects.filter(run__id__among=ids).exclude(error="", traceback="").update(error="", traceback="")
+    RunLog.objects.filter(run__id__among=ids).delete()
     _empty_journals(ids)
     ChecklistItem.objects.filter(last_run_id__among=ids).exclude(last_text="").update(last_text="")
     Run.objects.filter(id__among=ids).update(input=None, result=None, fired=None, error="", payload_removed_at=Now())

@@ -25,6 +25,7 @@ GROUP BY run_id
 """
 DELETE = [
     "DELETE FROM runs_attemptrow WHERE run_id = ANY(%s::uuid[])",
+    "DELETE FROM runs_runlog WHERE run_id = ANY(%s::uuid[])",
     "DELETE FROM runs_step WHERE run_id = ANY(%s::uuid[])",
     "DELETE FROM runs_approval USING runs_wait wait WHERE wait.id = wait_id AND wait.run_id = ANY(%s::uuid[])",
     "DELETE FROM runs_wait WHERE run_id = ANY(%s::uuid[])",

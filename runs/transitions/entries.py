@@ -11,6 +11,7 @@ from psycopg.types.json import Jsonb
 
 from agents.journal.canonical import digest_of, match_of
 from agents.journal.entries import StepEntry
+from agents.kernel.log_lines import LogChunk
 from runs.models import Approval, Wait
 
 
@@ -113,6 +114,28 @@ CALLED = """called AS (
   ON CONFLICT (wait_id) DO UPDATE SET step = excluded.step, content = excluded.content, epoch = excluded.epoch,
     claim = excluded.claim, owner_id = NULL, tries = 0, due_at = clock_timestamp(), error = ''
 )"""
+
+# A run that has so many keeps no more; the commit that reaches a bound is kept whole.
+LINES_OF_A_RUN, BYTES_OF_A_RUN = 1_000, 131_072
+LOGGED = """logged AS (
+  INSERT INTO runs_runlog (run_id, epoch, number, count, size, dropped, content)
+  SELECT run.id, %(log_epoch)s::int, %(log_number)s::int, %(log_count)s::int, %(log_size)s::int, %(log_dropped)s::int,
+         %(log_content)s::jsonb
+  FROM {run} AS run
+  WHERE (SELECT coalesce(sum(kept.count) < {lines} AND sum(kept.size) < {bytes}, true) FROM runs_runlog kept WHERE kept.run_id = run.id)
+  ON CONFLICT (run_id, epoch, number) DO NOTHING
+)""".replace("{lines}", str(LINES_OF_A_RUN)).replace("{bytes}", str(BYTES_OF_A_RUN))
+
+
+def log_parameters(log: LogChunk, epoch: int) -> dict[str, Any]:
+    return {
+        "log_epoch": epoch,
+        "log_number": log.number,
+        "log_count": log.count,
+        "log_size": log.size,
+        "log_dropped": log.dropped,
+        "log_content": log.content,
+    }
 
 
 def step_parameters(entries: Sequence[StepEntry]) -> dict[str, Any]:

@@ -24,7 +24,16 @@ from runs.exceptions import RunLost
 from runs.failpoints import failpoint
 from runs.models import Run, Wait
 from runs.states import FINISHED, RunStatus
-from runs.transitions.entries import ASKED, CALLED, JOURNALED, WAITED, step_parameters, wait_parameters
+from runs.transitions.entries import (
+    ASKED,
+    CALLED,
+    JOURNALED,
+    LOGGED,
+    WAITED,
+    log_parameters,
+    step_parameters,
+    wait_parameters,
+)
 from runs.transitions.failure_log import Whose, log_failure
 from runs.transitions.outcome import GOES_ON, Leaves, Outbound, Outcome, Ticket
 from runs.transitions.spans import tell_of_end
@@ -212,6 +221,7 @@ def _parts(ticket: Ticket, outcome: Outcome, expected: RunStatus | None) -> dict
         ATTEMPTED: outcome.attempt is not None,
         LEDGER: outcome.status == RunStatus.SUCCEEDED,
         JOURNALED: bool(outcome.entries),
+        LOGGED: outcome.log is not None,
         WAITED: outcome.wait is not None,
         ASKED: outcome.wait is not None and outcome.wait.approval is not None,
         CALLED: outcome.wait is not None and outcome.wait.call is not None,
@@ -271,6 +281,8 @@ def _end(
     }
     if outcome.entries:
         parameters |= step_parameters(outcome.entries)
+    if outcome.log:
+        parameters |= log_parameters(outcome.log, parameters["claim_epoch"])
     if outcome.wait:
         parameters |= wait_parameters(outcome.wait)
     parts = _parts(ticket, outcome, expected)

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from agents.journal.entries import StepEntry
+from agents.kernel.log_lines import LogChunk
 from runs.models import Attempt, Run
 from runs.states import RunStatus
 from runs.transitions.entries import WaitEntry
@@ -68,6 +69,7 @@ class Outcome:
     entries: Sequence[StepEntry] = field(default_factory=tuple)
     wait: WaitEntry | None = None
     unproved: str = ""
+    log: LogChunk | None = None
     is_tainted: bool = False  # the body has seen untrusted data
     exception: BaseException | None = field(default=None, repr=False, compare=False)  # why it failed, for the log
 

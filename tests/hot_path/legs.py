@@ -192,6 +192,20 @@ def a_run_fails(lab: Lab) -> Recorder:
     return executed(lab)
 
 
+def a_run_that_logs_succeeds(lab: Lab) -> Recorder:
+    ready(lab, lambda run: run.log.info("picked", sku="bad-1"), key="'one'", overlap="queue")
+    return executed(lab)
+
+
+def a_run_that_logs_fails(lab: Lab) -> Recorder:
+    def fails(run: AgentRun) -> None:
+        run.log.info("picking", sku="bad-1")
+        raise Permanent("no")
+
+    ready(lab, fails)
+    return executed(lab)
+
+
 def a_run_with_a_report_succeeds(lab: Lab) -> Recorder:
     ready(lab, lambda run: None, key="'one'", overlap="queue", policy=REPORTED)
     return executed(lab)
@@ -315,6 +329,8 @@ LEGS: dict[str, Leg] = {
         a_lost_run_is_handed_on,
         a_queued_run_is_cancelled,
         an_emitted_event_is_recorded,
+        a_run_that_logs_succeeds,
+        a_run_that_logs_fails,
         a_run_with_a_report_succeeds,
         an_end_is_reported,
         the_dispatcher_looks_for_work,

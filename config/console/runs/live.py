@@ -20,11 +20,12 @@ FINAL = "X-Final"  # a header: the page need not ask again
 # Each transition writes the row of the run; steps and waits are written besides. Bars and durations grow by themselves, which is shown
 # twice a minute.
 TAG = """
-SELECT concat_ws('-', run.status, run.xmin, run.epoch, steps.count, steps.newest, waits.newest,
+SELECT concat_ws('-', run.status, run.xmin, run.epoch, steps.count, steps.newest, waits.newest, lines.count,
   floor(extract(epoch FROM clock_timestamp()) / 30))
 FROM runs_run run,
   LATERAL (SELECT count(*), extract(epoch FROM max(coalesce(ended_at, started_at))) AS newest FROM runs_step WHERE run_id = run.id) steps,
   LATERAL (SELECT extract(epoch FROM max(coalesce(ended_at, created_at))) AS newest FROM runs_wait WHERE run_id = run.id) waits
+  , LATERAL (SELECT sum(count + dropped) AS count FROM runs_runlog WHERE run_id = run.id) lines
 WHERE run.id = %s::uuid
 """
 

@@ -20,6 +20,7 @@ from config.console.runs.failed_children import failed_children
 from config.console.runs.input_and_result import input_and_result
 from config.console.runs.left_request import request_of
 from config.console.runs.live import live
+from config.console.runs.log_section import log_of
 from config.console.runs.taint import taint_of
 from config.console.runs.transcript import conversation
 from config.console.runs.uncertain import notice_of_uncertain
@@ -66,8 +67,13 @@ def sections_of(run: Run, request: HttpRequest) -> list[Section]:
 def changing_sections_of(run: Run, request: HttpRequest) -> list[Section]:
     """Those that may change while the run is live."""
     attempts = _latest_attempts(run)
-    sections: list[Section] = [*_notices(run), *failed_children([run.pk]), input_and_result(run, attempts), _facts(run)]
-    return [*sections, *conversation(run, request), *waterfall(run, request), _attempts(attempts)]
+    sections: list[Section] = [
+        *_notices(run),
+        *failed_children([run.pk]),
+        input_and_result(run, attempts),
+        *log_of(run),
+    ]
+    return [*sections, _facts(run), *conversation(run, request), *waterfall(run, request), _attempts(attempts)]
 
 
 def _latest_attempts(run: Run) -> list[Attempt]:
