@@ -32,6 +32,7 @@ from config.console.parts.panel import LOOKED_THROUGH, Panel, acting, allowed, b
 from config.console.parts.payload import payload_of
 from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.runs.failed_children import failed_children
+from config.console.runs.find import find_events
 from config.console.runs.shadow import ShadowForm, not_wanting, tried
 from config.console.runs.words import duration_of, first_line, run_list
 from config.console.sources.outbound.words import left_to
@@ -109,7 +110,8 @@ class EventPanel(Panel):
     list_select_related = ("source",)
     search_fields = ("type",)  # only shows the search box: see get_search_results
     search_help_text = (
-        f"an event's id; or, in the newest {LOOKED_THROUGH:,} events, the sender's id or source, or an exact type"
+        "an event's id, an exact subject; or, in the newest "
+        f"{LOOKED_THROUGH:,} events, the sender's id or source, or an exact type"
     )
     ordering = ("-id",)
     actions = ("replay_chosen",)
@@ -149,6 +151,8 @@ class EventPanel(Panel):
             by_id = queryset.filter(pk=UUID(term))
         except ValueError:
             by_id = queryset.none()
+        if subjects := find_events(term):
+            return queryset.filter(pk__in=subjects), False
         # A sender's delivery id may have the form of an event id: GitHub's are UUIDs.
         said = Q(ce_id=term) | Q(ce_source=term) | Q(type=term)
         return by_id if by_id.exists() else newest(queryset).filter(said), False

@@ -3,9 +3,9 @@
 from datetime import timedelta
 from typing import Any, ClassVar
 from urllib.parse import urlencode
-from uuid import UUID
 
 from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
 from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import PermissionDenied
 from django.db.models import Exists, Func, OuterRef, Q, QuerySet, TextField
@@ -26,16 +26,16 @@ from config.console.parts.sections import Facts, Section, Text
 from config.console.runs.bulk import Deed, carry_out_or_ask
 from config.console.runs.buttons import RunButtons
 from config.console.runs.comparison import comparison
+from config.console.runs.find import HELP, find_runs
 from config.console.runs.journal_entry import Opened, open_entry
 from config.console.runs.live import live_answer
 from config.console.runs.page import changing_sections_of, sections_of
-from config.console.runs.subjects import title_of
+from config.console.runs.subjects import subjects_of, title_of
 from config.console.runs.transcript import spent
 from config.console.runs.uncertain import doubt_about, unproved_step_of, with_doubts
 from config.console.runs.waits import with_open_waits
 from config.console.runs.words import STATUS_COLOURS, duration_of, first_line, in_words, trigger_of
 from runs.actions.cancel import cancel
-from runs.actions.event_runs import runs_of_event
 from runs.actions.requeue import requeue
 from runs.durable.transcript import usage_of, with_usage
 from runs.models import Queue, Run
@@ -108,11 +108,11 @@ class FinishedFilter(admin.SimpleListFilter):
 class RunPanel(RunButtons):
     """Runs by status, with the reason of those that do not progress."""
 
-    list_display = ("status_label", "agent", "trigger_link", "tried", "created", "took", "used", "reason")
+    list_display = ("status_label", "agent", "about", "trigger_link", "tried", "created", "took", "used", "reason")
     list_display_links = ("status_label", "agent")
     list_filter = ("status", FinishedFilter, PlaceFilter, AgentFilter)
     search_fields = ("trigger",)  # only shows the search box: see get_search_results
-    search_help_text = "a run's id, an event's id, or a trigger's exact slug"
+    search_help_text = HELP
     ordering = ("-id",)
     actions = ("requeue_chosen", "cancel_chosen")
     own_pages = {
@@ -138,7 +138,7 @@ class RunPanel(RunButtons):
 
     def get_list_display(self, request: HttpRequest) -> tuple[str, ...]:
         if request.GET.get("status__exact") == RunStatus.UNCERTAIN:
-            return ("status_label", "agent", "trigger_link", "parked", "doubt", "sent_under")
+            return ("status_label", "agent", "about", "trigger_link", "parked", "doubt", "sent_under")
         return self.list_display
 
     def get_search_results(
@@ -146,13 +146,14 @@ class RunPanel(RunButtons):
     ) -> tuple[QuerySet[Run], bool]:
         if not search_term:
             return queryset, False
-        try:
-            wanted = UUID(search_term.strip())
-        except ValueError:
-            return queryset.filter(trigger=search_term.strip()), False
-        # Two steps: as one condition it would keep PostgreSQL from using the primary key.
-        of_event = runs_of_event(wanted).values_list("id", flat=True)
-        return queryset.filter(id__in=[wanted, *of_event]), False
+        return queryset.filter(pk__in=find_runs(search_term.strip())), False
+
+    def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
+        listed = super().get_changelist_instance(request)
+        subjects = subjects_of(listed.result_list)
+        for run in listed.result_list:
+            run.subject = subjects.get(run.pk)
+        return listed
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         title = TITLES.get(request.GET.get("status__exact", ""))
@@ -161,6 +162,10 @@ class RunPanel(RunButtons):
     @column("status", label=STATUS_COLOURS)
     def status_label(self, run: Run) -> str:
         return run.status
+
+    @column("subject", empty_value="–")
+    def about(self, run: Run) -> str | None:
+        return getattr(run, "subject", None)
 
     @column("trigger", empty_value="–")
     def trigger_link(self, run: Run) -> str | None:

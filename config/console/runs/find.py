@@ -1,0 +1,79 @@
+"""Find runs by what people know of them: an id or its beginning, a subject, a trigger, an agent, a key, a part of an error.
+
+No index is kept for this: ids, triggers and subjects have one, which other things need; agents and keys are looked for among the newest
+runs, and errors among the newest failed ones, whose ids are in an index of their own. Each part is bounded, however many runs there are.
+"""
+
+import re
+from collections.abc import Iterable
+from uuid import UUID
+
+from runs.actions.event_runs import runs_of_event, runs_of_events
+from runs.db.sql import fetch_column
+
+FOUND = 1_000  # runs of one kind
+EVENTS = 200  # of a subject
+NEWEST = 25_000  # runs whose agents and keys are read
+FAILED = 10_000  # newest failed runs whose errors are read
+SHORTEST = 3  # characters of a part of an error
+BEGINNING = re.compile(r"[0-9a-f]{6,31}")  # of an id, without hyphens
+HELP = (
+    f"The beginning of an id, an event's id, a subject, a trigger or its agent; in the newest {NEWEST:,} runs any agent or a key; in "
+    f"the newest {FAILED:,} failed runs a part of the error"
+)
+# A range, in the order of the index `run_by_trigger`: for an equality the planner may read all runs in the order of their ids.
+OF_TRIGGER = """
+SELECT run.id FROM (
+  SELECT %(term)s::text AS slug UNION (SELECT slug FROM triggers_trigger WHERE agent = %(term)s::text LIMIT 20)) one,
+  LATERAL (
+    SELECT id FROM runs_run WHERE trigger BETWEEN one.slug AND one.slug ORDER BY trigger DESC, id DESC LIMIT %(found)s::int) run
+"""
+BEGINS = (
+    "SELECT id FROM runs_run WHERE id BETWEEN %(low)s::uuid AND %(high)s::uuid ORDER BY id DESC LIMIT %(found)s::int"
+)
+# A key is `<trigger uuid>:<value>`.
+AMONG_NEWEST = """
+SELECT id FROM (SELECT id, agent, key FROM runs_run ORDER BY id DESC LIMIT %(newest)s::int) newest
+WHERE agent = %(term)s::text OR substr(key, 38) = %(term)s::text LIMIT %(found)s::int
+"""
+BY_ERROR = """
+SELECT id FROM (SELECT id, error FROM runs_run WHERE status = 'failed' ORDER BY id DESC LIMIT %(failed)s::int) newest
+WHERE strpos(lower(error), lower(%(term)s::text)) > 0 LIMIT %(found)s::int
+"""
+OF_SUBJECT = """
+SELECT id FROM triggers_event WHERE subject = %(term)s::text AND subject <> '' ORDER BY id DESC LIMIT %(events)s::int
+"""
+
+
+def find_runs(term: str) -> set[UUID]:
+    if id := _uuid(term):
+        return {id, *runs_of_event(id).values_list("id", flat=True)}
+    names = {"term": term, "found": FOUND, "newest": NEWEST, "failed": FAILED, "events": EVENTS}
+    found = {*_rows(OF_TRIGGER, names), *_rows(AMONG_NEWEST, names), *_of_subject(names)}
+    if len(term) >= SHORTEST:
+        found.update(_rows(BY_ERROR, names))
+    digits = term.lower().replace("-", "")
+    if BEGINNING.fullmatch(digits):
+        found.update(_rows(BEGINS, {**names, "low": digits.ljust(32, "0"), "high": digits.ljust(32, "f")}))
+    return found
+
+
+def find_events(term: str) -> list[UUID]:
+    """Events with this subject."""
+    return list(fetch_column(OF_SUBJECT, {"term": term, "events": FOUND}))
+
+
+def _of_subject(names: dict[str, object]) -> Iterable[UUID]:
+    events = list(_rows(OF_SUBJECT, names))
+    return runs_of_events(events).values_list("id", flat=True) if events else []
+
+
+def _rows(statement: str, names: dict[str, object]) -> Iterable[UUID]:
+    return fetch_column(statement, names)
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
