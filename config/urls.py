@@ -8,6 +8,8 @@ from config.console.access.password_again import password_again
 from config.console.agents.overnight import overnight_page
 from config.console.connections.callback import connection_callback
 from config.console.dress import dress
+from config.console.home.acts import act_on_home
+from config.console.home.page import home_fragment
 from config.console.notifications.decide import decide_in_inbox
 from config.console.notifications.inbox import inbox
 from config.console.operations.upcoming import coming
@@ -29,6 +31,8 @@ urlpatterns = [
     path("favicon.ico", RedirectView.as_view(url=static("console/icon.svg"))),
     path("admin/coming/", admin.site.admin_view(coming), name="coming"),
     path("admin/connections/callback/", never_cache(connection_callback), name="connection_callback"),
+    path("admin/home/", admin.site.admin_view(home_fragment), name="home"),
+    path("admin/home/<slug:verb>/", admin.site.admin_view(act_on_home), name="home_act"),
     path("admin/inbox/decide/", admin.site.admin_view(decide_in_inbox), name="inbox_decide"),
     path("admin/inbox/", admin.site.admin_view(inbox), name="inbox"),
     path("admin/overnight/", admin.site.admin_view(overnight_page), name="overnight"),

@@ -177,7 +177,9 @@ FLOORS = {
         "operations",
         "schedules",
         "triggers",
-        "agents prompt_agents",
+        "agents",
+        "prompt_agents",
+        "home",
     ],
 }
 

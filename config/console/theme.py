@@ -14,10 +14,13 @@ UNFOLD: dict[str, Any] = {
     "LOGIN": {"form": "config.console.access.login.LoginForm"},
     "SHOW_VIEW_ON_SITE": False,
     "BORDER_RADIUS": "6px",
-    "DASHBOARD_CALLBACK": "config.console.operations.overview.dashboard",
+    "DASHBOARD_CALLBACK": "config.console.home.page.dashboard",
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("console/icon.svg")}],
     "STYLES": [lambda request: static("console/console.css")],
-    "SCRIPTS": [lambda request: static("console/moments.js"), lambda request: static("console/regions.js")],
+    "SCRIPTS": [
+        lambda request: static("console/moments.js"),
+        lambda request: static("console/regions.js"),
+    ],
     "COLORS": {
         "primary": {
             "50": "oklch(97% .02 230)",

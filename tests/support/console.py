@@ -52,7 +52,7 @@ def page_of(noun: str, row: Any) -> str:
 
 def make_worker(kind: str = "worker", **fields: Any) -> Worker:
     fields = {"agents": ["greeter"], "queues": ["default"], "concurrency": 2, **fields} if kind == "worker" else fields
-    return Worker.objects.create(kind=kind, host="here", pid=1, version="1", **fields)
+    return Worker.objects.create(kind=kind, host="here", pid=1, **{"version": "1", **fields})
 
 
 def make_failed_run(trigger: Trigger, **fields: Any) -> Run:

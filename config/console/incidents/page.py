@@ -1,14 +1,11 @@
 """Incidents: what fails and why, the notifications about it, and its runs, requeued in one step."""
 
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
-from django.db.models import BigIntegerField, F, QuerySet
-from django.db.models.functions import Now
+from django.db.models import BigIntegerField, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 from unfold.forms import BaseDialogForm
@@ -16,13 +13,14 @@ from unfold.forms import BaseDialogForm
 from agents.kernel.durations import in_words
 from agents.models import ChecklistItem
 from config.console.access.audit import entries_of
-from config.console.incidents.failure_rates import Failing, Rate, failed_lately, rates_of_spawned, rates_of_triggers
+from config.console.incidents.failing import FAILED_SINCE, INTERMITTENT, Thing
+from config.console.incidents.failure_rates import Rate, rates_of_spawned, rates_of_triggers
 from config.console.parts.dialogs import dialog, leave
 from config.console.parts.filters import ConditionFilter
-from config.console.parts.links import link, listing, page, run_link
+from config.console.parts.links import link, page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.panel import Panel, acting, button, column, is_list, time_column
-from config.console.parts.sections import Cell, Facts, Notice, Section, Table, Text
+from config.console.parts.sections import Facts, Notice, Section, Table, Text
 from config.console.parts.service_button import service_button
 from config.console.runs.words import first_line
 from runs.actions.incidents import (
@@ -35,13 +33,9 @@ from runs.actions.incidents import (
 )
 from runs.incidents.tell import topic_of, words_of
 from runs.models import Incident, Notification, Run
-from runs.states import RunStatus
 from triggers.models import Source, Trigger
 
 SHOWN = 20  # runs, notifications
-DAY = timedelta(days=1)
-Thing = tuple[str, str]  # kind and subject
-INTERMITTENT, FAILED_SINCE = "fails now and then", "failed since"  # a success closed it, a person did
 COLOURS = {
     "open": "danger",
     INTERMITTENT: "warning",
@@ -246,62 +240,4 @@ def _told(incident: Incident) -> Table:
         headers=("When", "Urgency", "Message"),
         rows=[(moment(one.created_at), one.urgency, link(page("runs_notification", one.pk), one.text)) for one in told],
         empty=without if incident.opened_at and not incident.told and not incident.tell_at else "Nothing yet.",
-    )
-
-
-def what_fails(most: int) -> Table:
-    """For the overview: open incidents, newest first, then what fails now and then, with and without an incident."""
-    found = list(Incident.objects.filter(IN_STATUS["open"]).order_by("-id")[:most])
-    lately = Incident.objects.filter(last_at__gt=Now() - DAY, closed_at__lt=F("last_at"))
-    found += lately.order_by("-last_at")[: most - len(found)]
-    others = _without_incident({(one.kind, one.subject) for one in found})[: most - len(found)]
-    rates = _rates([(one.kind, one.subject) for one in found] + [_thing(one) for one in others])
-    return Table(
-        title="What fails",
-        headers=("What fails", "Status", "Cause", "Failures", "Failed of its last runs", "First", "Last"),
-        rows=[*(_row(one, rates) for one in found), *(_row_without_incident(one, rates) for one in others)],
-        empty="No incident is open, and nothing fails now and then.",
-    )
-
-
-def _without_incident(shown: Collection[Thing]) -> list[Failing]:
-    """What has failed in the last day, too seldom in a row for an incident, or with another cause after the end of one."""
-    ended: dict[Thing, list[Incident]] = defaultdict(list)
-    for one in Incident.objects.filter(closed_at__gt=Now() - DAY).only("kind", "subject", "closed_at"):
-        ended[one.kind, one.subject].append(one)
-
-    def is_over(one: Failing) -> bool:
-        return any(end.closed_at and end.closed_at >= one.last_at for end in ended[_thing(one)])
-
-    return [one for one in failed_lately() if _thing(one) not in shown and not is_over(one)]
-
-
-def _thing(one: Failing) -> Thing:
-    return (Incident.Kind.TRIGGER, one.trigger) if one.trigger else (Incident.Kind.AGENT, one.agent)
-
-
-def _row(one: Incident, rates: Mapping[Thing, Rate]) -> Sequence[Cell]:
-    rate = rates.get((one.kind, one.subject), Rate())
-    return (
-        link(page("runs_incident", one.pk), words_of(one)[0]),
-        _status(one),
-        one.cause,
-        f"{one.count:,}",
-        rate.in_short,
-        moment(one.first_at),
-        moment(one.last_at),
-    )
-
-
-def _row_without_incident(one: Failing, rates: Mapping[Thing, Rate]) -> Sequence[Cell]:
-    rate = rates.get(_thing(one), Rate())
-    name = f"Trigger {one.trigger}" if one.trigger else f"Agent {one.agent}"
-    return (
-        link(listing("runs_run", agent=one.agent, status__exact=RunStatus.FAILED), name),
-        INTERMITTENT if rate.failed < rate.runs else "failed",
-        first_line(one.error),
-        f"{one.count:,}",
-        rate.in_short,
-        moment(one.first_at),
-        moment(one.last_at),
     )

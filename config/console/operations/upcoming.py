@@ -112,19 +112,6 @@ def coming(request: HttpRequest) -> HttpResponse:
     return TemplateResponse(request, "admin/console/coming.html", context)
 
 
-def soonest(request: HttpRequest, count: int) -> Table:
-    """The next few wakes, for the overview."""
-    now = database_now()
-    found = ahead(now, now + timedelta(days=7), count, kinds=_allowed(request))
-    return Table(
-        title="What will wake next",
-        headers=("When", "What", "Why"),
-        rows=[_row(one, now)[:3] for one in found],
-        empty="Nothing within seven days.",
-        note=link(reverse("coming"), "Full list, timeline and calendar"),
-    )
-
-
 def wakes_of(request: HttpRequest, agent: str, count: int) -> Table:
     """The next few wakes of an agent, for its page."""
     now = database_now()
@@ -156,11 +143,11 @@ def _asked(request: HttpRequest) -> Asked:
         day=day if day and abs(day - today) < FURTHEST else None,
         month=(month if abs(month - today) < FURTHEST else today).replace(day=1),
         zone=zone,
-        allowed=_allowed(request),
+        allowed=allowed_kinds(request),
     )
 
 
-def _allowed(request: HttpRequest) -> tuple[str, ...]:
+def allowed_kinds(request: HttpRequest) -> tuple[str, ...]:
     hidden = () if request.user.has_perm("runs.view_run") else OF_RUNS
     return tuple(kind for kind in KINDS if kind not in hidden)
 
@@ -201,7 +188,7 @@ def _row(one: Coming, now: datetime) -> tuple[Any, ...]:
     what = format_html(
         '<span class="coming-kind coming-{}">{}</span><span class="coming-of">{}</span>',
         one.kind,
-        _what(one),
+        subject_of(one),
         " · ".join(filter(None, (WORDS[one.kind], one.agent))),
     )
     why = "" if one.kind == "reminder" else one.why
@@ -217,7 +204,7 @@ def _again(one: Coming) -> SafeString | str:
     return format_html("{} {}", times, appointment(one.later[-1]))
 
 
-def _what(one: Coming) -> SafeString | str:
+def subject_of(one: Coming) -> SafeString | str:
     if one.kind == "reminder":
         return link(page("triggers_schedule", one.schedule_id), Truncator(one.why).chars(NAMED))
     if one.kind in BY_CLOCK:
@@ -274,7 +261,7 @@ def _lane(one: Coming, axis: Axis, zone: ZoneInfo) -> Lane:
         times = (one.at, *one.later)
         marks = [Mark(left=axis.at(at), width=0, title=f"{at.astimezone(zone):%H:%M:%S} {one.name}") for at in times]
     why = WORDS[one.kind] if one.kind == "reminder" else one.why
-    return Lane(what=_what(one), kind=one.kind, why=why, marks=marks)
+    return Lane(what=subject_of(one), kind=one.kind, why=why, marks=marks)
 
 
 # The month

@@ -34,6 +34,7 @@ from config.console.runs.subjects import subjects_of, title_of
 from config.console.runs.transcript import spent
 from config.console.runs.uncertain import doubt_about, unproved_step_of, with_doubts
 from config.console.runs.waits import with_open_waits
+from config.console.runs.woken_filter import WokenFilter
 from config.console.runs.words import STATUS_COLOURS, duration_of, first_line, in_words, trigger_of
 from runs.actions.cancel import cancel
 from runs.actions.requeue import requeue
@@ -110,7 +111,7 @@ class RunPanel(RunButtons):
 
     list_display = ("status_label", "agent", "about", "trigger_link", "tried", "created", "took", "used", "reason")
     list_display_links = ("status_label", "agent")
-    list_filter = ("status", FinishedFilter, PlaceFilter, AgentFilter)
+    list_filter = ("status", FinishedFilter, PlaceFilter, AgentFilter, WokenFilter)
     search_fields = ("trigger",)  # only shows the search box: see get_search_results
     search_help_text = HELP
     ordering = ("-id",)

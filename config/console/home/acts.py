@@ -1,0 +1,76 @@
+"""What the buttons of the first page do: each posts one value, calls one service, and comes back."""
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+from uuid import UUID
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from config.console.parts.dialogs import attempt
+from config.console.parts.panel import acting
+from runs.actions.approve import decide
+from runs.actions.incidents import requeue_incident
+from triggers.dispatch.hold import resume
+from triggers.models import Source, Trigger
+from triggers.sources.manual import fire
+from triggers.sources.webhooks.test_event import send_test_event
+
+Deed = Callable[[str, str], str]  # the value and who acts → a message
+
+
+def _decide(decision: Literal["approve", "deny"], said: str) -> Deed:
+    def decided(value: str, by: str) -> str:
+        approval, _, digest = value.partition(":")
+        if not digest:
+            raise ValueError("without the digest of the question that was seen, nothing is decided")
+        decide(UUID(approval), decision=decision, by=by, digest=digest)
+        return said
+
+    return decided
+
+
+def _requeue(value: str, by: str) -> str:
+    incident, _, upto = value.partition(":")
+    done = requeue_incident(int(incident), upto=int(upto), by=by)
+    refused = f" {done.refused:,} refused: see the page of each run." if done.refused else ""
+    return f"{done.runs:,} requeued.{refused}{' There are more: requeue again for the rest.' if done.left else ''}"
+
+
+def _resume(value: str, by: str) -> str:
+    trigger = resume(get_object_or_404(Trigger, pk=UUID(value)), held="run", by=by)
+    return f"Trigger {trigger.slug} is resumed: its held events run now, in their order."
+
+
+def _test(value: str, by: str) -> str:
+    kind, _, pk = value.partition(":")
+    if kind == "source":
+        trial = send_test_event(get_object_or_404(Source, pk=UUID(pk)), by=by)
+        return "The test event is accepted." if trial.event_id else f"It was refused: {trial.reason}"
+    fire(get_object_or_404(Trigger, pk=UUID(pk)), data={}, by=by)
+    return "The test event is accepted."
+
+
+DEEDS: Mapping[str, tuple[tuple[str, ...], Deed]] = {
+    "approve": (("runs.decide_approval",), _decide("approve", "Approved: the run continues.")),
+    "deny": (("runs.decide_approval",), _decide("deny", "Denied: the run continues.")),
+    "requeue": (("runs.requeue_run",), _requeue),
+    "resume": (("triggers.pause_trigger",), _resume),
+    "test": (("triggers.fire_trigger", "triggers.change_source"), _test),
+}
+
+
+@require_POST
+def act_on_home(request: HttpRequest, verb: str) -> HttpResponse:
+    permissions, deed = DEEDS.get(verb, ((), None))
+    if deed is None:
+        raise Http404
+    if not request.user.has_perms(permissions):
+        raise PermissionDenied
+    try:
+        return attempt(request, lambda: deed(request.POST.get("value", ""), acting(request)), back=reverse("admin:index"))  # fmt: skip
+    except ValueError as wrong:
+        raise Http404(str(wrong)) from None

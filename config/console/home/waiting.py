@@ -1,0 +1,116 @@
+"""What waits for a person: approvals, uncertain runs, and messages that are held."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from agents.kernel.redaction import shown_json
+from config.console.home.causes import Act
+from config.console.parts.inboxes import pending_approvals, uncertain_runs
+from config.console.parts.links import listing, page, run_link
+from config.console.parts.moments import appointment
+from config.console.parts.sections import Cell
+from runs.models import Approval, Delivery, Run, Wait
+
+SHOWN = 5
+COUNTED = 100
+HELD = 1_000
+SHORT = 400  # characters of a question and its arguments that are read in a row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """An approval. It is decided here if it can be read here as a whole, and its run has seen nothing that strangers wrote."""
+
+    agent: str
+    run: Cell
+    url: str
+    question: str
+    arguments: str
+    until: datetime | None
+    is_tainted: bool
+    acts: Sequence[Act]
+    word: str
+
+    @property
+    def until_shown(self) -> Cell:
+        return appointment(self.until) if self.until else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    approvals: Sequence[Asked]
+    approvals_count: int
+    uncertain: Sequence[tuple[str, Cell, datetime | None]]
+    uncertain_count: int
+    held: int
+    held_until: datetime | None
+    held_url: str
+
+    @property
+    def decisions(self) -> int:
+        return self.approvals_count + self.uncertain_count
+
+    @property
+    def held_until_shown(self) -> Cell:
+        return appointment(self.held_until) if self.held_until else ""
+
+
+def waiting(*, may_see_approvals: bool, may_decide: bool, may_see_mail: bool) -> Waiting:
+    asked = _approvals(may_decide) if may_see_approvals else []
+    uncertain = uncertain_runs().only("id", "agent", "claimed_at").order_by("id")
+    rows = [(run.agent, run_link(run.pk, "Answer"), run.claimed_at) for run in uncertain[:SHOWN]]
+    held = _held() if may_see_mail else []
+    return Waiting(
+        approvals=asked,
+        approvals_count=pending_approvals()[:COUNTED].count() if len(asked) == SHOWN else len(asked),
+        uncertain=rows,
+        uncertain_count=uncertain_runs()[:COUNTED].count() if len(rows) == SHOWN else len(rows),
+        held=len(held),
+        held_until=held[0] if held else None,
+        held_url=listing("runs_delivery", status__exact=Delivery.Status.HELD),
+    )
+
+
+def _approvals(may_decide: bool) -> list[Asked]:
+    waits = list(pending_approvals().order_by("id").values_list("pk", flat=True)[:SHOWN])
+    found = Approval.objects.filter(wait__in=waits).select_related("wait__run").order_by("wait_id")
+    heavy = ("wait__run__input", "wait__run__result", "wait__run__policy", "wait__run__fired")
+    return [_asked(one, may_decide) for one in found.defer(*heavy)]
+
+
+def _asked(approval: Approval, may_decide: bool) -> Asked:
+    wait: Wait = approval.wait
+    run: Run = wait.run
+    arguments = _in_short(approval.arguments)
+    is_whole = not approval.detail and len(approval.question) + len(arguments) <= SHORT
+    is_here = may_decide and is_whole and not run.is_tainted and not approval.is_question
+    value = f"{approval.pk}:{approval.digest}"
+    acts = [
+        Act(verb="approve", label="Approve", value=value, about=approval.question, is_primary=True),
+        Act(verb="deny", label="Deny", value=value, about=approval.question),
+    ]
+    return Asked(
+        agent=run.agent,
+        run=run_link(run.pk, "its run"),
+        url=page("runs_approval", approval.pk),
+        question=approval.question if len(approval.question) <= SHORT else f"{approval.question[: SHORT - 1]}…",
+        arguments="" if approval.is_question else arguments[:SHORT],
+        until=wait.due_at,
+        is_tainted=run.is_tainted,
+        acts=acts if is_here else (),
+        word="Answer" if approval.is_question else "Read and decide" if may_decide else "Read",
+    )
+
+
+def _in_short(arguments: Any) -> str:
+    return "" if arguments is None else json.dumps(shown_json(arguments), ensure_ascii=False)
+
+
+def _held() -> list[datetime]:
+    """Until when, the first one first."""
+    # Literals: with parameters, a plan that was made for a small table might scan a large one.
+    held = Delivery.objects.extra(where=["status = 'held' AND status IN ('pending', 'held')"])
+    return [at for at in held.order_by("due_at").values_list("due_at", flat=True)[:HELD] if at]
