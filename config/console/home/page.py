@@ -109,7 +109,7 @@ def read_home(request: HttpRequest) -> Home:
         verdict=verdict(situation, found, waits, _last_failure()),
         causes=found,
         waiting=waits,
-        figures=figures(day, len([one for one in found if one.strip])),
+        figures=figures(day, sum(map(len, failing))),
         chart=chart_of(day, deployed, zone_shown(request)),
         failed_url=day.span.runs(status__exact="failed"),
         day=day,

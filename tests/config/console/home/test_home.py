@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from uuid_utils import uuid7
 
+from runs.db.sql import fetch
 from runs.models import Approval, Run
 from tests.config.console.conftest import LogIn
 from tests.support.console import make_failed_run, make_incident, make_one_of_each, make_source, make_worker
@@ -231,3 +232,18 @@ def test_the_page_costs_the_same_for_one_row_and_for_many(admin: Client) -> None
 
     assert statements() - one <= 3  # the value of each button Requeue
     assert one <= 45
+
+
+def test_no_statement_scans_the_runs_or_the_events(admin: Client) -> None:
+    """Where an index serves, PostgreSQL scans no table that it is kept from scanning."""
+    make_one_of_each(1)
+    admin.get(HOME)  # fills what is cached for the life of a process
+    scans = "SELECT sum(seq_scan) FROM pg_stat_xact_user_tables WHERE relname = ANY(%s)"
+    large = ["runs_run", "triggers_event", "triggers_decision", "runs_step", "runs_wait", "runs_delivery"]
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        before = fetch(scans, [large])
+
+        admin.get(HOME)
+
+        assert fetch(scans, [large]) == before
