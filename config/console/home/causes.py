@@ -1,5 +1,6 @@
 """What fails: one row for each cause, with its evidence and the button that ends it."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,6 +25,7 @@ from runs.sign import BAD, Problem
 from triggers.models import Decision, Trigger
 
 MOST = 12
+NO_WORD = re.compile(r"\W+")
 COVERED = 200  # last runs of an incident that are looked at
 HELD = 1_000  # held events of a trigger that are counted
 ELSEWHERE = {
@@ -84,6 +86,7 @@ class Act:
 class Cause:
     """`is_bad`: it fails until a person acts; else it fails now and then, or is late."""
 
+    key: str
     name: Cell
     said: str
     is_bad: bool
@@ -96,6 +99,10 @@ class Cause:
     deploy: Deploy | None = None
     acts: Sequence[Act] = field(default_factory=tuple)
     remedy: str = ""
+
+    @property
+    def id(self) -> str:
+        return "cause-" + NO_WORD.sub("-", self.key)
 
     @property
     def since_shown(self) -> Cell:
@@ -154,6 +161,7 @@ def _of_incident(
     acts = [*_requeue(one, covered), *(_resume(trigger, rights) if trigger else [])]
     failed = f"{one.count:,} {failures}"
     return Cause(
+        key=f"incident-{one.pk}",
         name=link(page("runs_incident", one.pk), thing),
         said=f"{one.name} {label}",
         is_bad=one.is_open or trigger is not None,
@@ -174,6 +182,7 @@ def _of_runs(one: Failing, runs: LastRuns, deployed: Sequence[Deploy]) -> Cause:
     failed = _failed_runs(one.trigger, one.agent)
     label = INTERMITTENT if strip.rate.failed < strip.rate.runs else "failed"
     return Cause(
+        key=name,
         name=link(failed, name),
         said=f"{one.trigger or one.agent} {label}",
         is_bad=False,
@@ -193,6 +202,7 @@ def _of_pause(
     strip, count = runs.of_trigger(one.slug), held.get(one.pk, 0)
     facts = [f"{count:,}{'+' if count >= HELD else ''} event{'' if count == 1 else 's'} held"] if count else []
     return Cause(
+        key=f"pause-{one.slug}",
         name=link(page("triggers_trigger", one.pk), f"Trigger {one.slug}"),
         said=f"{one.slug} is paused",
         is_bad=True,
@@ -211,6 +221,7 @@ def _of_problem(problem: Problem) -> Cause:
     text = problem.text.replace("`", "")
     first, _, rest = text.partition(". ")
     return Cause(
+        key=problem.name,
         name=link(_place(problem), first.rstrip(".")),
         said=first.rstrip("."),
         is_bad=problem.severity == BAD,

@@ -38,6 +38,7 @@ from runs.models import Incident, Run
 from runs.queues.names import spelled
 
 TEMPLATE = "admin/console/home.html"
+OFTEN, SOON = 10_000, 2_000  # milliseconds between two looks; who waits for a first run looks often
 PERMISSIONS = ("runs.view_run", "triggers.view_event", "triggers.view_trigger")
 
 
@@ -64,8 +65,9 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     """The context of the index page, limited to what the user may see."""
     if not request.user.has_perms(PERMISSIONS):
         return context
-    body = _rendered(request)
-    live = {"url": reverse("home"), "etag": _etag(body)}
+    home = read_home(request)
+    body = _rendered(home)
+    live = {"url": reverse("home"), "etag": _etag(body), "every": SOON if home.first else OFTEN}
     return {**context, "title": "Overview", "home": body, "live": live}
 
 
@@ -73,7 +75,7 @@ def home_fragment(request: HttpRequest) -> HttpResponse:
     """What the page asks for while it is seen; 304 if nothing on it has changed."""
     if not request.user.has_perms(PERMISSIONS):
         raise PermissionDenied
-    body = _rendered(request)
+    body = _rendered(read_home(request))
     etag = _etag(body)
     # A server that compresses the answer makes the tag a weak one.
     if etag in request.headers.get("If-None-Match", ""):
@@ -81,9 +83,9 @@ def home_fragment(request: HttpRequest) -> HttpResponse:
     return HttpResponse(body, headers={"ETag": etag, "Cache-Control": "private, no-cache"})
 
 
-def _rendered(request: HttpRequest) -> str:
+def _rendered(home: Home) -> str:
     # Without the request: a token of a form would make each answer another one. The forms take that of the page.
-    return render_to_string(TEMPLATE, {"home": read_home(request)})
+    return render_to_string(TEMPLATE, {"home": home})
 
 
 def _etag(body: str) -> str:
@@ -109,7 +111,7 @@ def read_home(request: HttpRequest) -> Home:
         verdict=verdict(situation, found, waits, _last_failure()),
         causes=found,
         waiting=waits,
-        figures=figures(day, sum(map(len, failing))),
+        figures=figures(day, len(failing[0]) + len(failing[1])),
         chart=chart_of(day, deployed, zone_shown(request)),
         failed_url=day.span.runs(status__exact="failed"),
         day=day,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from agents.kernel.redaction import shown_json
+from agents.kernel.redaction import shown, shown_json
 from config.console.home.causes import Act
 from config.console.parts.inboxes import pending_approvals, uncertain_runs
 from config.console.parts.links import listing, page, run_link
@@ -24,6 +24,7 @@ SHORT = 400  # characters of a question and its arguments that are read in a row
 class Asked:
     """An approval. It is decided here if it can be read here as a whole, and its run has seen nothing that strangers wrote."""
 
+    id: str
     agent: str
     run: Cell
     url: str
@@ -92,11 +93,13 @@ def _asked(approval: Approval, may_decide: bool) -> Asked:
         Act(verb="approve", label="Approve", value=value, about=approval.question, is_primary=True),
         Act(verb="deny", label="Deny", value=value, about=approval.question),
     ]
+    question = shown(approval.question)
     return Asked(
+        id=f"approval-{approval.pk}",
         agent=run.agent,
         run=run_link(run.pk, "its run"),
         url=page("runs_approval", approval.pk),
-        question=approval.question if len(approval.question) <= SHORT else f"{approval.question[: SHORT - 1]}…",
+        question=question if len(question) <= SHORT else f"{question[: SHORT - 1]}…",
         arguments="" if approval.is_question else arguments[:SHORT],
         until=wait.due_at,
         is_tainted=run.is_tainted,

@@ -1,6 +1,7 @@
 // A part of a page that stays true: it asks for itself while it is seen, and changes what differs. Focus, scroll, and what is opened stay.
 (() => {
   const EVERY = 10_000;
+  const SETTLING = 600;
   const keyed = (node) => node.nodeType === Node.ELEMENT_NODE && node.id;
 
   const morphAttributes = (old, fresh) => {
@@ -12,12 +13,24 @@
     }
   };
 
+  const removeUntil = (at, end) => {
+    while (at && at !== end) {
+      const next = at.nextSibling;
+      at.remove();
+      at = next;
+    }
+    return end;
+  };
+
   const morph = (old, fresh) => {
     // moments.js has shown it in the zone of the browser.
     if (old.nodeName === "TIME" && old.dateTime === fresh.dateTime) return;
     morphAttributes(old, fresh);
     let at = old.firstChild;
     for (const wanted of [...fresh.childNodes]) {
+      const moved = keyed(wanted) && [...old.children].find((child) => child.id === wanted.id);
+      // What stood before it is gone: it keeps its element, and with it the focus. No row takes over the buttons of another one.
+      if (moved && at && moved !== at && at.compareDocumentPosition(moved) & Node.DOCUMENT_POSITION_FOLLOWING) at = removeUntil(at, moved);
       if (at && at.nodeType === wanted.nodeType && at.nodeName === wanted.nodeName && keyed(at) === keyed(wanted)) {
         if (at.nodeType === Node.ELEMENT_NODE) morph(at, wanted);
         else if (at.data !== wanted.data) at.data = wanted.data;
@@ -26,22 +39,22 @@
         old.insertBefore(wanted, at);
       }
     }
-    while (at) {
-      const next = at.nextSibling;
-      at.remove();
-      at = next;
-    }
+    removeUntil(at, null);
   };
 
   const look = async (part) => {
-    if (document.visibilityState !== "visible") return;
+    // A button must not become another one below a pointer.
+    if (document.visibilityState !== "visible" || part.querySelector("button:hover")) return;
     const headers = { "If-None-Match": part.dataset.etag, "X-Requested-With": "XMLHttpRequest" };
     const answer = await fetch(part.dataset.live, { headers, credentials: "same-origin", redirect: "error" });
-    if (answer.status !== 200) return;
+    if (answer.status === 304) return;
+    if (answer.status !== 200) throw new Error(`${answer.status}`);
     const fresh = part.cloneNode(false);
     fresh.innerHTML = await answer.text();
     fresh.dataset.etag = answer.headers.get("ETag") || "";
     morph(part, fresh);
+    part.classList.add("live-settling"); // nor below a finger
+    setTimeout(() => part.classList.remove("live-settling"), SETTLING);
     part.dispatchEvent(new CustomEvent("htmx:afterSwap", { bubbles: true })); // moments.js
     part.dispatchEvent(new CustomEvent("htmx:afterSettle", { bubbles: true })); // regions.js
   };
@@ -52,8 +65,8 @@
       const ask = async () => {
         if (isAsking) return;
         isAsking = true;
-        // The next look shows what this one could not.
-        await look(part).catch(() => {});
+        const stale = document.getElementById(part.dataset.stale);
+        await look(part).then(() => { stale.hidden = true; }, () => { stale.hidden = false; });
         isAsking = false;
       };
       setInterval(ask, Number(part.dataset.every) || EVERY);

@@ -194,7 +194,7 @@ def test_a_fresh_installation_has_one_button_and_shows_the_run_that_comes_of_it(
     make_trigger("greeter")
 
     assert pressed(admin, "test") == "The test event is accepted."
-    event = Event.objects.get()
+    event = Event.objects.get(type="manual.fired")
     make_run(agent="greeter", event_id=event.pk)
 
     assert event.target_id == Trigger.objects.get().pk

@@ -8,6 +8,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
+from runs.actions.approve import decide
 from runs.models import Incident
 from tests.config.console.test_access_in_a_browser import DESKTOP, PHONE, RULES
 from tests.support.console import make_failed_run, make_incident, make_one_of_each
@@ -47,6 +48,28 @@ def test_it_changes_by_itself_and_keeps_focus_scroll_and_what_is_open(home: Page
     expect(requeue).to_be_focused()
     expect(details).to_have_attribute("open", "")
     assert home.evaluate("window.scrollY") == 120
+
+
+def test_no_button_becomes_that_of_another_row(home: Page) -> None:
+    first, second = (make_approval(make_run(status="waiting"), status="open", question=f"Pay {one}?") for one in "AB")
+    home.reload()
+    home.get_by_role("button", name="Approve: Pay B?").focus()
+
+    decide(first.pk, decision="deny", by="test")
+    home.evaluate(LOOK)
+    expect(home.get_by_role("link", name="Pay A?")).to_be_hidden()
+    home.keyboard.press("Enter")
+
+    expect(home.get_by_text("Approved: the run continues.")).to_be_visible()
+    second.refresh_from_db()
+    assert second.decision == "approve"
+
+
+def test_who_looks_at_what_may_be_old_is_warned(home: Page) -> None:
+    home.context.clear_cookies()  # logged out elsewhere
+    home.evaluate(LOOK)
+
+    expect(home.get_by_text("This page could not update itself")).to_be_visible()
 
 
 def test_a_button_of_what_appeared_by_itself_works(home: Page) -> None:
