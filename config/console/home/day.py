@@ -30,6 +30,7 @@ LATENCY = """
 SELECT percentile_cont(0.95) WITHIN GROUP (
   ORDER BY greatest(extract(epoch FROM run.started_at)
     - ('x' || translate(left(run.id::text, 13), '-', ''))::bit(48)::bigint / 1000.0, 0)::float8)
+  FILTER (WHERE run.started_at IS NOT NULL)
 FROM unnest(%(firsts)s::uuid[], %(lasts)s::uuid[]) WITH ORDINALITY day (first, last, number)
 LEFT JOIN LATERAL (
   SELECT id, started_at, parent_id, forked_from_id, replay_id FROM runs_run

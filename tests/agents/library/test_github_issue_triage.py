@@ -8,9 +8,10 @@ from pydantic_ai.models import Model
 from pydantic_ai.models.test import TestModel
 
 from agents import Permanent
-from agents.library.github_issue_triage import alike, github_issue_triage, labels_for, priority_of
+from agents.library.github_issue_triage import alike, github_issue_triage, labels_for, priority_of, read_issue
 from agents.library.models import IssueTriage
 from agents.testing import AgentResult, assert_replays, run_agent
+from triggers.sources.webhooks.schemes.github import OPENED
 
 FIXTURE = Path(__file__).parents[2] / "triggers" / "fixtures" / "github" / "issues.opened.json"
 RECORDED = json.loads(FIXTURE.read_text())
@@ -122,3 +123,9 @@ def triage(*, model: Model | None = None, **changes: Any) -> AgentResult:
     payload = copy.deepcopy(RECORDED)
     payload["issue"].update(changes)
     return run_agent(github_issue_triage, data=payload, type="issues.opened", source="github", model=model)
+
+
+def test_the_test_event_of_a_source_is_an_issue_that_needs_no_model() -> None:
+    issue = read_issue(OPENED)
+
+    assert labels_for(f"{issue.title}\n{issue.body}") == ["question"]

@@ -163,6 +163,14 @@ def test_each_number_opens_the_runs_that_it_counts(admin: Client) -> None:
     assert listed(admin, unescape(bar)) == all_of_day
 
 
+def test_without_a_run_there_is_no_time_to_its_start(admin: Client) -> None:
+    assert "<b>–</b> event → start, p95" in " ".join(shown(admin).split())
+
+    make_run(status="succeeded", started_at=timezone.now() + timedelta(seconds=2), event_id=UUID(int=uuid7().int))
+
+    assert re.search(r"<b>[12]\.\d s</b> event → start, p95", " ".join(shown(admin).split()))
+
+
 def test_a_deploy_before_it_stands_beside_a_cause_and_in_the_chart(admin: Client) -> None:
     now = timezone.now()
     make_worker(version="1", started_at=now - timedelta(days=3))

@@ -37,7 +37,15 @@ NUMBER = re.compile(r"[1-9][0-9]{0,9}")
 WORD = re.compile(r"[a-z][a-z0-9_]{0,99}")
 OPENED = {
     "action": "opened",
-    "issue": {"number": 1, "title": "A test event from Wakeful", "state": "open", "user": {"login": "octocat"}},
+    "issue": {
+        "number": 1,
+        "title": "A test event from Wakeful",
+        "body": "Is it possible to see this issue in Wakeful?",
+        "html_url": "https://github.com/octocat/hello-world/issues/1",
+        "state": "open",
+        "labels": [],
+        "user": {"login": "octocat"},
+    },
     "repository": {"name": "hello-world", "full_name": "octocat/hello-world", "private": False},
     "sender": {"login": "octocat"},
 }
