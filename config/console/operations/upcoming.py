@@ -115,7 +115,7 @@ def coming(request: HttpRequest) -> HttpResponse:
 def wakes_of(request: HttpRequest, agent: str, count: int) -> Table:
     """The next few wakes of an agent, for its page."""
     now = database_now()
-    found = ahead(now, now + timedelta(days=USUAL), count, kinds=_allowed(request), agent=agent)
+    found = ahead(now, now + timedelta(days=USUAL), count, kinds=allowed_kinds(request), agent=agent)
     return Table(
         title="Its next wakes",
         headers=("When", "What", "Why", "Later"),

@@ -41,6 +41,6 @@ DROP SEQUENCE runs_ends_are_counted_until;
 
 
 class Migration(migrations.Migration):
-    dependencies = [("runs", "0012_report_of_an_end")]
+    dependencies = [("runs", "0015_replies")]
 
     operations = [migrations.RunSQL(NOTED, NOT_NOTED)]

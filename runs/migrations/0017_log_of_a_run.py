@@ -10,7 +10,7 @@ ALTER TABLE runs_runlog ADD CONSTRAINT runs_runlog_of_run FOREIGN KEY (run_id) R
 
 
 class Migration(migrations.Migration):
-    dependencies = [("runs", "0012_report_of_an_end")]
+    dependencies = [("runs", "0016_ends_to_count")]
 
     operations = [
         migrations.CreateModel(

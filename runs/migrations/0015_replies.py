@@ -3,7 +3,7 @@ from django.db.models import Q
 
 
 class Migration(migrations.Migration):
-    dependencies = [("runs", "0012_report_of_an_end")]
+    dependencies = [("runs", "0014_starts_of_calendars")]
 
     operations = [
         migrations.AddField(
