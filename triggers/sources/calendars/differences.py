@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from triggers.models import CalendarEntry
-from triggers.sources.calendars.entry import CANCELLED, Entry, Look, as_its_series_says, instant, key_of
+from triggers.sources.calendars.entry import CANCELLED, Entry, Look, as_its_series_says, instant, key_of, short
 from triggers.sources.http.payload import Payload
 from triggers.sources.runner import BATCH, Received
 from triggers.sources.webhooks.naming import is_name
@@ -43,7 +43,8 @@ def compare(look: Look, by: Comparing) -> Differences:
     """What the look changes of the recorded entries; at most BATCH events."""
     known = {} if by.is_blank else _known(by.source_id, look)
     found = Differences()
-    for entry in look.entries or ():
+    # An id that comes twice is of one entry: its last state counts.
+    for entry in {entry.key: entry for entry in look.entries or ()}.values():
         if len(found.messages) >= BATCH:
             found.has_more = True
             return found
@@ -91,7 +92,9 @@ def _compare(entry: Entry, known: Mapping[str, CalendarEntry], look: Look, by: C
     found.put.append(_row(entry, by.source_id))
     is_old = by.is_first or (look.is_moved and entry.made_at is not None and entry.made_at < by.since)
     if old is None:
-        if not (is_old or entry.is_plain):
+        # What is taken out of a series that is new was never there.
+        is_hole = entry.is_cancelled and entry.series and key_of(entry.series) not in known
+        if not (is_old or entry.is_plain or is_hole):
             found.messages.append(_news(entry, known, by))
     elif entry.is_cancelled:
         if old.data["status"] != CANCELLED:
@@ -115,10 +118,11 @@ def _gone(known: Mapping[str, CalendarEntry], look: Look) -> Iterator[tuple[Cale
     """The recorded entries that are gone, and whether the calendar has named them."""
     named = {key_of(id) for id in look.gone}
     there = {entry.key for entry in look.entries or ()}
+    unread = set(map(short, look.left_out or ()))
     for key, row in known.items():
         if key in named:
             yield row, True
-        elif key not in there and (look.is_whole or row.series in named):
+        elif key not in there and (look.is_whole or row.series in named) and row.data["uid"] not in unread:
             yield row, False
 
 

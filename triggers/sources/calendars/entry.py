@@ -111,7 +111,7 @@ def data_of(
         "original_starts_at": original.isoformat() if original else None,
         "zone": short(zone) or "UTC",
         "is_all_day": is_all_day,
-        "status": texts.get("status") or "confirmed",
+        "status": short(texts.get("status")) or "confirmed",
         "recurrence": recurrence,
         "organizer": _person(organizer or {}),
         "attendees": [{**_person(one), "response": short(one.get("response"))} for one in people[:MOST_PEOPLE]],

@@ -5,20 +5,28 @@ It gets the request in JSON, a newline and the calendar; it answers the entries 
 """
 
 import json
+import re
 import signal
 import sys
-from collections import defaultdict
+import time as clock
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from importlib import import_module
+from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
 MOST_ANSWER = 48 * 2**20  # bytes
 MOST_ENTRIES = 3_000  # that are not over
 MOST_OCCURRENCES = 500  # of one series, in the view
-SERIES_SECONDS = 1.0  # of processor time
+MOST_COUNTED = 2_000  # occurrences of a series until its last one
+MOST_PEOPLE = 100
+LONGEST = 1_000  # characters of a text, except of a description
+SERIES_SECONDS, SHORTEST_SECONDS = 1.0, 0.05  # of processor time for one series, and if many have taken long
+SPENT_SECONDS = 10.0  # of all series, after which each has the shortest time
+ZONES = re.compile(rb"^BEGIN:VTIMEZONE\r?$.*?^END:VTIMEZONE\r?$", re.MULTILINE | re.DOTALL | re.IGNORECASE)
 KEPT = timedelta(days=1)  # what is over
 OFTEN = ("SECONDLY", "MINUTELY")
 
@@ -37,23 +45,34 @@ def main() -> None:
 
 def found_in(body: bytes, asked: Mapping[str, Any]) -> dict[str, Any]:
     # Not for the processes that only know of this module. Their types differ from version to version.
-    icalendar: Any = import_module("icalendar")
-    x_wr_timezone: Any = import_module("x_wr_timezone")
     try:
-        calendars = icalendar.Calendar.from_ical(body, multiple=True)
+        calendars = [one for one in _calendars(body) if one.name == "VCALENDAR"]
     except Exception as error:  # the parser raises what it likes
         return _wrong(f"The answer is no calendar: {type(error).__name__}.")
-    calendars = [one for one in calendars if one.name == "VCALENDAR"]
     if not calendars:
         return _wrong("The answer is no calendar.")
     parsing = _Parsing(asked)
     for calendar in calendars:
-        zone = asked["zone"] or str(calendar.get("X-WR-TIMEZONE", ""))
-        parsing.zone = _zone(zone)
-        parsing.read(x_wr_timezone.to_standard(calendar))
+        own = _zone(str(calendar.get("X-WR-TIMEZONE", "")))
+        parsing.own_zone, parsing.zone = own, _zone(asked["zone"]) or own or UTC
+        parsing.read(calendar)
     if len(parsing.entries) > MOST_ENTRIES:
         return _wrong(f"The calendar has more than {MOST_ENTRIES:,} events to come.", "Publish a smaller calendar.")
-    return {"entries": parsing.entries, "occurrences": parsing.occurrences, "left_out": parsing.left_out}
+    return {
+        "entries": list(parsing.entries.values()),
+        "occurrences": parsing.occurrences,
+        "left_out": parsing.left_out,
+    }
+
+
+def _calendars(body: bytes) -> list[Any]:
+    icalendar: Any = import_module("icalendar")
+    icalendar.Component.ignore_exceptions = True  # a line that cannot be read is left out, not the calendar
+    try:
+        found: list[Any] = icalendar.Calendar.from_ical(body, multiple=True)
+    except Exception:  # a zone that cannot be read: its name may be known
+        found = icalendar.Calendar.from_ical(ZONES.sub(b"", body), multiple=True)
+    return found
 
 
 class _Parsing:
@@ -61,7 +80,8 @@ class _Parsing:
         self.now = datetime.fromisoformat(asked["now"])
         self.view = tuple(map(datetime.fromisoformat, asked["view"])) if asked["view"] else None
         self.zone: tzinfo = UTC
-        self.entries: list[dict[str, Any]] = []
+        self.own_zone: tzinfo | None = None  # of the calendar
+        self.entries: dict[str, dict[str, Any]] = {}
         self.occurrences: list[dict[str, Any]] = []
         self.left_out: dict[str, str] = {}
 
@@ -69,11 +89,14 @@ class _Parsing:
         by_uid: defaultdict[str, list[Any]] = defaultdict(list)
         for event in calendar.walk("VEVENT"):
             uid = str(event.get("UID", "")) or f"{event.get('SUMMARY', '')} {_text(event, 'DTSTART')}"
-            by_uid[uid].append(event)
+            by_uid[uid[:LONGEST]].append(event)
+        began = clock.process_time()
         for uid, events in by_uid.items():
+            spent = clock.process_time() - began
             try:
-                with _seconds(SERIES_SECONDS):
-                    entries, occurrences = self._entries(uid, events), self._occurrences(uid, events)
+                with _seconds(max(SERIES_SECONDS * (1 - spent / SPENT_SECONDS), SHORTEST_SECONDS)):
+                    there = self._latest(events)
+                    entries, occurrences = self._entries(uid, there), self._occurrences(uid, there)
             except Costly:
                 self.left_out[uid] = "its rule takes too long to follow"
             except (
@@ -87,18 +110,29 @@ class _Parsing:
             ) as error:
                 self.left_out[uid] = f"it cannot be read: {type(error).__name__}"
             else:
-                self.entries += entries
+                self.entries |= entries
                 self.occurrences += occurrences
 
-    def _entries(self, uid: str, events: Sequence[Any]) -> list[dict[str, Any]]:
-        found = []
-        for event in events:
+    def _latest(self, events: Sequence[Any]) -> Sequence[Any]:
+        """Of an event that stands there more than once, the last version. With times in the calendar's own zone."""
+        if self.own_zone:
+            x_wr_timezone: Any = import_module("x_wr_timezone")
+            events = list(map(x_wr_timezone.UTCChangingWalker(self.own_zone).walk_event, events))
+        if len(events) > 1:
+            events = list({self._original(event): event for event in sorted(events, key=_version)}.values())
+        return events
+
+    def _entries(self, uid: str, events: Sequence[Any]) -> dict[str, dict[str, Any]]:
+        found = {}
+        # An occurrence that is taken out and there as well is there.
+        for event in sorted(events, key=lambda one: "RECURRENCE-ID" in one):
             original = self._original(event)
             over_at = self._over_at(event)
             if over_at is None or over_at >= self.now - KEPT:
                 id, series = (f"{uid}/{original.isoformat()}", uid) if original else (uid, "")
-                found.append(self._entry(id, series, over_at, self._data(event, uid, id, series, original)))
-            found += self._left_free(event, uid) if not original else []
+                found[id] = self._entry(id, series, over_at, self._data(event, uid, id, series, original))
+            if not original:
+                found |= {one["id"]: one for one in self._left_free(event, uid)}
         return found
 
     def _left_free(self, event: Any, uid: str) -> Iterator[dict[str, Any]]:
@@ -159,32 +193,46 @@ class _Parsing:
             return end
         until = _rule(event).get("UNTIL", [])
         if not until:
+            return self._over_by_count(event, end)
+        try:
+            # The rule may be of a zone behind UTC, and the last day counts.
+            return self._aware(until[0]) + (end - self._start(event)) + timedelta(days=1)
+        except OverflowError:  # the year 9999 stands for no end
             return None
-        last = until[0]
-        # The rule may be of a zone behind UTC, and the last day counts.
-        return self._aware(last) + (end - self._start(event)) + timedelta(days=1)
+
+    def _over_by_count(self, event: Any, end: datetime) -> datetime | None:
+        count = _rule(event).get("COUNT", [])
+        if not count or count[0] > MOST_COUNTED:
+            return None
+        rrule: Any = import_module("dateutil.rrule")
+        start = self._start(event)
+        rule = rrule.rrulestr(event["RRULE"].to_ical().decode(), dtstart=start.replace(tzinfo=None))
+        last = deque(islice(rule, MOST_COUNTED), maxlen=1)
+        return last[0].replace(tzinfo=start.tzinfo) + (end - start) if last else end
 
     def _data(self, event: Any, uid: str, id: str, series: str, original: datetime | None) -> dict[str, Any]:
-        start = self._start(event)
+        start, end = self._start(event), self._end(event)
+        for at in (start, end):
+            at.astimezone(UTC)  # raises what a time at the end of the calendar costs others
         given = event.get("ATTENDEE", [])
-        people = [_person(one) for one in (given if isinstance(given, list) else [given])]
+        people = [_person(one) for one in (given if isinstance(given, list) else [given])[:MOST_PEOPLE]]
         organizer = event.get("ORGANIZER")
-        link = str(event.get("URL", ""))
+        link = _short(event, "URL")
         return {
             "id": id,
             "uid": uid,
             "series": series,
-            "title": str(event.get("SUMMARY", "")),
+            "title": _short(event, "SUMMARY"),
             "description": str(event.get("DESCRIPTION", ""))[:20_000],
-            "location": str(event.get("LOCATION", "")),
+            "location": _short(event, "LOCATION"),
             "link": link if link.startswith("http") else "",
-            "meeting": str(event.get("CONFERENCE", "") or event.get("X-GOOGLE-CONFERENCE", "")),
+            "meeting": _short(event, "CONFERENCE") or _short(event, "X-GOOGLE-CONFERENCE"),
             "starts_at": start.isoformat(),
-            "ends_at": self._end(event).isoformat(),
+            "ends_at": end.isoformat(),
             "original": original and original.isoformat(),
             "zone": str(getattr(start.tzinfo, "key", None) or start.tzinfo),
             "is_all_day": _is_day(event),
-            "status": str(event.get("STATUS", "")).lower(),
+            "status": _short(event, "STATUS").lower(),
             "recurrence": [f"{name}:{_text(event, name)}" for name in ("RRULE", "RDATE") if name in event],
             "organizer": _person(organizer) if organizer else {},
             "people": people,
@@ -223,7 +271,7 @@ def _seconds(seconds: float) -> Iterator[None]:
         raise Costly
 
     signal.signal(signal.SIGVTALRM, stop)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, SHORTEST_SECONDS)  # again, where it is caught
     try:
         yield
     finally:
@@ -234,6 +282,16 @@ def _rule(event: Any) -> Mapping[str, Any]:
     found = event.get("RRULE", {})
     rule: Mapping[str, Any] = found[0] if isinstance(found, list) else found
     return rule
+
+
+def _version(event: Any) -> tuple[int, str, bytes]:
+    said = str(event.get("SEQUENCE", ""))
+    number = int(said) if said.isascii() and said.isdigit() and len(said) < 10 else 0
+    return number, _text(event, "LAST-MODIFIED"), event.to_ical()
+
+
+def _short(event: Any, name: str) -> str:
+    return str(event.get(name, ""))[:LONGEST]
 
 
 def _text(event: Any, name: str) -> str:
@@ -251,17 +309,17 @@ def _person(one: Any) -> dict[str, str]:
     parameters = getattr(one, "params", {})
     address = str(one)
     return {
-        "name": str(parameters.get("CN", "")),
-        "address": address[7:] if address.lower().startswith("mailto:") else "",
-        "response": str(parameters.get("PARTSTAT", "")).lower().replace("_", "-"),
+        "name": str(parameters.get("CN", ""))[:LONGEST],
+        "address": address[7:][:LONGEST] if address.lower().startswith("mailto:") else "",
+        "response": str(parameters.get("PARTSTAT", ""))[:LONGEST].lower().replace("_", "-"),
     }
 
 
-def _zone(name: str) -> tzinfo:
+def _zone(name: str) -> tzinfo | None:
     try:
-        return ZoneInfo(name) if name else UTC
+        return ZoneInfo(name) if name else None
     except (ValueError, OSError, LookupError):
-        return UTC
+        return None
 
 
 def _wrong(
