@@ -28,12 +28,13 @@ class Differences:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparing:
-    """How a look is compared. `is_first`: what is there was not made now; `is_blank`: nothing of this calendar is recorded. `since`: when
-    the source was looked at first."""
+    """How a look is compared. `begins`: it is the first one; `is_first`: and what is there was not made now; `is_blank`: nothing of this
+    calendar is recorded. `since`: when the source was looked at first."""
 
     source_id: UUID
     now: datetime
     since: datetime
+    begins: bool
     is_first: bool
     is_blank: bool
     revision: str  # makes a change that comes again another event
@@ -90,7 +91,7 @@ def _compare(entry: Entry, known: Mapping[str, CalendarEntry], look: Look, by: C
     if old is None and is_over or (old is not None and old.digest == entry.digest):
         return
     found.put.append(_row(entry, by.source_id))
-    is_old = by.is_first or (look.is_moved and entry.made_at is not None and entry.made_at < by.since)
+    is_old = by.is_first or (look.is_moved and not by.begins and entry.made_at is not None and entry.made_at < by.since)
     if old is None:
         # What is taken out of a series that is new was never there.
         is_hole = entry.is_cancelled and entry.series and key_of(entry.series) not in known
@@ -99,8 +100,11 @@ def _compare(entry: Entry, known: Mapping[str, CalendarEntry], look: Look, by: C
     elif entry.is_cancelled:
         if old.data["status"] != CANCELLED:
             found.messages.append(_event(ENDED, entry.key, entry.digest, {**old.data, "status": CANCELLED}, by))
-    else:
+    elif not entry.is_plain:
         found.messages.append(_changed(entry.key, entry.digest, entry.data, old.data, by))
+    elif old.data["original_starts_at"]:  # it differed; where it is as its series says, the change is one of the series
+        data = _in_words_of(known.get(key_of(entry.series)), entry.data)
+        found.messages.append(_changed(entry.key, entry.digest, data, old.data, by))
 
 
 def _news(entry: Entry, known: Mapping[str, CalendarEntry], by: Comparing) -> Received:
@@ -122,7 +126,11 @@ def _gone(known: Mapping[str, CalendarEntry], look: Look) -> Iterator[tuple[Cale
     for key, row in known.items():
         if key in named:
             yield row, True
-        elif key not in there and (look.is_whole or row.series in named) and row.data["uid"] not in unread:
+        elif (
+            key not in there
+            and (look.is_whole or row.series in named)
+            and not unread & {row.data["id"], row.data["uid"]}
+        ):
             yield row, False
 
 
@@ -136,7 +144,9 @@ def _leave(
 ) -> None:
     found.drop.append(row.key)
     is_over = row.over_at is not None and row.over_at < by.now
-    if is_over or row.data["status"] == CANCELLED or _ends_with_series(row, known, look) or _has_moved(row, look):
+    if is_over or row.data["status"] == CANCELLED or _is_beyond(row, known, look, by):
+        return
+    if _ends_with_series(row, known, look) or _changes_with_series(row, known, look) or _has_moved(row, look):
         return
     if row.data["original_starts_at"] and not is_named:
         back = as_its_series_says(row.data)
@@ -173,6 +183,22 @@ def _ends_with_series(row: CalendarEntry, known: Mapping[str, CalendarEntry], lo
         return True
     there: Sequence[Entry] = [entry for entry in look.entries or () if entry.key == row.series]
     return (look.is_whole and not there) or any(entry.is_cancelled for entry in there)
+
+
+def _changes_with_series(row: CalendarEntry, known: Mapping[str, CalendarEntry], look: Look) -> bool:
+    """Whether it is an occurrence as its series said, and the series has changed."""
+    series = known.get(row.series)
+    if series is None or row.data["original_starts_at"]:
+        return False
+    return any(entry.key == row.series and entry.digest != series.digest for entry in look.entries or ())
+
+
+def _is_beyond(row: CalendarEntry, known: Mapping[str, CalendarEntry], look: Look, by: Comparing) -> bool:
+    """Whether it is a series that had nothing more in the part of the calendar that was looked at: its next occurrence is later."""
+    if not (look.is_moved and row.data["recurrence"]):
+        return False
+    others = [other for other in known.values() if other.series == row.key and other.data["status"] != CANCELLED]
+    return all(other.over_at is not None and other.over_at < by.now for other in others)
 
 
 def _changed(key: str, digest: str, data: Mapping[str, Any], old: Mapping[str, Any], by: Comparing) -> Received:

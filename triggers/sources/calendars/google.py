@@ -3,10 +3,21 @@
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import partial
+from math import ceil
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from triggers.sources.calendars.account import AccountCalendar, AccountSettings, moment, name_of, zone_of
+from triggers.sources.calendars.account import (
+    AccountCalendar,
+    AccountSettings,
+    entries_of,
+    last_states,
+    moment,
+    name_of,
+    over_after,
+    zone_of,
+)
 from triggers.sources.calendars.differences import KEPT
 from triggers.sources.calendars.entry import CANCELLED, Entry, Look, Occurrence, View, data_of
 from triggers.sources.calendars.reader import CalendarReader, cases
@@ -17,6 +28,8 @@ from triggers.sources.runner import Assignment, Reader, SourceError
 API = "https://www.googleapis.com/calendar/v3"
 PAGE, MOST_PAGES, PAGES_OF_STARTS = 250, 12, 4
 EXPIRED = 410  # the sync token: everything is listed again
+PERIODS = {"DAILY": 1, "WEEKLY": 7}  # days
+PLAIN = frozenset({"FREQ", "COUNT", "INTERVAL", "WKST"})  # parts of a rule
 UNTIL = re.compile(r"UNTIL=(\d{4})(\d\d)(\d\d)")
 NO_MEETINGS = frozenset({"workingLocation", "birthday"})
 REMEDY = (
@@ -54,16 +67,18 @@ class GoogleReader(CalendarReader):
             raise SourceError(
                 f"The calendar has more than {PAGE * MOST_PAGES:,} events to come.", retry_after=self.settings.pause
             )
-        items, last = found
+        items, last = last_states(found[0]), found[1]
         wanted = view or (self.whole_view(now) if items and self.wants_starts() else None)
         zone = zone_of(str(last.get("timeZone", "")))
+        entries, left_out = entries_of([one for one in items if not _is_gone(one)], partial(_entry, zone=zone))
         gone = [] if is_whole else [str(one.get("id")) for one in items if _is_gone(one)]
         return Look(
             cursor={"token": last.get("nextSyncToken", "")},
-            entries=[_entry(one, zone) for one in items if not _is_gone(one)] if items or is_whole else None,
+            entries=entries if items or is_whole else None,
             gone=gone,
             is_whole=is_whole,
             occurrences=self._occurrences(account, wanted) if wanted else None,
+            left_out=left_out,
         )
 
     def _changes(
@@ -77,7 +92,8 @@ class GoogleReader(CalendarReader):
         found = self._list(account, asked, PAGES_OF_STARTS, may_be_cut=True)
         items, last = found or ([], {})
         zone = zone_of(str(last.get("timeZone", "")))
-        made = [_entry(one, zone) for one in items if not _is_gone(one) and one.get("eventType") not in NO_MEETINGS]
+        meetings = [one for one in items if not _is_gone(one) and one.get("eventType") not in NO_MEETINGS]
+        made, _ = entries_of(meetings, partial(_entry, zone=zone))
         return [
             Occurrence(id=one.id, starts_at=moment(one.data["starts_at"]).astimezone(UTC), data=one.data)
             for one in made
@@ -167,5 +183,17 @@ def _over_at(rules: Sequence[str], end: datetime) -> datetime | None:
     if not rules:
         return end
     found = UNTIL.search(" ".join(rules))
-    # The day may be one of a zone behind UTC.
-    return datetime(*map(int, found.groups()), tzinfo=UTC) + timedelta(days=2) if found else None  # type: ignore[misc,arg-type]
+    return over_after("-".join(found.groups())) if found else _over_by_count(rules, end)
+
+
+def _over_by_count(rules: Sequence[str], end: datetime) -> datetime | None:
+    """At the latest, for rules that have something in each of their periods; None for others. Google does not give the last one."""
+    parts = dict(part.split("=", 1) for part in rules[0].removeprefix("RRULE:").split(";") if "=" in part)
+    days = PERIODS.get(parts.get("FREQ", ""))
+    if len(rules) > 1 or days is None or "COUNT" not in parts or not parts.keys() <= PLAIN | {"BYDAY"}:
+        return None
+    weekdays = parts.get("BYDAY", "")
+    if weekdays and days != 7:
+        return None
+    periods = ceil(int(parts["COUNT"]) / (weekdays.count(",") + 1)) * int(parts.get("INTERVAL", 1))
+    return end + timedelta(days=days * periods)

@@ -6,7 +6,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from triggers.sources.calendars.account import AccountCalendar, AccountSettings, moment, name_of, zone_of
+from triggers.sources.calendars.account import (
+    AccountCalendar,
+    AccountSettings,
+    entries_of,
+    last_states,
+    moment,
+    name_of,
+    over_after,
+    zone_of,
+)
 from triggers.sources.calendars.differences import KEPT
 from triggers.sources.calendars.entry import CANCELLED, Entry, Look, Occurrence, View, data_of, instant
 from triggers.sources.calendars.reader import CalendarReader, cases
@@ -46,7 +55,7 @@ class MicrosoftReader(CalendarReader):
         account = Account(self.settings.connection, pause=self.settings.pause, remedy=REMEDY)
         is_rolled = bool(cursor) and instant(cursor["until"]) - now < AHEAD - ROLLED
         found, until = None, now + AHEAD
-        if cursor and not is_rolled:
+        if cursor and cursor["link"] and not is_rolled:
             found, until = self._list(account, cursor["link"], MOST_PAGES), instant(cursor["until"])
         is_whole = found is None
         if found is None:
@@ -58,16 +67,18 @@ class MicrosoftReader(CalendarReader):
                 f"The calendar has more than {PAGE * MOST_PAGES:,} occurrences in {AHEAD.days} days.",
                 retry_after=self.settings.pause,
             )
-        items, last = found
+        items, last = last_states(found[0]), found[1]
         wanted = view or (self.whole_view(now) if items and self.wants_starts() else None)
         gone = [str(one.get("id")) for one in items if "@removed" in one]
+        entries, left_out = entries_of([one for one in items if _has_times(one)], _entry)
         return Look(
             cursor={"link": str(last.get("@odata.deltaLink", "")), "until": until.isoformat()},
-            entries=[_entry(one) for one in items if _has_times(one)] if items or is_whole else None,
+            entries=entries if items or is_whole else None,
             gone=gone,
             is_whole=is_whole,
             is_moved=is_whole,
             occurrences=self._occurrences(account, wanted) if wanted else None,
+            left_out=left_out,
         )
 
     def _occurrences(self, account: Account, view: View) -> Sequence[Occurrence]:
@@ -75,7 +86,8 @@ class MicrosoftReader(CalendarReader):
         found = self._list(account, first, PAGES_OF_STARTS, may_be_cut=True)
         if found is None:
             raise SourceError("There is no such calendar.", remedy=REMEDY, retry_after=self.settings.pause)
-        return [_occurrence(one) for one in found[0] if _has_times(one)]
+        entries, _ = entries_of([one for one in found[0] if _has_times(one)], _entry)
+        return list(map(_occurrence, entries))
 
     def _address(self, path: str, view: View, more: Mapping[str, str] | None = None) -> str:
         calendar = f"/calendars/{quote(self.settings.calendar, safe='')}" if self.settings.calendar else ""
@@ -106,8 +118,7 @@ def _has_times(one: Mapping[str, Any]) -> bool:
     return "@removed" not in one and isinstance(one.get("start"), dict) and isinstance(one.get("end"), dict)
 
 
-def _occurrence(one: Mapping[str, Any]) -> Occurrence:
-    entry = _entry(one)
+def _occurrence(entry: Entry) -> Occurrence:
     starts_at = instant(entry.data["starts_at"])
     # The id of an occurrence changes when it becomes an exception; the start that its series gives does not.
     original = instant(entry.data["original_starts_at"] or entry.data["starts_at"])
@@ -164,8 +175,7 @@ def _over_at(pattern: Mapping[str, Any], end: datetime) -> datetime | None:
     if not pattern:
         return end
     span = pattern.get("range") or {}
-    # The day may be one of a zone behind UTC.
-    return moment(span["endDate"]) + timedelta(days=2) if span.get("type") == "endDate" else None
+    return over_after(span["endDate"]) if span.get("type") == "endDate" else None
 
 
 def _person(one: Mapping[str, Any]) -> dict[str, str]:

@@ -190,6 +190,7 @@ class CalendarReader(PollingReader):
             source_id=self.source_id,
             now=now,
             since=since,
+            begins=begins,
             is_first=begins and self.settings.begin_with != ALL,
             is_blank=is_first,
             revision=str(state.get("number", int(now.timestamp()))),

@@ -12,6 +12,7 @@ from tests.support.connections import connected
 from tests.support.list_server import ListServer, Page
 from tests.support.oauth_server import OAuthServer
 from tests.triggers.sources.calendars.conftest import Polled, data, said, soon
+from triggers.models import PoisonMessage
 from triggers.sources.calendars import google
 from triggers.sources.calendars.entry import instant
 from triggers.sources.runner import SourceError
@@ -161,3 +162,28 @@ def test_the_token_goes_to_the_hosts_of_the_connection_alone(
 
     with pytest.raises(SourceError, match="sends its token to"):
         source.poll()
+
+
+def test_an_odd_event_and_an_id_that_comes_twice_do_not_stop_the_calendar(calendar: Calendar) -> None:
+    at = soon(days=2)
+    far = event("far", at, recurrence=["RRULE:FREQ=DAILY;UNTIL=99991231T000000Z"])
+    odd = event("odd", at, start={"dateTime": "nonsense"})
+    calendar.events = calendar.starts = [far, odd, event("a", at), event("a", at, summary="A")]
+    source = Polled("calendar_of_google", connection="work", begin_with="all")
+
+    assert said(source.poll()) == [("created", "far"), ("created", "A")]
+    assert PoisonMessage.objects.filter(message_id="odd").exists()
+    assert source.poll() == []
+
+
+def test_a_series_that_has_ended_by_its_count_is_not_cancelled_when_all_is_listed_again(calendar: Calendar) -> None:
+    at = soon(days=-15)
+    weekly = event("weekly", at, recurrence=["RRULE:FREQ=WEEKLY;COUNT=4;BYDAY=MO,WE,FR"])
+    daily = event("daily", at, recurrence=["RRULE:FREQ=DAILY;COUNT=6;INTERVAL=2"])
+    on = event("on", at, recurrence=["RRULE:FREQ=DAILY;COUNT=60"])
+    calendar.events = [weekly, daily, on]
+    source = Polled("calendar_of_google", connection="work", events="changes")
+    source.poll()
+    calendar.expired, calendar.events = True, []
+
+    assert said(source.poll()) == [("cancelled", "on")]

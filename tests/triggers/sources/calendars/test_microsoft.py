@@ -11,9 +11,10 @@ from tests.support.connections import connected
 from tests.support.list_server import ListServer, Page
 from tests.support.oauth_server import OAuthServer
 from tests.triggers.sources.calendars.conftest import Polled, data, said, soon
-from triggers.models import Reading
+from triggers.models import PoisonMessage, Reading
 from triggers.sources.calendars import microsoft
 from triggers.sources.calendars.entry import instant
+from triggers.sources.runner import SourceError
 
 pytestmark = pytest.mark.django_db
 
@@ -29,6 +30,7 @@ class Calendar(dict[str, Page]):
         self.starts: list[Any] = []
         self.expired = False
         self.whole = 0
+        self.next = ""  # in place of the links
 
     def get(self, path: str, default: Any = None) -> Page:
         parts = urlsplit(path)
@@ -46,7 +48,7 @@ class Calendar(dict[str, Page]):
         return self.answer(self.starts)
 
     def answer(self, items: list[Any], name: str = "", link: str = "") -> Page:
-        more = {name: self.site.url(f"/v1.0/me/calendarView/delta{link}")} if name else {}
+        more = {name: self.next or self.site.url(f"/v1.0/me/calendarView/delta{link}")} if name else {}
         return Page(json.dumps({"value": items, **more}).encode())
 
 
@@ -144,3 +146,88 @@ def test_starts_are_in_the_zone_of_the_event_and_once_for_an_occurrence_that_bec
     [start] = source.later(timedelta(hours=4))
     assert data(start)["zone"] == "Europe/Berlin"
     assert datetime.fromisoformat(data(start)["starts_at"]).utcoffset() != timedelta()
+
+
+def rolled() -> None:
+    """As if a week had passed since the view was listed."""
+    reading = Reading.objects.get()
+    assert isinstance(reading.position, dict)
+    reading.position["state"]["cursor"]["until"] = soon(days=50).isoformat()
+    reading.save()
+
+
+def master(at: datetime, **more: Any) -> dict[str, Any]:
+    pattern = {"pattern": {"type": "daily"}, "range": {"type": "noEnd"}}
+    return event("s", at, type="seriesMaster", recurrence=pattern) | more
+
+
+def test_a_series_whose_next_occurrence_is_beyond_the_view_is_not_cancelled_and_one_that_is_deleted_is(
+    calendar: Calendar,
+) -> None:
+    today, later = soon(hours=-30), soon(days=9)
+    calendar.view = [master(today), occurrence("o1", today)]
+    source = Polled("calendar_of_microsoft", connection="work", events="changes")
+    source.poll()
+    rolled()
+    calendar.view = []
+    assert source.poll() == []
+
+    calendar.changes = [master(today, createdDateTime=soon(minutes=1).isoformat()), occurrence("o2", later)]
+    assert said(source.poll()) == [("created", "s")]
+    rolled()
+    assert said(source.poll()) == [("cancelled", "s")]
+
+
+def test_a_series_that_is_moved_as_a_whole_is_one_change(calendar: Calendar) -> None:
+    days = [soon(days=day) for day in range(2, 8)]
+    calendar.view = [master(days[0]), *(occurrence(f"o{number}", day) for number, day in enumerate(days))]
+    source = Polled("calendar_of_microsoft", connection="work", events="changes")
+    source.poll()
+    hour = timedelta(hours=1)
+    moved = [occurrence(f"o{number}", day + hour) for number, day in enumerate(days[:3])]
+    gone = [{"id": f"o{number}", "@removed": {"reason": "deleted"}} for number in (3, 4, 5)]
+    new = [occurrence(f"n{number}", day + hour) for number, day in enumerate(days[3:])]
+    calendar.changes = [master(days[0] + hour), *moved, *gone, *new]
+
+    assert [event.type for event in source.poll()] == ["calendar.changed"]
+
+
+def test_an_id_that_comes_more_than_once_has_its_last_state(calendar: Calendar) -> None:
+    at = soon(days=2)
+    calendar.view = [event("a", at), event("a", at, subject="A"), event("b", at)]
+    source = Polled("calendar_of_microsoft", connection="work", events="changes")
+    source.poll()
+    removed = [{"id": id, "@removed": {"reason": "deleted"}} for id in ("a", "b")]
+    calendar.changes = [
+        event("b", at, subject="B"),
+        *removed,
+        event("a", at, subject="A"),
+        event("a", at, subject="AA"),
+    ]
+
+    assert said(source.poll()) == [("changed", "AA"), ("cancelled", "b")]
+    assert source.poll() == []
+
+
+@pytest.mark.parametrize(
+    "link", ["https://example.org/delta?link=1", "http://127.0.0.1:1/delta?link=1", "file:///etc/passwd"]
+)
+def test_the_link_of_a_page_to_another_server_is_refused(calendar: Calendar, link: str) -> None:
+    source = Polled("calendar_of_microsoft", connection="work", events="changes")
+    source.poll()
+    calendar.next = link
+
+    with pytest.raises(SourceError, match="sends its token to"):
+        source.poll()
+
+
+def test_an_event_that_cannot_be_read_does_not_stop_the_calendar(calendar: Calendar) -> None:
+    at = soon(days=2)
+    far = {"pattern": {"type": "daily"}, "range": {"type": "endDate", "endDate": "9999-12-31"}}
+    odd = [event("far", at, recurrence=far), event("odd", at, start={"dateTime": "nonsense"}, end={"dateTime": None})]
+    calendar.view = calendar.starts = [*odd, event("good", at)]
+    source = Polled("calendar_of_microsoft", connection="work", begin_with="all")
+
+    assert said(source.poll()) == [("created", "far"), ("created", "good")]
+    assert [title for title, _ in source.waiting] == ["far", "good"]
+    assert PoisonMessage.objects.filter(message_id="odd").exists()
