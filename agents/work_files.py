@@ -117,8 +117,8 @@ def write_work_file(path: str, text: str, *, replaces: str) -> str:
 
 
 def append_work_file(path: str, text: str, *, mark: str) -> bool:
-    """Append a text that contains `mark`, unless the file contains that mark already; was it appended? What others write to the file
-    meanwhile stays: it is not replaced."""
+    """Append a text that contains `mark`, on a line of its own, unless the file contains that mark already; was it appended? What others
+    write to the file meanwhile stays: it is not replaced."""
     place, content = place_of(path), _encoded(text)
     with _folder_to_write(place) as (folder, _):
         file = os.open(place.parts[-1], APPEND, 0o644, dir_fd=folder)
@@ -127,6 +127,8 @@ def append_work_file(path: str, text: str, *, mark: str) -> bool:
             known = _read(file, place)
             if mark.encode() in known:
                 return False
+            if known and not known.endswith(b"\n"):
+                content = b"\n" + content
             if len(known) + len(content) > MOST_BYTES:
                 raise WorkFileRefused(f"{place.path} would have more than {MOST_BYTES:,} bytes")
             size = os.fstat(file).st_size
@@ -173,13 +175,33 @@ def _checked(part: str, path: str) -> str:
 
 def _is_of_git(name: str) -> bool:
     """Also in the spellings that a file system takes for the same name: what is written there could be executed."""
-    plain = name.translate(IGNORED).casefold().rstrip(". ").partition(":")[0]
+    plain = _plain(name)
     return plain == ".git" or plain.startswith("git~")
+
+
+def _plain(name: str) -> str:
+    return name.translate(IGNORED).casefold().rstrip(". ").partition(":")[0]
+
+
+def _is_folder_of_git(folder: int) -> bool:
+    """Under any name: that of a bare repository is one of a person's choice."""
+    return _has(folder, "HEAD") and (_has(folder, "commondir") or (_has(folder, "objects") and _has(folder, "refs")))
+
+
+def _has(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager
 def _folder_to_write(place: Place) -> Iterator[tuple[int, bool]]:
     """The folder of a file, made if it is not there, and whether it is locked."""
+    # With HEAD beside what else may be written, a folder would be a repository, whose configuration git executes for a person who enters.
+    if _plain(place.parts[-1]) == "head":
+        raise WorkFileRefused(f"{place.path}: a file of this name is one of git")
     try:
         with (
             _raised(place),
@@ -193,21 +215,28 @@ def _folder_to_write(place: Place) -> Iterator[tuple[int, bool]]:
 
 @contextmanager
 def _opened(root: str, parts: tuple[str, ...], *, is_made: bool = False) -> Iterator[int]:
-    """The folder that these names lead to from the root, through no link. Raises OSError."""
+    """The folder that these names lead to from the root, through no link and no folder of git. Raises OSError."""
     try:
         inner = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
         raise WorkFileRefused(f"the root {root} is not there") from None
     try:
+        _check_not_of_git(inner, root)
         for part in parts:
             if is_made:
                 with suppress(FileExistsError):
                     os.mkdir(part, 0o755, dir_fd=inner)
             outer, inner = inner, os.open(part, FOLDER, dir_fd=inner)
             os.close(outer)
+            _check_not_of_git(inner, part)
         yield inner
     finally:
         os.close(inner)
+
+
+def _check_not_of_git(folder: int, name: str) -> None:
+    if _is_folder_of_git(folder):
+        raise WorkFileRefused(f"{name} is a folder of git, which is not to be read or written")
 
 
 @contextmanager

@@ -75,6 +75,30 @@ def test_no_link_is_followed(root: Path) -> None:
     assert (root.parent / "secret").read_text() == "secret"
 
 
+def test_a_repository_under_another_name_is_a_folder_of_git(root: Path) -> None:
+    for name in ("shop.git/objects", "shop.git/refs", "tree", "head"):
+        (root / name).mkdir(parents=True)
+    (root / "shop.git/HEAD").write_text("ref: refs/heads/main\n")
+    (root / "tree/HEAD").write_text("ref: refs/heads/main\n")
+    (root / "tree/commondir").write_text("../shop.git\n")
+
+    for folder in ("shop.git", "shop.git/objects", "tree"):
+        with pytest.raises(WorkFileRefused, match="folder of git"):
+            names_in(folder)
+        with pytest.raises(WorkFileRefused, match="folder of git"):
+            write_work_file(f"{folder}/config", "x", replaces="")
+    write_work_file("head/a", "x", replaces="")
+
+
+@pytest.mark.parametrize("name", ["HEAD", "head", "HEAD.", "docs/HE\u200cAD"])
+def test_no_folder_becomes_a_repository(root: Path, name: str) -> None:
+    with pytest.raises(WorkFileRefused):
+        write_work_file(name, "ref: refs/heads/main\n", replaces="")
+    with pytest.raises(WorkFileRefused):
+        append_work_file(name, "ref: refs/heads/main\n", mark="ref")
+    assert not list(root.iterdir())
+
+
 def test_only_texts_of_a_bounded_size_are_read_and_written(root: Path) -> None:
     (root / "bytes").write_bytes(b"\xff\xfe")
     (root / "nul").write_bytes(b"a\0b")
@@ -141,6 +165,14 @@ def test_a_text_is_appended_once(root: Path) -> None:
     assert not append_work_file("day.md", "- one <!-- 1 -->\n", mark="<!-- 1 -->")
     assert append_work_file("day.md", "- two <!-- 2 -->\n", mark="<!-- 2 -->")
     assert (root / "day.md").read_text() == "- one <!-- 1 -->\nby hand\n- two <!-- 2 -->\n"
+
+
+def test_a_text_is_appended_on_a_line_of_its_own(root: Path) -> None:
+    (root / "day.md").write_text("by hand, without an end of line")
+
+    append_work_file("day.md", "- one <!-- 1 -->\n", mark="<!-- 1 -->")
+
+    assert (root / "day.md").read_text() == "by hand, without an end of line\n- one <!-- 1 -->\n"
 
 
 def test_a_write_that_is_cut_leaves_what_was_there(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

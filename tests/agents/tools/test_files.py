@@ -172,6 +172,17 @@ def test_no_hook_runs_and_no_command_of_the_model(repository: Path, tmp_path: Pa
     assert not ran.exists()
 
 
+def test_no_configuration_of_a_bare_repository_is_written(repository: Path, root: Path) -> None:
+    sh(root, "clone", "-q", "--bare", "shop", "shop.git")
+    sh(root / "shop.git", "worktree", "add", "-q", "../beside")
+
+    said = call("write_file", {"path": "shop.git/filters", "text": '[filter "x"]\nclean = reboot'}).results[0]
+
+    assert "folder of git" in said
+    (root / "beside/a.txt").write_text("two\n")
+    assert Repository("beside").commit("tidy", "x", ["a.txt"], at=AT, key="run:1")
+
+
 def test_only_a_repository_below_the_roots_is_one(repository: Path, root: Path, tmp_path: Path) -> None:
     sh(tmp_path, "init", "-q", "outside")
     (root / "link").symlink_to(tmp_path / "outside")
