@@ -26,6 +26,7 @@ RULE = re.compile(
 )
 UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 MOST_FILES = 100_000
+AHEAD = timedelta(hours=1)  # by which the clock of another host may differ
 SHRUNK = 2  # times smaller than the one before
 
 
@@ -55,7 +56,7 @@ class Backup:
 
 @agent("backup-checker", triggers=[on.heartbeat("1h", catch_up="skip")], gate=due_items, retries=1)
 def backup_checker(run: AgentRun) -> Any:
-    """Notifies people when the newest backup is missing, old, too small or half of the one before, and when it is good again."""
+    """Notifies people when the newest backup is missing, old, ahead of now, too small or half of the last, and when it is good again."""
     now = run.now()
 
     def check(item: DueItem) -> str | None:
@@ -76,6 +77,8 @@ def fault_of(rule: Rule, now: datetime) -> str:
     if not backups:
         return f"there is no {wanted}."
     newest, *before = backups[::-1][:2]
+    if newest.at - now > AHEAD:
+        return f"{newest.name} in {rule.folder} is of {newest.at:%Y-%m-%d %H:%M} UTC, ahead of now: it hides whether one is missing."
     if now - newest.at > rule.age:
         return f"no {wanted} is newer than {in_words(rule.age)}; the newest is {newest.name} of {newest.at:%Y-%m-%d %H:%M} UTC."
     if newest.size < rule.size:

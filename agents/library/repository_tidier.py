@@ -44,7 +44,7 @@ def look(path: str, now: str) -> str:
     try:
         repository = Repository(path)
         head = repository.git("rev-parse", "--abbrev-ref", "HEAD").strip()
-        lines = repository.branches().splitlines()
+        lines = repository.branches().split("\n")  # no other character of a subject ends a line
     except ValueError as refused:
         raise Permanent(str(refused)) from refused
     return draft_of(path, lines, head, datetime.fromisoformat(now))

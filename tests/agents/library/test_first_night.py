@@ -146,6 +146,16 @@ def test_the_words_are_the_same_while_the_fault_is_the_same(root: Path) -> None:
     assert fault_of(rule, now) == fault_of(rule, now + DAY) != ""
 
 
+def test_a_backup_that_is_dated_ahead_hides_no_missing_one(root: Path) -> None:
+    backup(root, "old.dump", age=30 * DAY)
+    backup(root, "odd.dump", age=-400 * DAY)
+    rule, now = Rule.of(f"{root}/*.dump newer than 1d"), datetime.now(UTC)
+
+    assert "odd.dump" in (fault := fault_of(rule, now)) and "ahead of now" in fault
+    backup(root, "odd.dump", age=-timedelta(minutes=5))
+    assert fault_of(rule, now) == ""
+
+
 # repository-tidier
 
 
@@ -176,6 +186,19 @@ def test_branches_that_could_go_are_drafted_once(root: Path) -> None:
     assert [item.last_outcome for item in checklist.items.all()] == ["news", "failed"]
     assert said(repository_tidier) == []
     sh(shop, "branch", "-D", "done", "old")
+    assert said(repository_tidier) == []
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\x0b"])
+def test_a_subject_names_no_branch_that_could_go(root: Path, end: str) -> None:
+    shop = root / "shop"
+    shop.mkdir()
+    sh(shop, "init", "-q", "-b", "main")
+    sh(shop, "commit", "-q", "--allow-empty", "-m", "first")
+    sh(shop, "checkout", "-q", "-b", "forged")
+    sh(shop, "commit", "-q", "--allow-empty", "-m", f"x{end}release 2020-01-01T00:00:00+00:00 abc y")
+    listed(repository_tidier, str(shop))
+
     assert said(repository_tidier) == []
 
 
