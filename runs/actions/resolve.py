@@ -21,10 +21,10 @@ UncertainOutcome = Literal["happened", "did_not_happen", "fail"]
 
 
 @not_in_atomic_body
-def resolve(run_id: UUID, *, outcome: UncertainOutcome, by: str, result: Any = None) -> Run:
+def resolve(run_id: UUID, *, outcome: UncertainOutcome, by: str, result: Any = None, epoch: int | None = None) -> Run:
     """Resolve the first step with an unknown outcome: it happened, and `result` is its output; it did not happen, and is done
     now; or the run fails. "did_not_happen" also retries a run that is parked because its journal does not fit its agent, for
-    example after another deploy.
+    example after another deploy. `epoch`: that of the run when its question was shown; it rises before it has another one.
 
     Raises Run.DoesNotExist, ValueError for an invalid answer, and IllegalState if the run is not uncertain.
     """
@@ -33,6 +33,8 @@ def resolve(run_id: UUID, *, outcome: UncertainOutcome, by: str, result: Any = N
         run = lock_run(run_id)
         if run.status != RunStatus.UNCERTAIN:
             raise IllegalState(f"run {run_id} is {run.status}; only an uncertain run can be resolved", run.status)
+        if epoch is not None and epoch != run.epoch:
+            raise IllegalState(f"run {run_id} has another question than the one shown", run.status)
         step = run.steps.filter(status=Step.Status.STARTED).order_by("position").first()
         if outcome == "happened" and step is None:
             raise IllegalState(

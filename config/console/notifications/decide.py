@@ -17,8 +17,7 @@ from config.console.parts.panel import acting
 from runs.actions.approve import decide
 from runs.actions.incidents import close_incident, requeue_incident
 from runs.actions.resolve import resolve
-from runs.exceptions import IllegalState
-from runs.models import Approval, Step
+from runs.models import Approval
 
 NEEDED = {
     "approve": "runs.decide_approval",
@@ -62,7 +61,7 @@ def _act(decision: str, id_: str, guard: str, text: str, by: str) -> Callable[[]
         case "approve" | "deny" | "answer":
             return lambda: _decide(decision, UUID(id_), guard, text, by)
         case "did_not_happen" | "fail":
-            return lambda: _resolve(decision, UUID(id_), guard, by)
+            return lambda: _resolve(decision, UUID(id_), int(guard), by)
         case "requeue":
             return lambda: _requeue(int(id_), min(int(guard), BigIntegerField.MAX_BIGINT), by)
         case _:
@@ -85,11 +84,8 @@ def _decide(decision: str, approval: UUID, digest: str, text: str, by: str) -> s
     return "Denied: the run continues."
 
 
-def _resolve(outcome: str, run: UUID, key: str, by: str) -> str:
-    unproved = Step.objects.filter(run=run, status=Step.Status.STARTED).order_by("position")
-    if (unproved.values_list("key", flat=True).first() or "") != key:
-        raise IllegalState(f"run {run} has another question than the one shown, or none", "changed")
-    resolve(run, outcome="fail" if outcome == "fail" else "did_not_happen", by=by)
+def _resolve(outcome: str, run: UUID, epoch: int, by: str) -> str:
+    resolve(run, outcome="fail" if outcome == "fail" else "did_not_happen", by=by, epoch=epoch)
     return "Resolved: the run fails." if outcome == "fail" else "Resolved: the run continues."
 
 

@@ -181,7 +181,7 @@ def _doubt(run: Run, may: bool) -> Waiting:
         detail=run.status_reason,
         arguments=pretty(shown_json(step.arguments)) if step and step.arguments is not None else "",
         facts=[_of_run(run), *key, _seen(run.pk)],
-        guard=step.key if step else "",
+        guard=str(run.epoch),
         choices=choices if may else [],
         doors=[resolve] if may and step else [],
     )

@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
+from django import forms
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
@@ -64,14 +65,16 @@ class SignalForm(BaseDialogForm):  # type: ignore[misc]
 
 
 class ResolveForm(BaseDialogForm):  # type: ignore[misc]
-    """A person's answer about an uncertain run."""
+    """A person's answer about an uncertain run, for the question that was shown."""
 
+    epoch = forms.IntegerField(required=False, widget=forms.HiddenInput)
     outcome = fields.RadioField(label="Outcome", choices=list(OUTCOMES.items()))
     result = JsonField(rows=5, label="Result (JSON)", help_text="Enter the step's result. Only if it happened.")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.initial["result"] = None
+        run = get_object_or_404(Run.objects.only("epoch"), pk=self.object_id)
+        self.initial |= {"result": None, "epoch": run.epoch}
         if not Step.objects.filter(run=self.object_id, status=Step.Status.STARTED).exists():
             self.fields["outcome"].choices = list(OUTCOMES_OF_MISMATCH.items())
             del self.fields["result"]
@@ -163,7 +166,8 @@ class RunButtons(Panel):
     def resolve_run(self, request: HttpRequest, form: ResolveForm, object_id: str) -> HttpResponse:
         def act() -> None:
             said = form.cleaned_data
-            resolve(UUID(object_id), outcome=said["outcome"], result=said.get("result"), by=acting(request))
+            given = {"outcome": said["outcome"], "result": said.get("result"), "epoch": said["epoch"]}
+            resolve(UUID(object_id), by=acting(request), **given)
 
         return submit(request, RESOLVE, form, act, field="outcome", done="Resolved.", back=page("runs_run", object_id))
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection
+from django.db.models import F
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -98,17 +99,24 @@ def test_only_what_the_reader_saw_is_decided(admin: Client) -> None:
     assert approval.decision == ""
 
 
-def test_an_uncertain_run_is_resolved_for_the_step_that_was_shown(admin: Client) -> None:
+def test_an_uncertain_run_is_resolved_for_the_doubt_that_was_shown(admin: Client) -> None:
     run = make_doubt()
     page = page_text(admin)
     assert "did pay happen?" in page and "1200" in page and Step.objects.get().idempotency_key in page
+    shown = re.search(r'name="guard" value="(\d+)"', page)
+    assert shown
+    given = {"id": str(run.pk), "guard": shown[1]}
+    # Another tab lets it pay again, and that is lost as well: a doubt about the same step, which this reader has not seen.
+    Run.objects.filter(pk=run.pk).update(epoch=F("epoch") + 1)
 
-    given = {"id": str(run.pk), "decision": "fail"}
-    assert "another question" in admin.post(DECIDE, {**given, "guard": "mail"}, follow=True).content.decode()
+    for decision in ("did_not_happen", "fail"):
+        answer = admin.post(DECIDE, {**given, "decision": decision}, follow=True).content.decode()
+        assert "another question" in answer
     run.refresh_from_db()
     assert run.status == "uncertain"
 
-    assert "Resolved: the run fails." in admin.post(DECIDE, {**given, "guard": "pay"}, follow=True).content.decode()
+    given["guard"] = str(run.epoch)
+    assert "Resolved: the run fails." in admin.post(DECIDE, {**given, "decision": "fail"}, follow=True).content.decode()
     run.refresh_from_db()
     assert run.status == "failed"
 

@@ -80,6 +80,19 @@ def test_result_of_what_did_not_happen_is_refused_at_its_field(admin: Client) ->
     assert Run.objects.get(pk=run.pk).status == RunStatus.UNCERTAIN
 
 
+def test_a_dialog_that_was_opened_before_resolves_no_later_doubt(admin: Client) -> None:
+    run = uncertain()
+    dialog = admin.get(page_of(NOUN, run).replace("change", "resolve_run"))
+    shown = dialog.context["form"]["epoch"].value()
+    Run.objects.filter(pk=run.pk).update(epoch=run.epoch + 1)
+
+    press(admin, NOUN, run, "resolve_run", outcome="did_not_happen", epoch=shown)
+    assert Run.objects.get(pk=run.pk).status == RunStatus.UNCERTAIN
+
+    press(admin, NOUN, run, "resolve_run", outcome="did_not_happen", epoch=shown + 1)
+    assert Run.objects.get(pk=run.pk).status == RunStatus.QUEUED
+
+
 def test_journal_that_does_not_fit_is_tried_again_or_failed_but_has_no_result(admin: Client) -> None:
     run = make_run(status=RunStatus.UNCERTAIN)
 
