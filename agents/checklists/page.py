@@ -18,7 +18,7 @@ from agents.kernel.durations import parse_duration, text_of_duration
 
 BOX = r"\[[ xX]?\]\s+(?=\S)"
 ITEM = re.compile(rf"[-*+]\s+(?:{BOX})?(?=\S)")
-MARKS = re.compile(r"\s*\(((?:each run|paused|every [^(),]+)(?:,\s*(?:each run|paused|every [^(),]+))*)\)$")
+MARKS = re.compile(r"\(((?:each run|paused|every [^(),]+)(?:,\s*(?:each run|paused|every [^(),]+))*)\)$")
 INDENT = "  "
 
 

@@ -74,6 +74,12 @@ def test_an_empty_page_has_no_items(page: str) -> None:
     assert read_page(page) == []
 
 
+def test_a_long_line_is_read_in_proportion_to_its_length() -> None:
+    text = f"a{' ' * 1_000_000}b"  # in proportion to its square it would be minutes
+
+    assert read_page(f"- {text} (every 1h)") == [PageItem(text=text, every=timedelta(hours=1))]
+
+
 def test_what_stands_above_the_items_is_kept() -> None:
     page = "<!--\n- not this\n-->\n# Ours\n\nfirst\n"
     above, has_more = above_items(page.replace("\nfirst\n", "\n- first\n"))
