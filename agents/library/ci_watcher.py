@@ -15,7 +15,8 @@ CONNECTION = "github"
 BRANCH = re.compile(r"(?P<repository>[\w.-]{1,100}/[\w.-]{1,100})(?:@(?P<branch>[\w./-]{1,200}))?")
 BAD = {"failure", "timed_out", "cancelled", "action_required", "startup_failure", "error"}
 MOST = 10  # names of checks
-MOST_CHECKS = 100
+PER_PAGE = 100  # the most that GitHub gives
+MOST_PAGES = 10
 
 
 @agent(
@@ -57,9 +58,20 @@ def look(run: AgentRun, text: str) -> dict[str, Any]:
     with run.connection(CONNECTION) as http:
         commit = _read(http, path)["sha"]
         base = f"{API}/repos/{named['repository']}/commits/{commit}"
-        runs = _read(http, f"{base}/check-runs?per_page={MOST_CHECKS}")["check_runs"]
-        statuses = _read(http, f"{base}/status?per_page={MOST_CHECKS}")["statuses"]
+        runs = _all_of(http, f"{base}/check-runs", "check_runs")
+        statuses = _all_of(http, f"{base}/status", "statuses")
     return {"commit": commit, **outcome_of(runs, statuses)}
+
+
+def _all_of(http: Any, address: str, name: str) -> list[dict[str, Any]]:
+    """Permanent: there are so many that one which failed could be missed."""
+    found: list[dict[str, Any]] = []
+    for page in range(1, MOST_PAGES + 1):
+        answer = _read(http, f"{address}?per_page={PER_PAGE}&page={page}")
+        found += answer[name]
+        if len(found) >= answer["total_count"] or not answer[name]:
+            return found
+    raise Permanent(f"the commit has more than {PER_PAGE * MOST_PAGES:,} checks")
 
 
 def outcome_of(runs: list[dict[str, Any]], statuses: list[dict[str, Any]]) -> dict[str, Any]:

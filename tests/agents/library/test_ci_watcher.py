@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -34,21 +35,22 @@ class GitHub:
         self.runs: list[dict[str, Any]] = [GOOD]
         self.asked: list[tuple[str, str]] = []
 
-    def answer(self, path: str) -> Any:
+    def answer(self, path: str, page: int = 1) -> Any:
         if path in ("/repos/ada/shop/commits/main", "/repos/ada/shop/commits/HEAD"):
             return {"sha": self.commit}
         if path == f"/repos/ada/shop/commits/{self.commit}/check-runs":
-            return {"total_count": len(self.runs), "check_runs": self.runs}
-        return {"state": "success", "statuses": []} if path.endswith("/status") else None
+            return {"total_count": len(self.runs), "check_runs": self.runs[100 * (page - 1) : 100 * page]}
+        return {"state": "success", "total_count": 0, "statuses": []} if path.endswith("/status") else None
 
     def serve(self) -> ThreadingHTTPServer:
         hub = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                path = self.path.partition("?")[0]
+                path, _, query = self.path.partition("?")
+                page = int(parse_qs(query).get("page", ["1"])[0])
                 hub.asked.append((path, self.headers["Authorization"]))
-                found = hub.answer(path)
+                found = hub.answer(path, page)
                 body = json.dumps(found).encode()
                 self.send_response(hub.status if found is not None else 404)
                 self.send_header("Content-Length", str(len(body)))
@@ -96,6 +98,16 @@ def test_a_failure_is_said_once_for_a_commit_and_its_end_once(hub: GitHub) -> No
     assert said() == ["CI: ada/shop@main passes again, at 2222222222"]
     assert said() == []
     assert {token for _, token in hub.asked} == {"Bearer token-of-github-1234"}
+
+
+def test_a_failure_among_hundreds_of_checks_is_found(hub: GitHub) -> None:
+    checklist = create_checklist("ci-watcher", items=[ItemEdit(text="ada/shop@main")], by="ada")
+    hub.runs = [GOOD] * 230 + [BAD]
+    assert said() == ["CI: ada/shop@main fails at 1111111111: tests"]
+
+    hub.runs = [GOOD] * 1_001
+    assert said() == []
+    assert "more than 1,000 checks" in checklist.items.get().last_text
 
 
 def test_what_cannot_be_read_fails_its_item_alone(hub: GitHub) -> None:
