@@ -2,7 +2,7 @@
 what is urgent first, with all that a decision needs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
-from agents.kernel.redaction import shown_json
+from agents.kernel.redaction import shown, shown_json
 from agents.kernel.reserved_types import SIGNAL
 from config.console.parts.html import format_html
 from config.console.parts.inboxes import open_incidents, pending_approvals, uncertain_runs
@@ -24,6 +24,8 @@ from runs.incidents.tell import words_of
 from runs.models import Approval, CoveredRun, Incident, Run, Wait
 
 MOST = 30  # of each kind
+LONGEST = 12_000  # characters of one, and more than the longest error
+BEGINNING = 1_000  # characters of each text of a longer one
 READ = 1_000  # approvals among which the first to expire are found
 SOON = timedelta(hours=4)
 LARGE = ("wait__run__input", "wait__run__result", "wait__run__policy")
@@ -104,9 +106,20 @@ def what_waits(request: HttpRequest) -> Inbox:
     ):
         if _may_see(request, model):
             items = read(request)
-            found += items[:MOST]
+            found += [_in_sight(one) for one in items[:MOST]]
             more += [link(url, f"More {title}")] if len(items) > MOST else []
     return Inbox(waiting=sorted(found, key=lambda one: one.rank), more=more)
+
+
+def _in_sight(item: Waiting) -> Waiting:
+    """What is too long for the list is decided on its own page, where all of it stands."""
+    # Before it is cut: a part of a secret would not be recognized.
+    texts = {"title": str(shown(item.title)), "detail": str(shown(item.detail)), "arguments": item.arguments}
+    if sum(map(len, texts.values())) <= LONGEST:
+        return item
+    begun = {name: text if len(text) <= BEGINNING else f"{text[:BEGINNING]}…" for name, text in texts.items()}
+    read = link(item.url, "Too long for this list: read it and decide")
+    return replace(item, **begun, facts=[*item.facts, read], asks="", choices=[], doors=[])
 
 
 def _may_see(request: HttpRequest, model: str) -> bool:

@@ -15,7 +15,7 @@ from runs.actions.approve import decide
 from runs.models import Approval, Incident, Run, Step, Wait
 from tests.config.console.conftest import LogIn
 from tests.support.console import make_incident, page_of
-from tests.support.journals import make_asking_run, make_question, make_step, make_wait
+from tests.support.journals import make_approval, make_asking_run, make_question, make_step, make_wait
 from tests.support.runs import make_run
 from tests.support.triggers import make_trigger
 
@@ -145,6 +145,19 @@ def test_what_expires_soon_comes_first_and_then_what_is_broken(admin: Client) ->
     make_doubt()
 
     assert titles(admin) == ["Approval", "Uncertain run", "Question", "Signal"]
+
+
+def test_what_is_too_long_for_the_list_is_decided_on_its_page(admin: Client) -> None:
+    run = make_run(status="waiting")
+    approval = make_approval(run, status="open", question="Q" * 20_000, detail="D" * 20_000, arguments={"a": "A" * 20_000})
+    doubt = make_doubt()
+    doubt.steps.update(arguments={"a": "A" * 20_000})
+
+    page = page_text(admin)
+
+    assert len(page) < 100_000 and "D" * 1_000 + "…" in page
+    assert 'name="decision"' not in page and page.count("Too long for this list") == 2
+    assert page_of("runs_approval", approval) in page and page_of("runs_run", doubt) in page
 
 
 def test_each_kind_is_for_those_who_may_see_it_and_its_buttons_for_those_who_may_decide(log_in: LogIn) -> None:
