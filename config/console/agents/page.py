@@ -123,9 +123,12 @@ def _require_view(request: HttpRequest) -> None:
 
 
 def _without_code(name: str) -> AgentState:
-    """An agent that only a trigger names."""
-    if "\0" in name or not Trigger.objects.filter(agent=name).exists():
-        raise Http404(f"There is no agent {name!r}.")
+    """An agent that only runs, or only a trigger, name."""
+    try:
+        return find_agent(name)
+    except UnknownAgent:
+        if "\0" in name or not Trigger.objects.filter(agent=name).exists():
+            raise Http404(f"There is no agent {name!r}.") from None
     return AgentState(name=name, stopped_at=None, stopped_by="", reason="", stopped_seconds=None, running=0)
 
 

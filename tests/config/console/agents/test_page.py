@@ -184,6 +184,15 @@ def test_an_agent_that_nothing_names_has_no_page(admin: Client) -> None:
     assert "This process has none of it." in text_of(admin, url_of("gone"))
 
 
+def test_an_agent_that_only_its_runs_name_has_a_page(admin: Client) -> None:
+    """As of one that others spawned, whose code is gone."""
+    run = make_run(agent="gone", trigger="", status="failed")
+
+    page = admin.get("/admin/runs/agentstop/gone/change/").content.decode()
+
+    assert page_of("runs_run", run) in page and "This process has none of it." in page
+
+
 def test_the_pages_cost_the_same_for_one_run_and_for_many(admin: Client) -> None:
     make_trigger("its-trigger", agent=NAME)
     make_past("failed")
