@@ -22,12 +22,13 @@ from django.test import TransactionTestCase, client
 from django.test.utils import ContextList
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
+from hypothesis.internal.conjecture import providers
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 from tests.support import migrated, pristine
 from tests.support.browser import ARGUMENTS, find_chromium, find_once, how_to_install, is_required
-from tests.support.examples import some_of
+from tests.support.examples import FULL, some_of
 from tests.support.servers import SETTINGS, TestServers, reachable_folder, test_servers
 
 # With `-n` this process only hands the tests out: each of those that run them has servers of its own.
@@ -52,6 +53,8 @@ import_module("config.urls")  # the console's pages, which a process without URL
 # The modules stay, and the tests too once they are collected: looking through them for garbage took an eighth of the CPU.
 gc.freeze()
 gc.set_threshold(20_000, 50, 1_000)
+if not _hands_out:
+    gc.disable()  # until they are collected
 # Django has tasks from 6.0 on, with which `make matrix` runs these; with the locked 5.2 there is nothing to import.
 OF_TASKS = ("triggers/django_tasks/test_backend.py", "triggers/django_tasks/test_forged.py")
 collect_ignore = [] if django.VERSION >= (6,) else list(OF_TASKS)
@@ -66,6 +69,9 @@ hypothesis_settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 hypothesis_settings.load_profile("wakeful")
+if not FULL:
+    # Constants of all our modules are tried as examples; to find them takes two seconds of each process.
+    providers._get_local_constants = lambda: providers._local_constants
 if _hands_out:
     # They inherit the environment: with the first they would read the settings before their servers run, and the others
     # are not those that they make for themselves.
@@ -100,16 +106,18 @@ def _load_tests() -> None:
 
 
 def pytest_collection_finish() -> None:
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The marker of a test is the folder it stands in; `make chaos` tries all examples of a property."""
+    folders = {
+        path: {"acceptance", "integration", "promises"} & set(path.parts) for path in {item.path for item in items}
+    }
     for item in items:
-        for folder in ("acceptance", "integration", "promises"):
-            if folder in Path(item.path).parts:
-                item.add_marker(folder)
+        for folder in folders[item.path]:
+            item.add_marker(folder)
         if {"browser", "page"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("browser")
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):

@@ -12,7 +12,6 @@ from pydantic import BaseModel
 from pydantic_ai import Agent as LlmAgent
 from pydantic_ai import ModelRetry, RunContext
 from pydantic_ai.capabilities import ProcessEventStream
-from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.toolsets import FunctionToolset
 from pytest_django import Settings
@@ -254,6 +253,7 @@ server.run()
 
 def test_the_tools_of_an_mcp_server_are_steps(wire: Wire, tmp_path: Path) -> None:
     from fastmcp.client.transports import StdioTransport
+    from pydantic_ai.mcp import MCPToolset
 
     wire.script("sums", [Call("add", a=1, b=2), Call("add", a=3, b=4)], "10")
     (tmp_path / "server.py").write_text(SERVER)
