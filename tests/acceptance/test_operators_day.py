@@ -19,7 +19,7 @@ def running(make_stack: StackMaker) -> Stack:
 
 def test_a_schedule_is_made_and_failed_runs_are_requeued(running: Stack, page: Page) -> None:
     log_in(page, running)
-    expect(page.get_by_text("No run has failed.")).to_be_visible()
+    expect(page.get_by_text("no run has failed")).to_be_visible()
 
     make_schedule(page, running, name="every second", agent="ticker", every="1s")
     expect(page.get_by_text("every 1 second", exact=True)).to_be_visible()
