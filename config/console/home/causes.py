@@ -248,13 +248,16 @@ def _strip(kind: str, subject: str, runs: LastRuns) -> Strip | None:
 def _rate(strip: Strip | None, trigger: str, agent: str) -> Cell:
     if strip is None or not strip.rate.runs:
         return ""
-    url = listing("runs_run", q=trigger) if trigger else listing("runs_run", agent=agent)
-    return link(url, f"{strip.rate.in_short} failed")
+    return link(listing("runs_run", **_whose(trigger, agent)), f"{strip.rate.in_short} failed")
 
 
 def _failed_runs(trigger: str, agent: str) -> str:
-    whose = {"q": trigger} if trigger else {"agent": agent}
-    return listing("runs_run", status__exact="failed", **whose)
+    return listing("runs_run", status__exact="failed", finished="24h", **_whose(trigger, agent))
+
+
+def _whose(trigger: str, agent: str) -> dict[str, str]:
+    """Exactly the runs of the trigger, which a search would not find alone; else those of the agent that other runs spawned."""
+    return {"trigger__exact": trigger} if trigger else {"trigger__exact": "", "agent": agent}
 
 
 def _requeue(one: Incident, covered: Mapping[int, tuple[int, int]]) -> Iterator[Act]:

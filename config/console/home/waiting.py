@@ -44,7 +44,7 @@ class Asked:
 class Waiting:
     approvals: Sequence[Asked]
     approvals_count: int
-    uncertain: Sequence[tuple[str, Cell, datetime | None]]
+    uncertain: Sequence[tuple[str, Cell]]
     uncertain_count: int
     held: int
     held_until: datetime | None
@@ -61,8 +61,8 @@ class Waiting:
 
 def waiting(*, may_see_approvals: bool, may_decide: bool, may_see_mail: bool) -> Waiting:
     asked = _approvals(may_decide) if may_see_approvals else []
-    uncertain = uncertain_runs().only("id", "agent", "claimed_at").order_by("id")
-    rows = [(run.agent, run_link(run.pk, "Answer"), run.claimed_at) for run in uncertain[:SHOWN]]
+    uncertain = uncertain_runs().only("id", "agent").order_by("id")
+    rows = [(run.agent, run_link(run.pk, "Answer")) for run in uncertain[:SHOWN]]
     held = _held() if may_see_mail else []
     return Waiting(
         approvals=asked,

@@ -3,11 +3,13 @@
 from datetime import datetime, timedelta
 from difflib import unified_diff
 
+from django.http import HttpRequest
+
 from agents.kernel.durations import in_words as span
 from config.console.parts.links import run_link
 from config.console.parts.moments import moment
 from config.console.parts.sections import Beside, Facts, Notice, Section, Table, Text
-from config.console.runs.input_and_result import given, result_of
+from config.console.runs.input_and_result import HIDDEN, given, result_of
 from config.console.runs.words import duration_of, trigger_of
 from runs.models import Run, Step, Wait
 from runs.states import RunStatus
@@ -23,12 +25,12 @@ def last_success_before(run: Run) -> Run | None:
     return found.order_by("-id").first()
 
 
-def comparison(run: Run) -> list[Section]:
+def comparison(run: Run, request: HttpRequest) -> list[Section]:
     success = last_success_before(run)
     if success is None:
         return [Notice(text=f"None of the {LOOKED_THROUGH:,} runs of its trigger before it succeeded.")]
     facts = [_facts("This run", run), _facts("The last success before it", success)]
-    ours, theirs = _input(run), _input(success)
+    ours, theirs = _input(run, request), _input(success, request)
     return [
         Beside(left=[facts[0]], right=[facts[1]]),
         _difference(theirs, ours),
@@ -56,11 +58,13 @@ def _facts(title: str, run: Run) -> Facts:
     )
 
 
-def _input(run: Run) -> str:
-    return given(run)[0].text
+def _input(run: Run, request: HttpRequest) -> str:
+    return given(run, request)[0].text
 
 
 def _difference(theirs: str, ours: str) -> Section:
+    if HIDDEN in (theirs, ours):
+        return Notice(text=HIDDEN)
     lines = list(
         unified_diff(theirs.splitlines()[:LINES], ours.splitlines()[:LINES], "the success", "this run", lineterm="")
     )

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from django.http import HttpRequest
+
 from config.console.parts.html import format_html
 from config.console.parts.links import event_link
 from config.console.parts.payload import REMOVED, cut, payload_of
@@ -12,20 +14,23 @@ from runs.models import Attempt, Run
 from runs.states import LIVE, RunStatus
 from triggers.models import Event
 
+SEES_EVENTS = "triggers.view_event"
+HIDDEN = f"You may not see the data of events ({SEES_EVENTS})."
 
-def input_and_result(run: Run, attempts: Sequence[Attempt]) -> Beside:
-    return Beside(left=given(run), right=result_of(run, attempts))
+
+def input_and_result(run: Run, attempts: Sequence[Attempt], request: HttpRequest) -> Beside:
+    return Beside(left=given(run, request), right=result_of(run, attempts))
 
 
-def given(run: Run) -> list[Text]:
+def given(run: Run, request: HttpRequest) -> list[Text]:
     event = Event.objects.filter(pk=run.event_ids[-1]).first() if run.event_ids else None
     about = _about(run, event)
     if run.payload_removed_at:
         return [Text(title="Input", text=REMOVED, note=about)]
     if event is None or run.input is not None:
         own = _text("Input", run.input, note=about)
-        return [own, _of_event(event, "Data of the event", folded=True)] if event else [own]
-    return [_of_event(event, "Input", note=about)]
+        return [own, _of_event(event, request, "Data of the event", folded=True)] if event else [own]
+    return [_of_event(event, request, "Input", note=about)]
 
 
 def _about(run: Run, event: Event | None) -> Any:
@@ -40,7 +45,9 @@ def _about(run: Run, event: Event | None) -> Any:
     )
 
 
-def _of_event(event: Event, title: str, *, note: Any = "", folded: bool = False) -> Text:
+def _of_event(event: Event, request: HttpRequest, title: str, *, note: Any = "", folded: bool = False) -> Text:
+    if not request.user.has_perm(SEES_EVENTS):
+        return Text(title=title, text=HIDDEN, note=note, folded=folded)
     payload = payload_of(event)
     text, rest = cut(payload.text)
     return Text(title=title, text=text, note=_joined(note, payload.note, rest), folded=folded)

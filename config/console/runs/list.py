@@ -235,9 +235,8 @@ class RunPanel(RunButtons):
         if not self.has_view_permission(request):
             raise PermissionDenied
         run = get_object_or_404(Run, pk=object_id)
-        return plain_page(
-            self, request, title=f"{title_of(run)}, and its last success", sections=comparison(run), obj=run
-        )
+        title = f"{title_of(run)}, and its last success"
+        return plain_page(self, request, title=title, sections=comparison(run, request), obj=run)
 
     def entry_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """One entry of the run's journal, inside the run's page or on its own page."""

@@ -70,7 +70,7 @@ def changing_sections_of(run: Run, request: HttpRequest) -> list[Section]:
     sections: list[Section] = [
         *_notices(run),
         *failed_children([run.pk]),
-        input_and_result(run, attempts),
+        input_and_result(run, attempts, request),
         *log_of(run),
     ]
     return [*sections, _facts(run), *conversation(run, request), *waterfall(run, request), _attempts(attempts)]

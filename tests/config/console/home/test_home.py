@@ -163,6 +163,25 @@ def test_each_number_opens_the_runs_that_it_counts(admin: Client) -> None:
     assert listed(admin, unescape(bar)) == all_of_day
 
 
+def test_an_uncertain_run_waits_for_a_person(admin: Client) -> None:
+    run = make_run(status="uncertain")
+
+    assert f'href="/admin/runs/run/{run.pk}/change/">Answer</a>' in shown(admin)
+    assert "1 uncertain run" in shown(admin)
+
+
+@pytest.mark.parametrize("trigger", ["sync", ""])
+def test_the_failed_runs_of_a_cause_are_those_of_the_last_day_and_of_nothing_else(admin: Client, trigger: str) -> None:
+    failed, old = (make_run(status="failed", trigger=trigger, agent="sync", error="no") for _ in range(2))
+    for _ in range(3):
+        make_run(status="failed", trigger="other", agent="other" if trigger else "sync", error="sync: no")
+    Run.objects.filter(pk=old.pk).update(finished_at=timezone.now() - timedelta(days=3))
+    page = shown(admin)
+
+    assert listed(admin, link_of(page, "1 failed run of the last day")) == {failed.pk}
+    assert listed(admin, link_of(page, "2 of 2 failed")) == {failed.pk, old.pk}
+
+
 def test_without_a_run_there_is_no_time_to_its_start(admin: Client) -> None:
     assert "<b>–</b> event → start, p95" in " ".join(shown(admin).split())
 

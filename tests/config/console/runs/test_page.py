@@ -15,6 +15,7 @@ from config.console.runs.causal_tree import BREADTH, causal_tree
 from config.console.runs.waterfall import Waterfall
 from runs.models import AgentStop, ModelCall, Run, Step, Worker
 from runs.states import RunStatus
+from tests.config.console.conftest import LogIn
 from tests.config.console.test_pages import queries_of
 from tests.support.console import page_of
 from tests.support.journals import make_approval, make_child, make_fork, make_step, make_wait
@@ -114,6 +115,22 @@ def test_wait_for_children_counts_those_that_still_run(admin: Client) -> None:
     make_wait(run, "children", children=[child.pk for child in children])
 
     assert "Waits for its children: 1 of 3 still runs." in page_text(admin, run)
+
+
+def test_the_data_of_an_event_is_shown_to_those_alone_who_may_see_events(log_in: LogIn) -> None:
+    for number, status in enumerate((RunStatus.SUCCEEDED, WAITING), start=1):
+        event = make_event(data={"iban": f"AT-{number}"})
+        run = make_run(event_id=UUID(int=number << 80), event_ids=[event.pk], trigger="pay", status=status)
+    pages = [
+        page_of("runs_run", run),
+        *(reverse(f"admin:runs_run_{name}", args=[run.pk]) for name in ("live", "compare")),
+    ]
+    may, may_not = log_in("runs.view_run", "triggers.view_event"), log_in("runs.view_run", name="bob")
+
+    assert all("AT-2" in may.get(page).content.decode() for page in pages)
+    assert "AT-1" in may.get(pages[-1]).content.decode()
+    assert not any("AT-" in may_not.get(page).content.decode() for page in pages)
+    assert "Both had the same input" not in may_not.get(pages[-1]).content.decode()
 
 
 def test_a_child_that_failed_is_seen_on_the_page_of_its_parent(admin: Client) -> None:
