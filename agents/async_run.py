@@ -1,6 +1,6 @@
 """The run of an `async def` agent with durable=True: AgentRun with awaitable methods."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from inspect import iscoroutinefunction
@@ -113,6 +113,11 @@ class AsyncAgentRun:
     def plain(self) -> AgentRun:
         """The run whose methods are not awaitable, for the thread of the database connection."""
         return self._run
+
+    @property
+    def thread(self) -> Awaitable[str]:
+        """`AgentRun.thread`, awaitable."""
+        return in_main_thread(lambda: self._run.thread)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._run, name)

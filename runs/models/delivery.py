@@ -85,6 +85,7 @@ class Delivery(models.Model):
                 name="delivery_of_thread",
                 condition=Q(status__in=["pending", "sending"]) & ~Q(thread=""),
             ),
+            models.Index(fields=["thread", "created_at"], name="delivery_recent_of_thread", condition=~Q(thread="")),
             models.Index(fields=["ended_at"], name="delivery_unknown", condition=Q(status="unknown")),
             models.Index(
                 fields=["created_at"], name="delivery_to_unknown_name", condition=Q(recipient=None, status="suppressed")

@@ -392,7 +392,7 @@ def expire() -> int:
 def give_up(away: Sequence[str]) -> int:
     """Fail what could not be sent for too long; also what waits behind a host that is away and was never tried itself."""
     late = Delivery.objects.filter(status__in=["pending", "held"], give_up_at__lte=Now(), due_at__lte=Now())
-    late = late.filter(Q(attempts__gt=0) | Q(recipient__host__in=list(away)))
+    late = late.filter(Q(attempts__gt=0) | Q(recipient__host__in=list(away)) | Q(place__host__in=list(away)))
     count = 0
     for delivery_id, error in list(late.order_by("due_at").values_list("id", "error")[:EXPIRED]):
         why = f"{error}; given up" if error else "its host is away; given up"

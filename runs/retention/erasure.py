@@ -20,7 +20,7 @@ ERASED = "(erased)"
 EMITTING = """
 SELECT DISTINCT said.run::uuid FROM runs_outboxmessage,
   LATERAL (SELECT CASE topic WHEN 'event' THEN payload->>'cause_run_id' ELSE payload->>'run' END) said (run)
-WHERE topic IN ('event', 'wakeup', 'run.report') AND said.run = ANY(%s::text[])
+WHERE topic IN ('event', 'wakeup', 'run.report', 'reply') AND said.run = ANY(%s::text[])
 """
 # The key that an agent gave a step or a wait may be personal data as well; its name is part of the code.
 ERASE_KEYS = """
@@ -114,5 +114,5 @@ def erase_notifications(which: Q, *, since: datetime) -> None:
 
 
 def emitting(run_ids: Sequence[UUID]) -> set[UUID]:
-    """The runs among these with an emitted event or a report that is not recorded yet, or with a wake that is still to come."""
+    """The runs among these with an emitted event, a reply or a report that is not recorded yet, or with a wake that is still to come."""
     return set(fetch_column(EMITTING, [list(map(str, run_ids))])) if run_ids else set()

@@ -29,6 +29,10 @@ from triggers.sources.webhooks.scheme import Delivery, Description, Reply, Sampl
 from triggers.sources.webhooks.schemes.shared_secret import SharedSecret
 
 CHANNEL = re.compile(r"[A-Z0-9]{1,50}")
+# Of the bot that wrote a message, that changed it, or whose message was changed or deleted.
+AUTHORS = (
+    "event.bot_id", "event.bot_profile.id", "event.message.bot_id", "event.previous_message.bot_id", "message.bot_id",
+)  # fmt: skip
 TIMESTAMP = re.compile(r"[0-9]{1,20}\.[0-9]{1,10}")
 
 
@@ -114,18 +118,19 @@ class Slack(SharedSecret[SlackSettings]):
     def answer_to(self, event: Event, settings: SlackSettings) -> Answer:
         require_on(settings.reply)
         data = event.data
-        if _first(data, "event.bot_id", "event.bot_profile.id", "message.bot_id") and not value_at(
-            data, "actions.0.type"
-        ):
+        if _first(data, *AUTHORS) and not value_at(data, "actions.0.type"):
             raise Unanswerable(
                 "a bot wrote this message, and two bots that answer each other would not end. Leave them out by a filter of the "
                 "trigger: !has(event.data.event.bot_id)"
             )
+        if _first(data, "event.message.ts") and _first(data, "event.subtype") in ("", "message_replied"):
+            raise Unanswerable("it says that a thread has got a reply, which is an event of its own")
         channel = _first(
             data, "event.channel", "event.item.channel", "channel_id", "channel.id", "container.channel_id"
         )
         thread = _first(
-            data, "event.thread_ts", "event.ts", "event.item.ts", "message.thread_ts", "message.ts", "container.message_ts"
+            data, "event.thread_ts", "event.message.thread_ts", "event.message.ts", "event.previous_message.thread_ts",
+            "event.previous_message.ts", "event.ts", "event.item.ts", "message.thread_ts", "message.ts", "container.message_ts",
         )  # fmt: skip
         if not CHANNEL.fullmatch(channel) or not (not thread or TIMESTAMP.fullmatch(thread)):
             raise Unanswerable(
