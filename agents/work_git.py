@@ -62,8 +62,16 @@ class Repository:
     def branches(self) -> str:
         """Each branch with its last commit, and whether all of it is in the one that is checked out."""
         names = "%(refname:short) %(committerdate:iso-strict) %(objectname:short) %(subject)"
-        merged = set(self.git("for-each-ref", "--merged=HEAD", "--format=%(refname:short)", "refs/heads").rstrip("\n").split("\n"))
-        lines = self.git("for-each-ref", f"--format={names}", "--sort=-committerdate", "refs/heads").rstrip("\n").split("\n")
+        merged = set(
+            self.git("for-each-ref", "--merged=HEAD", "--format=%(refname:short)", "refs/heads")
+            .rstrip("\n")
+            .split("\n")
+        )
+        lines = (
+            self.git("for-each-ref", f"--format={names}", "--sort=-committerdate", "refs/heads")
+            .rstrip("\n")
+            .split("\n")
+        )
         return "\n".join(f"{line}{' [merged]' if line.split(' ')[0] in merged else ''}" for line in lines)
 
     def diff(self, against: str = "HEAD") -> str:

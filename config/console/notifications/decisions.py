@@ -114,7 +114,7 @@ def what_waits(request: HttpRequest) -> Inbox:
 def _in_sight(item: Waiting) -> Waiting:
     """What is too long for the list is decided on its own page, where all of it stands."""
     # Before it is cut: a part of a secret would not be recognized.
-    texts = {"title": str(shown(item.title)), "detail": str(shown(item.detail)), "arguments": item.arguments}
+    texts: dict[str, Any] = {"title": str(shown(item.title)), "detail": str(shown(item.detail)), "arguments": item.arguments}
     if sum(map(len, texts.values())) <= LONGEST:
         return item
     begun = {name: text if len(text) <= BEGINNING else f"{text[:BEGINNING]}…" for name, text in texts.items()}

@@ -310,7 +310,11 @@ def test_a_model_answers_strangers_after_a_person_has_approved_it(lab: Lab, serv
     assert [body["text"] for body in bodies(server.posted)] == ["Four."]
 
 
-@pytest.mark.parametrize(("kind", "secret"), [("standard_webhooks", new_secret()), ("hmac", "a secret of the sender")])
+@pytest.mark.parametrize(
+    ("kind", "secret"),
+    [("standard_webhooks", new_secret()), ("hmac", "a secret of the sender")],
+    ids=["standard_webhooks", "hmac"],  # each worker of the tests has a secret of its own
+)
 def test_a_webhook_is_answered_at_the_address_of_its_source_and_signed_by_its_secret(
     lab: Lab, server: HookServer, monkeypatch: pytest.MonkeyPatch, kind: str, secret: str
 ) -> None:

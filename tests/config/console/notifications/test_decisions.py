@@ -149,7 +149,9 @@ def test_what_expires_soon_comes_first_and_then_what_is_broken(admin: Client) ->
 
 def test_what_is_too_long_for_the_list_is_decided_on_its_page(admin: Client) -> None:
     run = make_run(status="waiting")
-    approval = make_approval(run, status="open", question="Q" * 20_000, detail="D" * 20_000, arguments={"a": "A" * 20_000})
+    approval = make_approval(
+        run, status="open", question="Q" * 20_000, detail="D" * 20_000, arguments={"a": "A" * 20_000}
+    )
     doubt = make_doubt()
     doubt.steps.update(arguments={"a": "A" * 20_000})
 
