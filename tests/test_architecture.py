@@ -41,7 +41,7 @@ FLOORS = {
         "connections",
         "graphs openai",
         "run",
-        "async_run gate_run reminders",
+        "async_run gate_run mail_accounts reminders",
         "tools",
         "heartbeats",
         "prompt_agents",

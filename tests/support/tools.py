@@ -1,6 +1,6 @@
 """A tool of the toolbox as a model calls it, in a durable run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ def call(
     waits: Mapping[str, Any] | None = None,
     data: Any = None,
     journal: Journal | None = None,
+    connections: Sequence[str] = (),
 ) -> Called:
     """Run an agent whose model calls the tool, once in each turn. A replay does nothing a second time."""
     turns = Turns(*([(name, dict(arguments))] for arguments in calls), "done")
@@ -39,7 +40,7 @@ def call(
             1::2
         ]
 
-    agent = Agent(name="asker", body=body, durable=True)
+    agent = Agent(name="asker", body=body, durable=True, connections=tuple(connections))
     done = run_agent(agent, is_tainted=is_tainted, waits=waits, data=data, journal=journal)
     assert_replays(done)
     return Called(done=done, results=results)
