@@ -9,7 +9,16 @@ from config.settings import LIBRARY
 
 
 @pytest.mark.parametrize(
-    "name", [*LIBRARY.split(", "), "reminder", "notes-keeper", "backup-checker", "repository-tidier", "ci-watcher"]
+    "name",
+    [
+        *LIBRARY.split(", "),
+        "reminder",
+        "notes-keeper",
+        "backup-checker",
+        "repository-tidier",
+        "ci-watcher",
+        "mail-triage",
+    ],
 )
 def test_an_agent_is_installed_by_its_name(name: str) -> None:
     install(name)

@@ -62,7 +62,9 @@ def test_tools_are_given_by_name_beside_functions() -> None:
     [notify, same] = toolbox.named(["notify", len])
 
     assert (notify, same) == (toolbox.get("notify"), len)
-    with pytest.raises(Permanent, match="there is no tool norify; the tools are: add_note, ask_human, draft_mail, emit"):
+    with pytest.raises(
+        Permanent, match="there is no tool norify; the tools are: add_note, ask_human, draft_mail, emit"
+    ):
         toolbox.named(["norify"])
 
 
