@@ -1,12 +1,14 @@
 """The daily note: a file for each day below the first of WAKEFUL_WORK_ROOTS, to which agents append and which people edit."""
 
-from datetime import datetime
+import re
+from datetime import date, datetime
 from zoneinfo import ZoneInfo
 
 from agents.work_files import append_work_file
 
 FOLDER = "notes"
 LENGTH = 4_000  # characters of a note
+MARK = re.compile(r"<!-- .*? -->")
 
 
 def append_note(text: str, *, at: datetime, by: str, key: str) -> str:
@@ -18,6 +20,15 @@ def append_note(text: str, *, at: datetime, by: str, key: str) -> str:
         raise ValueError(f"a note has 1 to {LENGTH:,} characters")
     mark = f"<!-- {key.replace('--', '- -')} -->"
     local = at.astimezone(ZoneInfo(str(settings.WAKEFUL_ZONE)))
-    path = f"{FOLDER}/{local:%Y-%m-%d}.md"
+    path = path_of_day(local.date())
     append_work_file(path, f"- {local:%H:%M} {by}: {said} {mark}\n", mark=mark)
     return path
+
+
+def path_of_day(day: date) -> str:
+    return f"{FOLDER}/{day:%Y-%m-%d}.md"
+
+
+def without_mark(text: str) -> str:
+    """A note without the comment by which a repetition of it is known."""
+    return MARK.sub("", text)

@@ -18,6 +18,7 @@ from config.settings import LIBRARY
         "repository-tidier",
         "ci-watcher",
         "mail-triage",
+        "calendar-brief",
     ],
 )
 def test_an_agent_is_installed_by_its_name(name: str) -> None:
