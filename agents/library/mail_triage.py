@@ -12,7 +12,8 @@ from agents import AgentRun, Budget, Permanent, agent, on
 if TYPE_CHECKING:
     from pydantic_ai import Agent as LlmAgent
 
-MOST_TEXT = 20_000  # characters of a message that the model gets
+# Characters of a message that the model gets: in any script, a request to a large model has room in the budget of the run.
+MOST_TEXT = 12_000
 Label = Literal["Urgent", "To answer", "To read", "Invoice", "Meeting", "Newsletter", "Unwanted"]
 
 
@@ -30,7 +31,7 @@ class Triage(BaseModel):
     connections=["mail"],
     triggers=[on.event("mail.received")],
     key="event.data.thread_id",
-    budget=Budget(run_usd="0.10", day_usd="2"),
+    budget=Budget(run_usd="0.25", day_usd="2"),
     retries=3,
     tools=[],
 )
