@@ -30,6 +30,7 @@ FOLDER = "Wakeful/"  # before each label: no label of people, to which they may 
 LABEL = re.compile(r"\w[\w &.-]{0,39}")
 MOST_LABELS = 100  # below the folder
 MOST_RECIPIENTS = 10
+MOST_COPIES = 5  # of the message, that are looked at
 LONGEST = 10_000  # characters of a draft
 LONGEST_SUBJECT = 200
 LONGEST_REFERENCES = 900
@@ -145,7 +146,11 @@ class GmailAccount:
     http: httpx.Client
 
     def find(self, mail: Mail) -> Found:
-        asked = {"q": f"rfc822msgid:{mail.message_id[1:-1]}", "includeSpamTrash": "true", "maxResults": "2"}
+        asked = {
+            "q": f"rfc822msgid:{mail.message_id[1:-1]}",
+            "includeSpamTrash": "true",
+            "maxResults": str(MOST_COPIES),
+        }
         listed = _answer(self.http.get(f"{GMAIL}/messages", params=asked)).get("messages") or ()
         wanted = {"format": "metadata", "metadataHeaders": ["Message-ID", "From", "Reply-To"]}
         there = [
@@ -195,7 +200,7 @@ class MicrosoftAccount:
         asked = {
             "$filter": "internetMessageId eq '{}'".format(mail.message_id.replace("'", "''")),
             "$select": "internetMessageId,from,replyTo,categories,isDraft,conversationId",
-            "$top": "2",
+            "$top": str(MOST_COPIES),
         }
         listed = _answer(self.http.get(f"{GRAPH}/messages", params=asked, headers=IMMUTABLE)).get("value") or ()
         return _the_one([found for one in listed if (found := self._found(one, mail))])
@@ -255,7 +260,8 @@ def _the_one(found: Sequence[Found]) -> Found:
         raise MailRefused(
             f"the account of connection {CONNECTION!r} has no such message of this sender; is it of another mailbox?"
         )
-    if len(found) > 1:
+    # Who writes to themselves has it twice. Copies that would be answered differently may be a forgery of a Message-ID.
+    if len({(one.thread, *one.answer_to) for one in found}) > 1:
         raise MailRefused("the account has several messages with this Message-ID and sender")
     return found[0]
 

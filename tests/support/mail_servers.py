@@ -39,6 +39,7 @@ class MailServer:
     def __init__(self) -> None:
         self.message: dict[str, Any] = {"from": "Anna <anna@example.org>", "reply_to": "", "id": MESSAGE}
         self.copies = 1
+        self.threads = {"m0": "t1", "m1": "t1"}
         self.statuses: list[int] = []
         self.asked: list[tuple[str, str]] = []
         self.tokens: set[str] = set()
@@ -103,7 +104,8 @@ class GmailServer(MailServer):
                 return 200, {"id": "r1", "message": {"id": "m9", "threadId": body["message"]["threadId"]}}
         names = {"Message-ID": self.message["id"], "From": self.message["from"], "Reply-To": self.message["reply_to"]}
         shown = [{"name": name, "value": value} for name, value in names.items() if value]
-        return 200, {"id": path.split("/")[-1], "threadId": "t1", "labelIds": ["INBOX"], "payload": {"headers": shown}}
+        id = path.split("/")[-1]
+        return 200, {"id": id, "threadId": self.threads[id], "labelIds": ["INBOX"], "payload": {"headers": shown}}
 
     def draft(self) -> EmailMessage:
         [draft] = self.drafts
