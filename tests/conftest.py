@@ -9,6 +9,7 @@ from contextlib import ExitStack, suppress
 from copy import copy
 from functools import cache
 from importlib import import_module
+from itertools import zip_longest
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -122,9 +123,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("browser")
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker("sampled")
-    # Files that take long first, so that all processes end at about the same time.
-    sizes = Counter(item.path for item in items)
-    items.sort(key=lambda item: (not _starts_processes(item), -sizes[item.path]))
+    turns = _turns(items)
+    items.sort(key=lambda item: turns[item.path])
+
+
+def _turns(items: list[pytest.Item]) -> dict[Path, int]:
+    """Large files come first, so that all processes end at about the same time. Those whose tests start processes, and wait for them,
+    alternate with others: several stacks at once have most of the memory that a run takes, and leave the CPU idle."""
+    files = [path for path, _ in Counter(item.path for item in items).most_common()]
+    waiting = {item.path for item in items if _starts_processes(item)}
+    pairs = zip_longest([path for path in files if path in waiting], [path for path in files if path not in waiting])
+    return {path: turn for turn, path in enumerate(path for pair in pairs for path in pair if path)}
 
 
 def _starts_processes(item: pytest.Item) -> bool:
