@@ -53,7 +53,7 @@ class MicrosoftCalendar(AccountCalendar[AccountSettings]):
 class MicrosoftReader(CalendarReader):
     def look(self, cursor: Any, view: View | None, now: datetime) -> Look:
         account = Account(self.settings.connection, pause=self.settings.pause, remedy=REMEDY)
-        is_rolled = bool(cursor) and instant(cursor["until"]) - now < AHEAD - ROLLED
+        is_rolled = bool(cursor) and not AHEAD - ROLLED <= instant(cursor["until"]) - now <= AHEAD
         found, until = None, now + AHEAD
         if cursor and cursor["link"] and not is_rolled:
             found, until = self._list(account, cursor["link"], MOST_PAGES), instant(cursor["until"])

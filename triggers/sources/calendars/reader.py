@@ -3,11 +3,12 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from agents.kernel.durations import in_words, parse_duration
+from runs.db.sql import database_now
 from triggers.sources.calendars import differences, starts
 from triggers.sources.calendars.differences import Comparing, Differences
 from triggers.sources.calendars.entry import Look, View, instant
@@ -117,7 +118,7 @@ class CalendarReader(PollingReader):
         it. Raises SourceError."""
 
     def poll(self, state: dict[str, Any]) -> Polled:
-        now = datetime.now(UTC)
+        now = database_now()
         terms = digest(repr((self.settings.events, self.settings.terms, self.zone)))
         has_new_terms = state.get("terms") != terms
         view = self._view(state, now, has_new_terms)
@@ -136,7 +137,7 @@ class CalendarReader(PollingReader):
             "number": state.get("number", int(now.timestamp())) + bool(found.messages),
         }
         if look.occurrences is not None:
-            after["viewed_at"] = now.isoformat()
+            after |= {"viewed_at": now.isoformat(), "is_cut": len(plan.waiting) >= starts.MOST}
         if not found.has_more:
             after["cursor"] = look.cursor
         source_id = self.source_id
@@ -170,8 +171,13 @@ class CalendarReader(PollingReader):
         """None: the calendar need not be asked for occurrences unless something has changed."""
         if self.settings.events == ONLY_CHANGES:
             return None
-        is_due = has_new_terms or "viewed_at" not in state or now - instant(state["viewed_at"]) > VIEWED
-        return self.whole_view(now) if is_due else None
+        if has_new_terms or "viewed_at" not in state:
+            return self.whole_view(now)
+        left = sum(instant(start) > now for start, _ in state.get("starts", {}).values())
+        runs_out = state.get("is_cut", False) and left < starts.MOST / 2
+        # A time to come is of a clock that was wrong.
+        is_due = not timedelta() <= now - instant(state["viewed_at"]) <= VIEWED
+        return self.whole_view(now) if is_due or runs_out else None
 
     def whole_view(self, now: datetime) -> View:
         return View(start=now, until=now + self.settings.terms.before + AHEAD + VIEWED)

@@ -11,7 +11,7 @@ from runs.models import OutboxMessage
 from tests.support.list_server import ListServer, Page
 from tests.triggers.sources.calendars.conftest import Polled, data, said, soon
 from triggers.models import CalendarEntry, Event, PoisonMessage
-from triggers.sources.calendars import differences, ics
+from triggers.sources.calendars import differences, ics, reader
 from triggers.sources.calendars import starts as starts_of
 from triggers.sources.calendars.entry import instant
 from triggers.sources.calendars.ics_parser import found_in
@@ -183,11 +183,8 @@ def test_a_calendar_that_has_not_changed_is_not_sent_again_but_its_next_days_are
     source.poll()
     assert site.asked[-1][1]["if-none-match"] == '"1"'
 
-    reading = source.source.reading
-    reading.refresh_from_db()
-    assert isinstance(reading.position, dict)
-    reading.position["state"]["viewed_at"] = soon(days=-2).isoformat()
-    reading.save()
+    position_of(source)["viewed_at"] = soon(days=-2).isoformat()
+    source.source.reading.save()
     source.poll()
     assert "if-none-match" not in site.asked[-1][1]
     assert [title for title, _ in source.waiting] == ["a"]
@@ -252,6 +249,60 @@ def test_a_moved_occurrence_takes_its_start_with_it_and_one_taken_out_has_none(s
     site.pages["/a.ics"] = Page(calendar())
     assert said(source.poll()) == [("cancelled", "daily")]
     assert source.waiting == []
+
+
+def test_a_clock_that_was_wrong_changes_nothing(site: ListServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrong(datetime):
+        off = timedelta()
+
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime.now(tz) + cls.off
+
+    monkeypatch.setattr(reader, "datetime", Wrong)
+    source = polled(site, event("a", soon(hours=5)), event("over", soon(hours=-30)))
+    source.poll()
+    for days in (400, 0, -400, 0):
+        Wrong.off = timedelta(days=days)
+        assert source.poll() == []
+
+    assert [title for title, _ in source.waiting] == ["a"]
+    state = position_of(source)
+    state["viewed_at"] = soon(days=400).isoformat()  # by a database whose clock was wrong
+    OutboxMessage.objects.all().delete()
+    state["starts"] = {}
+    source.source.reading.save()
+    source.poll()
+    assert [title for title, _ in source.waiting] == ["a"]
+
+
+def test_the_starts_behind_the_soonest_ones_are_looked_at_in_time(
+    site: ListServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starts_of, "MOST", 4)
+    events = [event(f"e{hour}", soon(hours=hour)) for hour in range(1, 7)]
+    site.pages["/a.ics"] = Page(calendar(*events), headers={"ETag": '"1"'})
+    source = Polled("ics", url=site.url("/a.ics"))
+    source.poll()
+    assert [title for title, _ in source.waiting] == ["e1", "e2", "e3", "e4"]
+    source.poll()
+    assert site.asked[-1][1]["if-none-match"] == '"1"'
+
+    for is_asked_whole in (False, False, True):
+        next_one = min(position_of(source)["starts"].values())
+        next_one[0] = soon(hours=-1).isoformat()
+        source.source.reading.save()
+        source.poll()
+        assert ("if-none-match" not in site.asked[-1][1]) == is_asked_whole
+
+
+def position_of(source: Polled) -> dict[str, Any]:
+    """What the next poll begins with; to be saved."""
+    reading = source.source.reading
+    reading.refresh_from_db()
+    assert isinstance(reading.position, dict)
+    state: dict[str, Any] = reading.position["state"]
+    return state
 
 
 @pytest.mark.parametrize(

@@ -148,12 +148,21 @@ def test_starts_are_in_the_zone_of_the_event_and_once_for_an_occurrence_that_bec
     assert datetime.fromisoformat(data(start)["starts_at"]).utcoffset() != timedelta()
 
 
-def rolled() -> None:
-    """As if a week had passed since the view was listed."""
+def rolled(days: int = 50) -> None:
+    """As if the view had been listed at another time; by default, more than a week ago."""
     reading = Reading.objects.get()
     assert isinstance(reading.position, dict)
-    reading.position["state"]["cursor"]["until"] = soon(days=50).isoformat()
+    reading.position["state"]["cursor"]["until"] = soon(days=days).isoformat()
     reading.save()
+
+
+def test_a_view_that_a_wrong_clock_has_moved_on_is_listed_again(calendar: Calendar) -> None:
+    source = Polled("calendar_of_microsoft", connection="work", events="changes")
+    source.poll()
+    rolled(days=400)
+
+    assert source.poll() == [] and calendar.whole == 2
+    assert source.poll() == [] and calendar.whole == 2
 
 
 def master(at: datetime, **more: Any) -> dict[str, Any]:
