@@ -5,6 +5,7 @@ from uuid import UUID, uuid4
 import pytest
 from django.test import Client
 
+from agents.kernel.redaction import know
 from config.console.parts import panel
 from config.console.runs import find
 from tests.support.console import list_of
@@ -36,6 +37,14 @@ def test_runs_are_found_by_subject_key_error_agent_trigger_and_the_beginning_of_
     assert found(admin, "connectionerror") == {bad.pk}
     assert found(admin, str(run.pk)[:30]) == found(admin, str(run.pk)) == found(admin, str(event.pk)) == {run.pk}
     assert found(admin, "312") == found(admin, "%") == set()
+
+
+def test_a_secret_in_an_error_is_not_found_by_a_part_of_it(admin: Client) -> None:
+    run = make_run(trigger="sync", status="failed", error="the depot refused Kaufmann-77-of-the-depot")
+    know("Kaufmann-77-of-the-depot")  # after the error was stored
+
+    assert found(admin, "kaufmann-7") == found(admin, "Kaufmann-77-of-the-depot") == set()
+    assert found(admin, "the depot refused") == {run.pk}
 
 
 def test_agents_keys_and_errors_are_looked_for_in_the_newest_rows_and_the_box_says_so(
