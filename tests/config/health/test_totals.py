@@ -103,7 +103,9 @@ def test_events_are_counted_by_source() -> None:
     assert scrape()["wakeful_events_accepted_total", "cli"] == 3
 
 
-def test_more_than_a_portion_is_counted_by_later_scrapes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_a_portion_is_counted_by_later_scrapes_and_of_ended_runs_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(totals, "PORTION", 2)
     usage = {"model": "m", "input_tokens": 10, "output_tokens": 1, "cost": "0.5"}
     run = make_run()
@@ -116,7 +118,7 @@ def test_more_than_a_portion_is_counted_by_later_scrapes(monkeypatch: pytest.Mon
 
     accepted, requests = ("wakeful_events_accepted_total", "cli"), ("wakeful_llm_requests_total", "m", "greeter")
     assert [one[accepted] for one in found] == [2, 4, 5, 5, 5]
-    assert [one[FINISHED, "succeeded", "greeter"] for one in found] == [2, 4, 5, 5, 5]
+    assert [one[FINISHED, "succeeded", "greeter"] for one in found] == [5, 5, 5, 5, 5]
     assert found[-1][requests] == 5
 
 
