@@ -1,5 +1,5 @@
 """Reports as answers to the messages that woke the runs. Strangers may read them, so they have the result of a success, and of any other
-end only its name."""
+end only its name. No person sees them first, so a run that has seen data of strangers reports only where its source allows that."""
 
 from collections.abc import Sequence
 
@@ -32,13 +32,19 @@ def _place_of(end: End) -> ReplyPlace | None:
     try:
         if end.event is None:
             raise NoReplyPlace("no event woke it")
-        return ports.reply_place(end.event)
+        place = ports.reply_place(end.event)
+        if place.asks and end.is_tainted:
+            raise NoReplyPlace(
+                "the run has seen data of strangers, so a person has to see its answer first, and no one sees a report: set “Reply” of "
+                "the source to “yes”, or let the model use the tool reply"
+            )
+        return place
     except NoReplyPlace as error:
         log.warning("report.no_reply_place", agent=end.agent, trigger=end.trigger, reason=str(error))
         why = str(error).removeprefix("run.reply: ")
         Notification.objects.create(
             sender=end.agent or end.name,
-            text=f"{end.name} reports by a reply, and there is no place to answer: {why}",
+            text=f"{end.name} reports by a reply, and cannot: {why}",
             topic=f"report-reply:{end.name}"[:200],
         )
         return None

@@ -55,4 +55,15 @@ def test_a_report_that_has_no_place_to_answer_is_said_in_a_notification(lab: Lab
     ended(lab, lambda run: None, "visitor.*", make_event)
 
     assert not Delivery.objects.exists()
-    assert "reports by a reply, and there is no place to answer" in Notification.objects.get().text
+    assert "greeter reports by a reply, and cannot: source 'cli'" in Notification.objects.get().text
+
+
+def test_no_report_passes_by_the_person_whom_the_source_wants_to_see_the_answers_to_strangers(lab: Lab) -> None:
+    def reading(run: AgentRun) -> str:
+        run.taint()
+        return "four orders"
+
+    ended(lab, reading, "visitor.*", lambda: slack_message(slack_source(1, reply="ask")))
+
+    assert not Delivery.objects.filter(channel="slack-thread").exists()
+    assert "a person has to see its answer first" in Notification.objects.get().text
