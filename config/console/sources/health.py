@@ -1,5 +1,6 @@
-"""The health line of a source: its last event, the rate, what waits, and the last refusal."""
+"""The health line of a source: its word and what that rests on, its last event, the rate, what waits, and the last refusal."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -12,6 +13,7 @@ from config.console.parts.html import format_html
 from config.console.parts.links import event_link, joined
 from config.console.parts.moments import moment
 from config.console.parts.sections import Cell, Facts
+from config.console.sources.condition import FACTOR, Condition
 from runs.db.sql import fetch_as
 from triggers.events.order import seq_before
 from triggers.models import RefusedDelivery, Source
@@ -60,12 +62,13 @@ def health_of(source_id: UUID) -> Health:
     return health
 
 
-def health_line(source: Source) -> Facts:
+def health_line(source: Source, condition: Condition) -> Facts:
     health = health_of(source.pk)
     refused = RefusedDelivery.objects.filter(source=source).order_by("-last_at").first()
     return Facts(
         title="Health",
         rows=[
+            *_evidence(condition),
             ("Last event", _last(health)),
             ("Events in the last hour", _counted(health.lately)),
             ("Waiting for dispatch", _waiting(health)),
@@ -73,6 +76,26 @@ def health_line(source: Source) -> Facts:
             ("Last refusal", _refusal(refused)),
         ],
     )
+
+
+def _evidence(condition: Condition) -> Iterator[tuple[str, Cell]]:
+    since = format_html("{}, since {}", condition.word, moment(condition.since))
+    yield (
+        "State",
+        format_html("{} {}", since if condition.since else condition.word, condition.why and f"({condition.why})"),
+    )
+    if not (rhythm := condition.rhythm):
+        return
+    what = "samples" if condition.counts_samples else "events"
+    yield "Its rhythm", f"{rhythm.words}, {in_words(rhythm.longest)} at most, between its last {rhythm.gaps + 1} {what}"
+    past = [
+        f"{in_words(quiet)} {ago}"
+        for quiet, ago in ((rhythm.yesterday, "yesterday"), (rhythm.week, "a week ago"))
+        if quiet is not None
+    ]
+    yield "Quiet at this time", " and ".join(past)
+    silent_after, least = in_words(rhythm.silent_after), in_words(rhythm.least)
+    yield "Silent after", f"{silent_after} without one: {FACTOR} times the longest of these, and {least} at least"
 
 
 def _last(health: Health) -> Cell:

@@ -5,9 +5,10 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.db.models import Max, Q, QuerySet
+from django.db.models import Case, Q, QuerySet, When
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -27,6 +28,7 @@ from config.console.parts.pages import form_page, render, reveal, reveal_in_dial
 from config.console.parts.panel import Panel, acting, allowed, button, column, time_column
 from config.console.parts.sections import Facts, Notice, Section, Table, Text
 from config.console.parts.service_button import service_button
+from config.console.sources.condition import COLOURS, conditions_of
 from config.console.sources.form import NewSourceForm, SettingsForm, kind_of, settings_of_case
 from config.console.sources.health import health_line
 from config.console.sources.listeners import listeners
@@ -34,7 +36,7 @@ from config.console.sources.metrics import series as metric_series
 from config.console.sources.metrics.trial import MetricButtons
 from config.console.sources.reading import notice_of, sections_of
 from config.console.sources.setup import address_of, groups, has_secret_address, setup_steps
-from config.console.sources.switches import COLOURS, columns_of_state, state_in_list, switch_sections
+from config.console.sources.switches import switch_sections
 from config.console.sources.table import is_by_statement, table_notice, table_sections
 from triggers.exceptions import Invalid
 from triggers.models import MetricDetector, RefusedDelivery, Secret, Source
@@ -103,11 +105,10 @@ SWEEP = dialog(
 class SourcePanel(MetricButtons, Panel):
     """Sources of events."""
 
-    list_display = ("slug", "kind_label", "state", "address", "proven", "created")
+    list_display = ("slug", "kind_label", "state", "last", "said", "address", "created")
     list_filter = ("enabled", "kind")
     search_fields = ("slug",)
     search_help_text = "source"
-    ordering = ("slug",)
     actions = ("enable_chosen", "disable_chosen")
     actions_detail = (
         "edit", "send_test", "rotate_secret", "enter_secret", "check_table", "sweep_table", "try_detector", "disarm_detector",
@@ -115,30 +116,38 @@ class SourcePanel(MetricButtons, Panel):
 
     # Lists
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Source]:
-        sources: QuerySet[Source] = super().get_queryset(request)
-        return sources.annotate(last_proven=Max("secrets__last_matched_at"), **columns_of_state("pk"))
+    def get_ordering(self, request: HttpRequest) -> tuple[Any, ...]:
+        return Case(When(kind__in=kinds(), then=0), default=1).asc(), "slug"  # built-in ones last
+
+    def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
+        listed = super().get_changelist_instance(request)
+        conditions = conditions_of(listed.result_list, now=timezone.now())
+        for source in listed.result_list:
+            source.condition = conditions[source.pk]
+        return listed
 
     @column("kind")
     def kind_label(self, source: Source) -> str:
         kind = kind_of(source)
         return kind.label if kind else f"{source.kind} (built in)"
 
-    @column("state", label={**COLOURS, "enabled": "success", "disabled": "danger", "unverified": "warning"})
+    @column("state", label=COLOURS)
     def state(self, source: Any) -> str:
-        if not source.enabled:
-            return "disabled"
-        if source.kind in SWITCHES:
-            return state_in_list(source, source)
-        scheme = schemes().get(source.kind)
-        return "unverified" if scheme and not scheme.is_verified else "enabled"
+        return str(source.condition.word)
+
+    @column("last event")
+    def last(self, source: Any) -> SafeString:
+        return moment(source.condition.last_at)
+
+    @column("because", empty_value="–")
+    def said(self, source: Any) -> str | None:
+        return source.condition.said or None
 
     @column("address", empty_value="–")
     def address(self, source: Source) -> SafeString | None:
         scheme = schemes().get(source.kind)
         return html.format_html("<code>{}</code>", scheme.address(source.slug)) if scheme else None
 
-    proven = time_column("last authenticated delivery", "last_proven")
     created = time_column("created", "created_at")
 
     # Making and changing
@@ -311,7 +320,8 @@ class SourcePanel(MetricButtons, Panel):
         facts.append(("Written by", "people or systems that you trust" if obj.trusted else STRANGERS))
         steps = list(setup_steps(kind, obj.slug))
         may_add = request.user.has_perm("triggers.add_trigger")
-        about = [Facts(rows=facts), health_line(obj), listeners(obj, may_add=may_add)]
+        condition = conditions_of([obj], now=timezone.now())[obj.pk]
+        about = [Facts(rows=facts), health_line(obj, condition), listeners(obj, may_add=may_add)]
         sections: list[Section] = [*about, *steps]
         if isinstance(kind, Runner):
             measured = metric_series.sections_of(obj, request) if isinstance(kind, Metric) else []
