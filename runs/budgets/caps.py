@@ -27,7 +27,7 @@ def create_budget(
     budget.full_clean()
     with transaction.atomic():
         budget.save(force_insert=True)
-        record(by, "create", budget, cap=_said(cap))
+        record(by, "create", budget, cap=figure(cap))
     budget.refresh_from_db()
     return budget
 
@@ -41,7 +41,7 @@ def set_cap(budget_id: int, cap: Decimal | None, *, by: str) -> Budget:
         budget = Budget.objects.select_for_update(no_key=True).get(pk=budget_id)
         was = budget.cap
         set_rows_cap(budget, cap)
-        record(by, "cap", budget, cap=_said(cap), was=_said(was))
+        record(by, "cap", budget, cap=figure(cap), was=figure(was))
     wake_waiting()
     return budget
 
@@ -89,13 +89,13 @@ def delete_budget(budget_id: int, *, by: str) -> None:
         budget = Budget.objects.select_for_update().get(pk=budget_id)
         if budget.declared is not None:
             raise IllegalState("The code or a setting declares this budget. Empty its cap instead.", "declared")
-        record(by, "delete", budget, cap=_said(budget.cap))
+        record(by, "delete", budget, cap=figure(budget.cap))
         lock_of_budgets([budget.pk])
         budget.delete()
     wake_waiting()
 
 
-def _said(cap: Decimal | None) -> str | None:
+def figure(cap: Decimal | None) -> str | None:
     return None if cap is None else f"{cap.normalize():f}"
 
 
@@ -113,7 +113,7 @@ def set_price(
     given = {"input": input, "output": output, "cache_read": cache_read, "cache_write": cache_write}
     with transaction.atomic():
         price, _ = ModelPrice.objects.update_or_create(model=model, defaults=given)
-        record(by, "price", price, model=model, **{name: _said(amount) for name, amount in given.items()})
+        record(by, "price", price, model=model, **{name: figure(amount) for name, amount in given.items()})
     try_again(model)
     return price
 

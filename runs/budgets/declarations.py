@@ -8,11 +8,11 @@ from django.conf import settings
 from django.db import transaction
 
 from agents import registry
-from runs.budgets.caps import set_rows_cap
+from runs.budgets.caps import figure, set_rows_cap
 from runs.budgets.wake import wake_waiting
 from runs.budgets.windows import lock_of_budgets
 from runs.models import Budget
-from runs.models.audit import record
+from runs.models.audit import changes, record
 
 Place = tuple[str, str, str, str]  # scope, name, period, measure
 
@@ -64,11 +64,12 @@ def _declare(wanted: Declared, row: Budget | None, by: str) -> str:
         return f"created budget {row}"
     if (row.declared, row.at_cap) == (wanted.cap, wanted.at_cap):
         return ""
+    before = {"declared": figure(row.declared), "at_cap": row.at_cap}
     if row.cap == row.declared:
         set_rows_cap(row, wanted.cap)
     row.declared, row.at_cap = wanted.cap, wanted.at_cap
     row.save(update_fields=["declared", "at_cap"])
-    record(by, "changed", row, declared=str(wanted.cap))
+    record(by, "changed", row, **changes(before, {"declared": figure(wanted.cap), "at_cap": wanted.at_cap}))
     return f"changed budget {row}"
 
 

@@ -126,8 +126,15 @@ def change_connection(
             raise IllegalState("the connection has changed meanwhile: try again", before.state)
         if goes_elsewhere:  # the code of a consent that was asked for before must not go there
             before.pending_consents.all().delete()
+        old = {"client_id": before.client_id, "scopes": before.scopes, "settings": before.settings}
+        new = {"client_id": client_id, "scopes": _scopes(scopes), "settings": completed}
         audit.record(
-            by, "change", before, secret_changed=bool(client_secret), ended=goes_elsewhere, scopes=list(scopes)
+            by,
+            "change",
+            before,
+            secret_changed=bool(client_secret),
+            ended=goes_elsewhere,
+            **audit.changes(old, new),
         )
     return Connection.objects.get(pk=connection_id)
 

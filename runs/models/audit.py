@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -50,6 +50,12 @@ def record_each(by: str, action: str, targets: Sequence[models.Model], **detail:
         )
         for one in targets
     )
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The detail of an edit: what differs, as it is now, and under `was` as it was before. What stays the same is left out."""
+    differs = [name for name, value in after.items() if before[name] != value]
+    return {**{name: after[name] for name in differs}, "was": {name: before[name] for name in differs}}
 
 
 def entry(key: str, position: int) -> dict[str, Any]:

@@ -64,6 +64,7 @@ def change_recipient(recipient_id: int, *, by: str, address: str | None = None, 
         if address is not None:
             for field, value in _place_of(address).items():
                 setattr(recipient, field, value)
+        before = _before(recipient, rules)
         _apply(recipient, rules)
         recipient.save()
         if not recipient.active:
@@ -71,7 +72,8 @@ def change_recipient(recipient_id: int, *, by: str, address: str | None = None, 
         elif "silenced_until" in rules:
             put_off(recipient)
             nudge_dispatcher()
-        audit.record(by, "change", recipient, address_changed=address is not None, **_shown(rules))
+        changes = audit.changes(_shown(before), _shown(rules))
+        audit.record(by, "change", recipient, address_changed=address is not None, **changes)
     return recipient
 
 
@@ -226,6 +228,12 @@ def _place_of(address: str) -> Mapping[str, Any]:
         except ImproperlyConfigured as error:
             raise ValidationError({"address": str(error)}) from None
     return {"address": shown, "ciphertext": ciphertext, "channel": channel.name, "host": channel.host(address)}
+
+
+def _before(recipient: Recipient, rules: Mapping[str, Any]) -> dict[str, Any]:
+    second = rules.get("second")
+    is_same = second is not None and second.pk == recipient.second_id  # then it need not be read
+    return {field: second if field == "second" and is_same else getattr(recipient, field, None) for field in rules}
 
 
 def _apply(recipient: Recipient, rules: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 from django.utils.text import slugify
 
 from agents.kernel.redaction import TOKEN_PREFIX
-from runs.models.audit import record
+from runs.models.audit import changes, record
 from triggers.models import ApiToken, Source
 
 ALL = "*"
@@ -45,14 +45,14 @@ def ensure_token(name: str, plain: str, permissions: Iterable[str], by: str = "s
             token = _create(name, plain, permissions)
             record(by, "create", token, permissions=token.permissions)
             return token
-        wanted = _known(permissions)
+        wanted, before = _known(permissions), token.permissions
         if (token.hash, token.permissions) == (hash_of_token(plain), wanted):
             return token
         if token.hash != hash_of_token(plain):
             token.hash, token.revoked_at = hash_of_token(plain), None
         token.permissions = wanted
         token.save(update_fields=["hash", "revoked_at", "permissions"])
-        record(by, "change", token, permissions=wanted)
+        record(by, "change", token, **changes({"permissions": before}, {"permissions": wanted}))
     return token
 
 

@@ -8,6 +8,7 @@ from django.db import transaction
 from agents import registry
 from agents.guards.atomic import not_in_atomic_body
 from agents.prompt_agents import catalog
+from runs.models.audit import changes as what_changed
 from runs.models.audit import record
 from triggers.declarations.sync import COLUMNS, declared_schedule
 from triggers.django_tasks.terms import problem_of
@@ -48,13 +49,14 @@ def override(trigger: Trigger, changes: Mapping[str, Any], by: str) -> Trigger:
         changes,
         [f"{name}: cannot be changed; use {', '.join(EDITABLE)}" for name in sorted(set(changes) - set(EDITABLE))],
     )
+    before = {name: getattr(trigger, name) for name in changes}
     with transaction.atomic():
         for name, value in changes.items():
             setattr(trigger, name, value)
         if trigger.declared is not None:
             trigger.overrides = sorted({*trigger.overrides, *changes} - {"enabled"})
         trigger.save(update_fields=[*changes, "overrides"])
-        record(by, "override", trigger, **changes)
+        record(by, "override", trigger, **what_changed(before, changes))
     return trigger
 
 
@@ -100,15 +102,17 @@ def reset_overrides(trigger: Trigger, fields: Sequence[str], by: str) -> Trigger
     if declared is None:
         raise Invalid(["declared: no code declares this trigger, so there is no declaration to reset its fields to"])
     given_back = [name for name in fields if name in trigger.overrides]
+    columns = [name for name in given_back if name in COLUMNS]
+    before = {name: getattr(trigger, name) for name in columns}
     with transaction.atomic():
-        for name in given_back:
-            if name in COLUMNS:
-                setattr(trigger, name, declared[name])
+        for name in columns:
+            setattr(trigger, name, declared[name])
         if schedule := declared_schedule(trigger):
             _reset_schedule(schedule, {name: declared[name] for name in given_back if name in declared})
         trigger.overrides = [name for name in trigger.overrides if name not in given_back]
         trigger.save()
-        record(by, "reset_overrides", trigger, fields=given_back)
+        after = {name: declared[name] for name in columns}
+        record(by, "reset_overrides", trigger, fields=given_back, **what_changed(before, after))
     return trigger
 
 

@@ -12,7 +12,7 @@ from django.db import transaction
 
 from agents.exceptions import DeclarationError
 from agents.on import SourceTrigger
-from runs.models.audit import record
+from runs.models.audit import changes, record
 from triggers.models import Source
 from triggers.sources.kind import kinds
 from triggers.sources.settings import InvalidSettings, NotYet
@@ -83,9 +83,10 @@ def _sync_one(wanted: WantedSource, source: Source | None, by: str) -> tuple[str
     if (source.settings, source.declared, source.enabled) == (new, settings, enabled):
         return None
     word = "changed" if enabled == source.enabled else "enabled again"
+    before = {"settings": source.settings, "enabled": source.enabled}
     source.settings, source.declared, source.enabled = new, settings, enabled
     source.save(update_fields=["settings", "declared", "enabled"])
-    record(by, "change", source, settings=new, enabled=enabled)
+    record(by, "change", source, **changes(before, {"settings": new, "enabled": enabled}))
     return wanted.slug, word
 
 
@@ -94,8 +95,9 @@ def _vanish(sources: Sequence[Source], by: str) -> Iterator[tuple[str, str]]:
         declared = dict(source.declared or {})
         if VANISHED in declared:
             continue
+        before = {"enabled": source.enabled}
         source.declared = {**declared, VANISHED: source.enabled}
         source.enabled = False
         source.save(update_fields=["declared", "enabled"])
-        record(by, "change", source, enabled=False)
+        record(by, "change", source, **changes(before, {"enabled": False}))
         yield source.slug, "disabled, because its declaration is gone"

@@ -13,6 +13,7 @@ from django.db import transaction
 from agents.guards.atomic import not_in_atomic_body
 from agents.kernel.redaction import know
 from runs.db.sql import execute
+from runs.models.audit import changes as what_changed
 from runs.models.audit import record
 from runs.network.outgoing import what_is_wrong_with
 from runs.network.signing import new_secret
@@ -60,13 +61,14 @@ def change_subscription(subscription: Subscription, changes: Mapping[str, Any], 
     """Change its URL, what it wants, or whether it is enabled. What waits for one that is disabled fails."""
     with transaction.atomic():
         row = Subscription.objects.select_for_update().get(pk=subscription.pk)
+        before = {name: getattr(row, name, None) for name in changes if name != "url"}
         _apply(row, changes)
         if "enabled" in changes:
             row.disabled_reason = ""
             row.failing_since, row.error = None, ""
         row.save()
         shown = {name: value for name, value in changes.items() if name != "url"}
-        record(by, "change", row, address_changed="url" in changes, **shown)
+        record(by, "change", row, address_changed="url" in changes, **what_changed(before, shown))
     if not row.enabled:
         end_all_waiting(row.pk, DISABLED)
     return row

@@ -6,7 +6,7 @@ from django.db import IntegrityError, transaction
 from django.utils.text import slugify
 
 from runs.exceptions import IllegalState
-from runs.models.audit import record
+from runs.models.audit import changes, record
 from triggers.exceptions import RuleError
 from triggers.models import ExclusionCalendar
 from triggers.schedules.excluded_days import ExcludedDays
@@ -35,7 +35,7 @@ def change_calendar(calendar: ExclusionCalendar, *, days: str, by: str) -> Exclu
     with transaction.atomic():
         changed = ExclusionCalendar.objects.filter(pk=calendar.pk).exclude(days=days).update(days=days)
         if changed:
-            record(by, "edit", calendar, slug=calendar.slug, days=days)
+            record(by, "edit", calendar, slug=calendar.slug, **changes({"days": calendar.days}, {"days": days}))
     calendar.refresh_from_db()
     return calendar
 

@@ -13,7 +13,7 @@ from agents.kernel.report import Report
 from runs.db.nudge import nudge_dispatcher
 from runs.db.sql import database_now
 from runs.exceptions import IllegalState
-from runs.models.audit import record
+from runs.models.audit import changes, record
 from triggers.exceptions import RuleError
 from triggers.matching.trigger_policy import policy_for
 from triggers.models import Schedule, Trigger
@@ -73,7 +73,8 @@ def edit_schedule(
         _take_over(schedule, ["rule"] * is_other + changed)
         if changed or is_other:
             said = {"rule": rule.words} if rule and is_other else {}
-            record(by, "edit", schedule, **said, **_dumped(policy, changed))
+            before = {"rule": now_rule.words if now_rule else "", **_dumped(now_policy, changed)}
+            record(by, "edit", schedule, **changes(before, {**said, **_dumped(policy, changed)}))
     return read_again(schedule)
 
 

@@ -11,6 +11,7 @@ from django.db.models.functions import Now
 
 from agents.guards.atomic import not_in_atomic_body
 from runs.models import Connection
+from runs.models.audit import changes as what_changed
 from runs.models.audit import record
 from triggers.exceptions import Invalid
 from triggers.models import Source
@@ -65,10 +66,11 @@ def change_source(source: Source, changes: Mapping[str, Any], *, secret: str = "
                     f"secret: enter it again, as {' and '.join(redirects)} changed: it would be sent elsewhere, or read more"
                 ]
             )
+        before = {name: getattr(source, name) for name in changes}
         for name, value in changes.items():
             setattr(source, name, value)
         source.save(update_fields=list(changes))
-        record(by, "change", source, **changes)
+        record(by, "change", source, **what_changed(before, changes))
         if secret:
             _replace_secret(source, secret, by)
         transaction.on_commit(partial(kinds()[source.kind].saved, source.pk))

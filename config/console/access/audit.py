@@ -1,25 +1,40 @@
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
 from django.apps import apps
 from django.contrib import admin
-from django.db.models import Case, Model, OuterRef, Q, QuerySet, Subquery, TextField, UUIDField, Value, When
+from django.db.models import (
+    BigAutoField,
+    BigIntegerField,
+    Case,
+    Model,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    TextField,
+    UUIDField,
+    Value,
+    When,
+)
 from django.db.models.functions import Cast
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.safestring import SafeString
 
+from agents.models import Checklist, PromptAgent
 from config.console.parts.filters import ConditionFilter
 from config.console.parts.html import format_html
 from config.console.parts.links import link, page, short
 from config.console.parts.moments import moment
 from config.console.parts.panel import COUNTED, Panel, column, time_column
 from config.console.parts.sections import Facts, Section, Table, Text, pretty
-from runs.models import AuditEntry
-from triggers.models import Source, Trigger
+from runs.models import AuditEntry, Connection, Incident, Recipient, RecipientGroup
+from triggers.models import ApiToken, ExclusionCalendar, Schedule, Source, Subscription, Trigger
 
 PAGES = {
     "run": "runs_run",
@@ -36,25 +51,38 @@ PAGES = {
     "recipient": "runs_recipient",
     "recipientgroup": "runs_recipientgroup",
     "connection": "runs_connection",
+    "subscription": "triggers_subscription",
+    "replay": "triggers_replay",
+    "switch": "triggers_switch",
+    "incident": "runs_incident",
+    "budget": "runs_budget",
+    "promptagent": "agents_promptagent",
 }
 SEVERAL = "*"  # instead of an object's id
 SHOWN = 50
+LONGEST = 100  # characters of a value in a list
+MISSING = object()  # the value of a field that is not there
 READ = 100_000  # newest entries that a filter by time reads
 LOGINS = Q(action__in=["login", "logout", "login failed"])
 MAINTENANCE = Q(action="prune")
 
 
-def _slug_of(model: type[Model]) -> Subquery:
-    return Subquery(model._default_manager.filter(pk=Cast(OuterRef("object_id"), UUIDField())).values("slug")[:1])
+NAMED = {  # models by the field that names their rows
+    Trigger: "slug", Source: "slug", Subscription: "slug", ExclusionCalendar: "slug", Schedule: "task__name", ApiToken: "name",
+    Recipient: "name", RecipientGroup: "name", Connection: "name", PromptAgent: "name", Incident: "name", Checklist: "agent",
+}  # fmt: skip
+KEYS = {UUIDField: r"^[0-9a-f-]{36}$", BigAutoField: r"^[0-9]{1,18}$", BigIntegerField: r"^[0-9]{1,18}$"}
 
 
-# The names that triggers and sources have now, by one look-up of a primary key for each entry of a page.
-CALLED = Case(
-    When(Q(kind="trigger") & ~Q(object_id=SEVERAL), then=_slug_of(Trigger)),
-    When(Q(kind="source") & ~Q(object_id=SEVERAL), then=_slug_of(Source)),
-    default=Value(""),
-    output_field=TextField(),
-)
+def _name_of(model: type[Model], field: str) -> When:
+    key = model._meta.pk
+    kind, written = next((kind, written) for kind, written in KEYS.items() if isinstance(key, kind))
+    rows = model._default_manager.filter(pk=Cast(OuterRef("object_id"), kind())).values(field)
+    return When(Q(kind=model._meta.model_name, object_id__regex=written), then=Subquery(rows))
+
+
+# The names that objects have now, by one look-up of a primary key for each entry of a page; null: it is not there any more.
+CALLED = Case(*[_name_of(model, field) for model, field in NAMED.items()], default=Value(""), output_field=TextField())
 
 
 class NewestValues(admin.AllValuesFieldListFilter):
@@ -141,8 +169,15 @@ class AuditPanel(Panel):
 
     def sections(self, request: HttpRequest, obj: AuditEntry) -> list[Section]:
         rows = [("Time", moment(obj.at)), ("By", obj.by), ("Action", obj.action), ("Object", subject_of(obj))]
+        edits = edits_of(obj)
         facts = Facts(rows=[*rows, *([("From", obj.address)] if obj.address else [])])
-        return [facts, Text(title="Detail", text=pretty(obj.detail))]
+        table = Table(
+            title="What has changed",
+            headers=("Field", "Before", "Now"),
+            rows=[(edit.field, _plain(edit.before), _plain(edit.after)) for edit in edits],
+            empty="",
+        )
+        return [facts, *([table] if edits else []), Text(title="Detail", text=pretty(obj.detail))]
 
 
 def entries_of(kind: str, object_id: object, *, parts: Mapping[str, Iterable[object]] | None = None) -> Table:
@@ -166,10 +201,11 @@ def subject_of(entry: AuditEntry) -> SafeString:
     words = _nouns().get(entry.kind, entry.kind)
     if entry.object_id == SEVERAL:
         return format_html("{}: several, or all", words)
-    called = getattr(entry, "called", "") or entry.detail.get("name") or entry.detail.get("slug")
-    name = called or (short(entry.object_id) if len(entry.object_id) == 36 else entry.object_id)
+    called = getattr(entry, "called", "")
+    known = called or entry.detail.get("name") or entry.detail.get("slug")
+    name = known or (short(entry.object_id) if len(entry.object_id) == 36 else entry.object_id)
     text = format_html("{} {}", words, name)
-    return link(page(noun, entry.object_id), text) if noun else text
+    return link(page(noun, entry.object_id), text) if noun and called is not None else text
 
 
 @cache
@@ -179,7 +215,54 @@ def _nouns() -> dict[str, str]:
 
 
 def details_of(entry: AuditEntry) -> str:
-    return ", ".join(f"{name}: {_plain(value)}" for name, value in entry.detail.items())
+    """What the entry says, edits as “policy.retries: 3 → 5”."""
+    said = [f"{name}: {_plain(value)}" for name, value in _beside(entry).items()]
+    said += [f"{one.field}: {_short(one.before)} → {_short(one.after)}" for one in edits_of(entry)]
+    return ", ".join(said) or ("nothing differs from before" if "was" in entry.detail else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edit:
+    """A field that has another value than before; of nested settings, the part that differs."""
+
+    field: str
+    before: object
+    after: object
+
+
+def edits_of(entry: AuditEntry) -> list[Edit]:
+    """None for entries that an earlier version wrote: they have the new values alone."""
+    was = _was(entry)
+    return [edit for name, before in was.items() for edit in _edits(name, before, entry.detail.get(name, MISSING))]
+
+
+def _was(entry: AuditEntry) -> dict[str, Any]:
+    was = entry.detail.get("was")
+    if isinstance(was, dict):
+        return was
+    return {"cap": was} if "was" in entry.detail and "cap" in entry.detail else {}  # of a cap
+
+
+def _beside(entry: AuditEntry) -> dict[str, Any]:
+    """The detail without the edits."""
+    is_edit = isinstance(entry.detail.get("was"), dict)
+    was = _was(entry)
+    hidden = {"was"} if is_edit or was else set()
+    return {name: value for name, value in entry.detail.items() if name not in {*was, *hidden}}
+
+
+def _edits(field: str, before: object, after: object) -> Iterator[Edit]:
+    if not (isinstance(before, dict) and isinstance(after, dict)):
+        yield Edit(field=field, before=before, after=after)
+        return
+    for name in sorted({*before, *after}):
+        if before.get(name, MISSING) != after.get(name, MISSING):
+            yield from _edits(f"{field}.{name}", before.get(name, MISSING), after.get(name, MISSING))
+
+
+def _short(value: object) -> str:
+    text = _plain(value)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def _whole(word: str) -> SafeString:
@@ -187,6 +270,8 @@ def _whole(word: str) -> SafeString:
 
 
 def _plain(value: object) -> str:
+    if value is MISSING or value is None or value in ("", [], {}):
+        return "none"
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_plain(one)}" for name, one in value.items()) or "none"
+        return ", ".join(f"{name} {_plain(one)}" for name, one in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

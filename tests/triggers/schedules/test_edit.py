@@ -124,6 +124,7 @@ def test_an_edit_changes_the_rows_and_is_recorded_by_its_fields() -> None:
         "exclude": ["at"],
         "max_fires": 3,
         "start": "2050-01-01T00:00:00+00:00",
+        "was": {"rule": "every 1 hour", "exclude": [], "max_fires": None, "start": None},
     }
 
 
