@@ -1,4 +1,4 @@
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -178,6 +178,16 @@ class AuditPanel(Panel):
             empty="",
         )
         return [facts, *([table] if edits else []), Text(title="Detail", text=pretty(obj.detail))]
+
+
+def newest_entries(since: str, *, done_by: Sequence[str], looked_through: int) -> list[AuditEntry]:
+    """Those of the lists that `Since` and `By` show by these names, as far as the newest entries of all go, newest first."""
+    wanted = Q()
+    for name in done_by:
+        wanted |= By.conditions[name][1]
+    newest = AuditEntry.objects.order_by("-id").values("id")[:looked_through]
+    found = AuditEntry.objects.filter(wanted, id__in=newest, at__gte=_moment(since)).annotate(called=CALLED)
+    return list(found.order_by("-id"))
 
 
 def entries_of(kind: str, object_id: object, *, parts: Mapping[str, Iterable[object]] | None = None) -> Table:

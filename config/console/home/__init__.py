@@ -8,6 +8,7 @@
 - `causes`: what fails, one row for each cause, with the button that ends it.
 - `waiting`: what waits for a person.
 - `agents`, `doors`, `coming`: the agents, the sources, and what will wake next.
+- `changes`: what people, commands and deploys changed since yesterday.
 - `first`: an installation without runs.
 - `verdict`: the sentence.
 - `page`: all of them together; `acts`: what the buttons do.

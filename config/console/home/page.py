@@ -13,6 +13,7 @@ from django.urls import reverse
 from config.console.home.agents import Row, agent_rows, known_agents
 from config.console.home.causes import MOST as CAUSES
 from config.console.home.causes import Cause, Rights, causes, paused_triggers
+from config.console.home.changes import Changes, changes
 from config.console.home.chart import Chart, chart_of
 from config.console.home.coming import SHOWN as COMING
 from config.console.home.coming import coming_up, next_wakes
@@ -56,6 +57,7 @@ class Home:
     doors: list[Door]
     doors_count: int
     coming: list[tuple[Cell, Cell, str]]
+    changes: list[Changes]
     first: First | None
     stop_url: str
     now: list[Count]
@@ -120,6 +122,7 @@ def read_home(request: HttpRequest) -> Home:
         doors=sources[:DOORS],
         doors_count=len(sources),
         coming=[(appointment(one.at), subject_of(one), one.agent) for one in ahead[:COMING]],
+        changes=changes() if may("runs.view_auditentry") else [],
         first=first(may_fire=may("triggers.fire_trigger") and may("triggers.change_source")),
         stop_url=reverse("admin:runs_agentstop_stop", args=[spelled("*")]) if may("runs.stop_agent") else "",
         now=under_way(),

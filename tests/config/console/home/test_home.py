@@ -14,12 +14,13 @@ from django.utils import timezone
 from uuid_utils import uuid7
 
 from runs.db.sql import fetch
-from runs.models import Approval, Run
+from runs.models import Approval, AuditEntry, Run
 from tests.config.console.conftest import LogIn
 from tests.support.console import make_failed_run, make_incident, make_one_of_each, make_source, make_worker
 from tests.support.journals import make_approval
 from tests.support.runs import make_run
 from tests.support.triggers import make_event, make_trigger
+from triggers.declarations.overrides import override
 from triggers.models import Event, RefusedDelivery, Source, Trigger
 
 HOME = "/admin/home/"
@@ -217,6 +218,28 @@ def test_a_source_that_is_quiet_for_longer_than_usual_or_refused_stands_out(admi
     assert re.search(r"stranger github no event yet refused", page)
 
 
+def test_what_people_changed_since_yesterday_stands_apart_from_deploys(admin: Client, log_in: LogIn) -> None:
+    trigger, now = make_trigger("order-sync", policy={"retries": 3}), timezone.now()
+    override(trigger, {"policy": {"retries": 5}}, by="admin:ada")
+    for by, action, days in (("cli:deploy", "changed", 0), ("admin:ada", "login", 0), ("admin:old", "pause", 3)):
+        AuditEntry.objects.create(
+            by=by, action=action, kind="trigger", object_id=str(trigger.pk), at=now - timedelta(days)
+        )
+
+    page = shown(admin)
+    words = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page)).partition("Changed since yesterday")[2]
+    people, _, commands = words.partition("by commands and deploys")
+
+    assert "override trigger order-sync admin:ada policy.retries: 3 → 5" in people
+    assert "changed trigger order-sync cli:deploy" in commands
+    assert not {"login", "admin:old", "cli:"} & set(people.split())
+    assert {entry.action for entry in admin.get(link_of(page, "all by people")).context["cl"].result_list} == {
+        "override"
+    }
+    may_look = ("runs.view_run", "triggers.view_event", "triggers.view_trigger")
+    assert "Changed since yesterday" not in shown(log_in(*may_look, name="bob"))
+
+
 def test_a_fresh_installation_has_one_button_and_shows_the_run_that_comes_of_it(admin: Client) -> None:
     make_trigger("greeter")
 
@@ -258,7 +281,7 @@ def test_the_page_costs_the_same_for_one_row_and_for_many(admin: Client) -> None
         make_one_of_each(number)
 
     assert statements() - one <= 3  # the value of each button Requeue
-    assert one <= 45
+    assert one <= 46
 
 
 def test_no_statement_scans_the_runs_or_the_events(admin: Client) -> None:
