@@ -34,7 +34,7 @@ def test_a_waiting_run_is_approved_with_other_arguments(running: Stack, desk: Pa
     run_in(running, event, "waiting")
 
     desk.reload()
-    expect(desk.get_by_role("link", name=re.compile("1 Approvals to decide"))).to_be_visible()
+    expect(desk.get_by_role("button", name="Deny: Refund invoice 2026-118?")).to_be_visible()
     desk.get_by_role("link", name=re.compile("^approval Approvals 1$")).click()
     desk.get_by_role("link", name="Refund invoice 2026-118?").click()
     expect(desk.get_by_text("refund asks: Refund invoice 2026-118?")).to_be_visible()

@@ -47,7 +47,7 @@ def test_a_viewer_opens_every_list_and_every_page() -> None:
         assert client.get(page_of(noun, rows[noun])).status_code == 200, noun
     for path in ("/admin/", *PAGES):
         assert client.get(path).status_code == 200, path
-    assert "Failed in 24 h" in client.get("/admin/").content.decode()
+    assert "The last 24 hours" in client.get("/admin/").content.decode()
 
 
 @pytest.mark.parametrize("role", ROLES)

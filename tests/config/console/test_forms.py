@@ -59,7 +59,16 @@ def errors_of(answer: Any) -> dict[str, Any]:
 
 
 def test_secret_of_a_new_source_is_shown_once_and_kept_encrypted(admin: Client) -> None:
-    answer = admin.post("/admin/triggers/source/add/", {"slug": "hub", "choice": "github", "enabled": "on"})
+    answer = admin.post(
+        "/admin/triggers/source/add/",
+        {
+            "slug": "hub",
+            "choice": "github",
+            "enabled": "on",
+            "github__reply": "no",
+            "github__reply_api": "https://api.github.com/",
+        },
+    )
 
     secret = answer.context["secret"]
     source = Source.objects.get(slug="hub")

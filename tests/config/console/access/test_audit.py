@@ -305,6 +305,7 @@ ADMIN: dict[str, Door] = {
     "runs.queue limit": form("/admin/runs/queue/default/limit/", max_running="3"),
     "agents.checklist add": form("/admin/agents/checklist/add/", agent="heartbeat", trigger=""),
     "agents.checklist edit": button("agents_checklist", "edit", checklist, revision="1", text_1="disk", place_1="1"),
+    "agents.checklist as_text": button("agents_checklist", "text", checklist, number="1", text="- disk"),
     "agents.checklist silence": button("agents_checklist", "silence", checklist, what="", length="1d"),
     "runs.incident requeue_runs": button("runs_incident", "requeue_runs", upto="99"),
     "runs.incident close_this": button("runs_incident", "close_this"),
@@ -482,6 +483,8 @@ ELSEWHERE = {
     "triggers.event shadow_event",  # in a process of its own: tests/triggers/dispatch/test_shadow.py
     "runs.run shadow_run",  # leads to the same
     "agents.promptagent try_now",  # in a process of its own: tests/triggers/prompt_agents/test_trial.py
+    "agents.checklist file",  # with a file: tests/triggers/page_files/test_edit.py
+    "agents.promptagent file",
     "agents.promptagent checklist",  # these lead to its checklist
     "agents.promptagent silence",
     "django_celery_beat.periodictask add",
@@ -613,6 +616,7 @@ COMMANDS: dict[str, Door] = {
     "remind": command("remind", "in 5 minutes", "reminder", "tea"),
     "prompt_agent": command("prompt_agent", "create", "triage", "--says", "every weekday at 8 look at failed runs"),
     "sync_agents": command("sync_agents"),
+    "page": command("page", "edit", "ops", "/dev/null", make=checklist),
     "prepare": command("prepare"),
     "prune": command("prune", "--budget", "1s"),
     "unknown_tasks": command("unknown_tasks", "discard", make=unknown_task),

@@ -59,17 +59,19 @@ def test_an_address_that_only_works_here_is_reported(admin: Client, settings: An
 
 def test_a_new_source_keeps_only_the_limits_that_were_set(admin: Client) -> None:
     form = {"choice": "github", "slug": "hub", "enabled": "on", "secret": "s" * 20}
+    replies = {"github__reply": "no", "github__reply_api": "https://api.github.com/"}
+    form |= replies
     limits = {"limits__networks": "192.0.2.0/24", "limits__max_body": "", "limits__per_minute": "0"}
 
     admin.post(ADD, {**form, **limits, "limits__equal_bodies": "new"})
 
     source = Source.objects.get(slug="hub")
-    assert (source.limits, source.settings) == ({"networks": "192.0.2.0/24"}, {})
+    assert (source.limits, source.settings["reply"]) == ({"networks": "192.0.2.0/24"}, "no")
     edit = page_of("triggers_source", source).replace("change", "edit")
     assert 'value="192.0.2.0/24"' in text_of(admin.get(edit))
-    refused = admin.post(edit, {"enabled": "on", "limits__networks": "somewhere"})
+    refused = admin.post(edit, {"enabled": "on", "limits__networks": "somewhere", **replies})
     assert list(refused.context["form"].errors) == ["limits__networks"]
-    admin.post(edit, {"enabled": "on", "limits__per_minute": "60"})
+    admin.post(edit, {"enabled": "on", "limits__per_minute": "60", **replies})
     source.refresh_from_db()
     assert source.limits == {"per_minute": 60}
 

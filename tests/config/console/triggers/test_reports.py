@@ -44,12 +44,12 @@ def test_reports_are_lines_of_the_form_and_a_part_of_the_policy(admin: Client) -
 
 
 def test_pages_show_reports_also_those_of_a_newer_version(admin: Client) -> None:
-    policy = {"reports": [{"on": "failure", "notify": ["ops"]}, {"on": "end", "reply": True}]}
+    policy = {"reports": [{"on": "failure", "notify": ["ops"]}, {"on": "end", "fax": True}]}
     trigger, run = make_trigger(policy=policy), make_run(policy=policy)
 
     for page in (page_of("triggers_trigger", trigger), page_of("runs_run", run)):
         shown = admin.get(page).content.decode()
-        assert "failure: notify ops · {&quot;on&quot;: &quot;end&quot;, &quot;reply&quot;: true}" in shown
+        assert "failure: notify ops · {&quot;on&quot;: &quot;end&quot;, &quot;fax&quot;: true}" in shown
 
 
 @pytest.mark.parametrize(
