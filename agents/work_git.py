@@ -17,6 +17,7 @@ from agents.files import is_beneath
 from agents.work_files import WorkFileRefused, names_in, place_of, work_roots
 
 MOST = 60_000  # bytes of an answer
+CUT = f"… cut after {MOST:,} bytes"
 SECONDS = 20.0
 BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
 # The configuration of a repository is that of a person; the tools write no file of git. What it could start is off all the same.
@@ -48,10 +49,23 @@ class Repository:
             raise WorkFileRefused(f"{path} is no git repository") from None
         if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
             raise WorkFileRefused(f"{path}: its .git is neither a folder nor a file")
-        for line in self.git("rev-parse", "--absolute-git-dir", "--git-common-dir").splitlines():
-            home = os.path.realpath(os.path.join(self.path, line))
-            if not any(is_beneath(home.encode(), os.path.realpath(root).encode()) for root in work_roots()):
-                raise WorkFileRefused(f"{path} belongs to a repository that is not below the roots")
+        homes = self.git("rev-parse", "--absolute-git-dir", "--git-common-dir").splitlines()
+        self._homes = [os.path.realpath(os.path.join(self.path, line)) for line in homes]
+        if not all(_is_below_a_root(home) for home in self._homes):
+            raise WorkFileRefused(f"{path} belongs to a repository that is not below the roots")
+        self._check_configuration()
+
+    def _check_configuration(self) -> None:
+        """Its configuration names programs, the filters, that git starts. A file that it includes must be none that tools can write."""
+        known = self.git("config", "--list", "--show-origin", "--name-only")
+        if known.endswith(CUT):
+            raise WorkFileRefused(f"the configuration of {self.path} is too long")
+        for line in known.split("\n"):
+            kind, _, file = line.partition("\t")[0].partition(":")
+            included = os.path.realpath(os.path.join(self.path, _unquoted(file)))
+            is_own = any(is_beneath(included.encode(), home.encode()) for home in self._homes)
+            if kind == "file" and not is_own and _is_below_a_root(included):
+                raise WorkFileRefused(f"the configuration of {self.path} includes {file}, which is below the roots")
 
     def status(self) -> str:
         return self.git("status", "--short", "--branch", "--ignore-submodules=all", "--no-renames")
@@ -62,16 +76,8 @@ class Repository:
     def branches(self) -> str:
         """Each branch with its last commit, and whether all of it is in the one that is checked out."""
         names = "%(refname:short) %(committerdate:iso-strict) %(objectname:short) %(subject)"
-        merged = set(
-            self.git("for-each-ref", "--merged=HEAD", "--format=%(refname:short)", "refs/heads")
-            .rstrip("\n")
-            .split("\n")
-        )
-        lines = (
-            self.git("for-each-ref", f"--format={names}", "--sort=-committerdate", "refs/heads")
-            .rstrip("\n")
-            .split("\n")
-        )
+        merged = set(self._lines("for-each-ref", "--merged=HEAD", "--format=%(refname:short)", "refs/heads"))
+        lines = self._lines("for-each-ref", f"--format={names}", "--sort=-committerdate", "refs/heads")
         return "\n".join(f"{line}{' [merged]' if line.split(' ')[0] in merged else ''}" for line in lines)
 
     def diff(self, against: str = "HEAD") -> str:
@@ -116,6 +122,10 @@ class Repository:
     def _tip(self, branch: str) -> str:
         return self.git("for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}").strip()
 
+    def _lines(self, *words: str) -> list[str]:
+        """No other character of a name or a subject ends a line."""
+        return self.git(*words).rstrip("\n").split("\n")
+
     def git(self, *words: str, extra: dict[str, str] | None = None) -> str:
         """What git prints, at most 60,000 bytes. GitFailed: it refused, or took longer than 20 s."""
         command = ["git", "-C", self.path, f"--git-dir={self._git}", f"--work-tree={self.path}", *OPTIONS, *words]
@@ -137,7 +147,16 @@ class Repository:
                 said = errors.read(1_000).decode(errors="replace").replace("\0", "").strip()
                 raise GitFailed(f"git {words[0]}: {said or 'it found nothing'}")
         text = output[:MOST].decode(errors="replace").replace("\0", "")
-        return f"{text}\n… cut after {MOST:,} bytes" if is_cut else text
+        return f"{text}\n{CUT}" if is_cut else text
+
+
+def _is_below_a_root(path: str) -> bool:
+    return any(is_beneath(path.encode(), os.path.realpath(root).encode()) for root in work_roots())
+
+
+def _unquoted(name: str) -> str:
+    """A name that git has quoted as C does, byte for byte."""
+    return name[1:-1].encode().decode("unicode_escape").encode("latin-1").decode() if name.startswith('"') else name
 
 
 def _output_of(process: "subprocess.Popen[bytes]") -> tuple[bytes, bool]:

@@ -183,6 +183,20 @@ def test_no_configuration_of_a_bare_repository_is_written(repository: Path, root
     assert Repository("beside").commit("tidy", "x", ["a.txt"], at=AT, key="run:1")
 
 
+def test_a_configuration_that_includes_a_file_of_the_roots_is_refused(repository: Path, tmp_path: Path) -> None:
+    repository = repository.rename(repository.with_name("Läden"))
+    sh(repository, "config", "include.path", "../.gitconfig")
+    (tmp_path / "mine").write_text("[user]\nname = ada\n")
+    sh(repository, "config", "--add", "include.path", str(tmp_path / "mine"))
+    assert "first" in Repository("Läden").log()
+
+    written = {"path": "Läden/.gitconfig", "text": '[filter "x"]\nclean = reboot\n'}
+    call("write_file", written)
+
+    with pytest.raises(WorkFileRefused, match="includes"):
+        Repository("Läden")
+
+
 def test_only_a_repository_below_the_roots_is_one(repository: Path, root: Path, tmp_path: Path) -> None:
     sh(tmp_path, "init", "-q", "outside")
     (root / "link").symlink_to(tmp_path / "outside")
