@@ -114,12 +114,16 @@ def what_waits(request: HttpRequest) -> Inbox:
 def _in_sight(item: Waiting) -> Waiting:
     """What is too long for the list is decided on its own page, where all of it stands."""
     # Before it is cut: a part of a secret would not be recognized.
-    texts: dict[str, Any] = {"title": str(shown(item.title)), "detail": str(shown(item.detail)), "arguments": item.arguments}
-    if sum(map(len, texts.values())) <= LONGEST:
+    title, detail, arguments = str(shown(item.title)), str(shown(item.detail)), item.arguments
+    if len(title) + len(detail) + len(arguments) <= LONGEST:
         return item
-    begun = {name: text if len(text) <= BEGINNING else f"{text[:BEGINNING]}…" for name, text in texts.items()}
-    read = link(item.url, "Too long for this list: read it and decide")
-    return replace(item, **begun, facts=[*item.facts, read], asks="", choices=[], doors=[])
+    facts = [*item.facts, link(item.url, "Too long for this list: read it and decide")]
+    begun = replace(item, title=_begun(title), detail=_begun(detail), arguments=_begun(arguments), facts=facts)
+    return replace(begun, asks="", choices=[], doors=[])
+
+
+def _begun(text: str) -> str:
+    return text if len(text) <= BEGINNING else f"{text[:BEGINNING]}…"
 
 
 def _may_see(request: HttpRequest, model: str) -> bool:
