@@ -12,7 +12,7 @@ from triggers.sources.kind import Group
 from triggers.sources.polling.by_connection import Account, connection_named
 from triggers.sources.polling.mailbox import MOST_MESSAGES, received
 from triggers.sources.polling.poller import ALL, SECONDS, Polled, Poller, PollingReader, PollSettings
-from triggers.sources.runner import BATCH_BYTES, Received
+from triggers.sources.runner import BATCH_BYTES, Received, SourceError
 from triggers.sources.settings import InvalidSettings, setting
 
 AGAIN = timedelta(days=7)  # how far back mail is listed again after its history has expired
@@ -90,17 +90,19 @@ class AccountMailReader(PollingReader):
         elif not waiting:
             news = self.news(account, state["cursor"])
         waiting += dict.fromkeys(news.ids)
-        messages, read = self._read(account, waiting)
+        messages, read, failure = self._read(account, waiting)
         left = waiting[read:]
         return Polled(
             state={"cursor": news.cursor, "waiting": left},
             messages=messages,
             gaps=[self._gap()] if news.has_expired else [],
             has_more=bool(left) or news.has_more,
+            failure=failure,
         )
 
-    def _read(self, account: Account, ids: Sequence[str]) -> tuple[list[Received], int]:
-        """Some of the messages, and how many of the ids they are."""
+    def _read(self, account: Account, ids: Sequence[str]) -> tuple[list[Received], int, SourceError | None]:
+        """Some of the messages, how many of the ids they are, and why there are no more. Raises SourceError if there is none: a provider
+        that gives fewer than these before it asks for a pause would else be asked for the same ones for ever."""
         found: list[Received] = []
         size, read = 0, 0
         # A slow server still lets each poll record some.
@@ -108,7 +110,12 @@ class AccountMailReader(PollingReader):
         for id in ids[:MOST_MESSAGES]:
             if found and (size > BATCH_BYTES or time.monotonic() > until):
                 break
-            message = self.message(account, id)
+            try:
+                message = self.message(account, id)
+            except SourceError as error:
+                if not found:
+                    raise
+                return found, read, error
             read += 1
             if message is not None:
                 raw, whole, more = message
@@ -116,7 +123,7 @@ class AccountMailReader(PollingReader):
                 payload = replace(one.payload, data={**one.payload.data, **more})
                 found.append(replace(one, id=f"message:{id}", payload=payload))
                 size += len(raw)
-        return found, read
+        return found, read, None
 
     def _gap(self) -> Gap:
         return Gap(stream=self.assignment.slug, reason=Reason.UNKNOWN, detail=EXPIRED, open_for=OPEN_FOR)

@@ -104,9 +104,16 @@ class PollingReader(Reader):
             return Batch(next_in=left)
         polled = self.poll(self.state)
         if polled.failure:
+            # What was read before it is recorded. The next poll is due at once, after the pause.
+            now = datetime.now(UTC).isoformat()
+            position = {"target": self.target, "state": polled.state, "due_at": now} if polled.messages else None
             return Batch(
-                keep=polled.keep, failure=polled.failure
-            )  # its position is the same: the next poll is due at once
+                messages=polled.messages,
+                gaps=polled.gaps,
+                position=position,
+                keep=polled.keep,
+                failure=polled.failure,
+            )
         pause = HURRY if polled.has_more else self.settings.pause * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
         due_at = datetime.now(UTC) + pause
         position = {"target": self.target, "state": polled.state, "due_at": due_at.isoformat()}

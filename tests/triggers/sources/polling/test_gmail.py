@@ -17,7 +17,7 @@ from tests.support.oauth_server import providing_tokens
 from tests.support.secrets import forgotten as forgotten
 from tests.triggers.sources.polling.conftest import Polling
 from triggers.sources.polling import account_mail, by_connection, gmail
-from triggers.sources.runner import Batch, Received
+from triggers.sources.runner import Batch, Received, SourceError
 
 pytestmark = pytest.mark.django_db
 
@@ -30,6 +30,8 @@ class Mailbox(dict[str, Page]):
         self.number = 100
         self.forgotten = 0  # history before it
         self.large: set[str] = set()
+        self.quota: int | None = None  # messages of a poll
+        self.given = 0
 
     def add(self, id: str, *labels: str, attachment: bytes = b"") -> None:
         mail = EmailMessage()
@@ -70,6 +72,10 @@ class Mailbox(dict[str, Page]):
     def one(self, id: str, format: str) -> Page:
         if id not in self.messages:
             return answer({"error": {"message": "Not found."}}, 404)
+        if self.quota is not None and self.given == self.quota:
+            self.given = 0
+            return Page(b"{}", 429, {"Retry-After": "7"})
+        self.given += 1
         raw, labels = self.messages[id]
         shown: dict[str, Any] = {
             "id": id,
@@ -166,3 +172,28 @@ def test_a_message_that_is_too_large_keeps_its_header(mailbox: Mailbox, monkeypa
 
     assert isinstance(one, Received) and one.payload.data["subject"] == "large"
     assert one.payload.data["size"] == 30_000_000 and "larger than" in one.payload.data["defects"][-1]
+
+
+def test_what_was_read_before_the_provider_asks_for_a_pause_is_recorded(mailbox: Mailbox) -> None:
+    source = Polling("gmail", connection="mail")
+    source.poll()
+    for number in range(5):
+        mailbox.add(f"m{number}")
+    mailbox.quota = 2
+
+    batches = [source.poll() for _ in range(3)]
+
+    assert [ids(batch) for batch in batches] == [
+        ["message:m0", "message:m1"],
+        ["message:m2", "message:m3"],
+        ["message:m4"],
+    ]
+    assert [str(batch.failure and batch.failure.retry_after) for batch in batches] == ["0:00:07", "0:00:07", "None"]
+    mailbox.quota = mailbox.given = 0
+    mailbox.add("m5")
+    with pytest.raises(SourceError, match="answers 429"):
+        source.poll()
+
+
+def ids(batch: Batch) -> list[str]:
+    return [message.id for message in batch.messages]
