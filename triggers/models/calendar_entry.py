@@ -1,3 +1,5 @@
+from datetime import timedelta
+
 from django.db import models
 
 from .source import Source
@@ -6,6 +8,8 @@ from .source import Source
 class CalendarEntry(models.Model):
     """An event of a calendar, a series, or an occurrence that differs from its series, as it was when it was last recorded. Written with
     its events; the next look is compared with it. Deleted a day after it is over."""
+
+    KEPT = timedelta(days=1)  # what is over
 
     source = models.ForeignKey(Source, models.CASCADE, related_name="calendar_entries", db_index=False)
     key = models.TextField(help_text="digest of its id in the calendar")

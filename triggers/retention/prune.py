@@ -17,7 +17,7 @@ from runs.retention.prune import PAYLOADS as PAYLOADS_OF_RUNS
 from runs.retention.sweep import COUNT_FEW, DELETE_FEW, Deletion, Step, Walk, few
 from triggers.dispatch.admission import loop_rate
 from triggers.matching.flow_control import Intake
-from triggers.models import Event, Trigger
+from triggers.models import CalendarEntry, Event, Trigger
 from triggers.retention.payloads import not_leaving, not_needed, remove_payloads
 
 LAG = 2 * LAG_OF_RUNS
@@ -56,6 +56,8 @@ UNION SELECT cause FROM old, unnest(old.event_ids) member
 PAST = "created_at < (SELECT clock_timestamp()) - %(keep)s::interval"
 OLD_GAPS = "at < (SELECT clock_timestamp()) - %(keep)s::interval"
 OLD_POISON = "last_at < (SELECT clock_timestamp()) - %(keep)s::interval"
+# Of a source that is polled they go with the next poll.
+OVER = "over_at < (SELECT clock_timestamp()) - %(keep)s::interval"
 OLD_HOURS = "hour < (SELECT clock_timestamp()) - %(keep)s::interval"
 # Beat still reads revisions of times that it has not accounted for.
 SETTLED = """
@@ -127,6 +129,7 @@ def steps() -> list[Step]:
         few("deliveries.refused", "triggers_refuseddelivery", key="id", which=OLD_HOURS, keep=events),
         few("sources.gaps", "triggers_sourcegap", key="id", which=OLD_GAPS, keep=events),
         few("messages.poison", "triggers_poisonmessage", key="id", which=OLD_POISON, keep=payloads),
+        few("calendars.over", "triggers_calendarentry", key="id", which=OVER, keep=CalendarEntry.KEPT),
         few("samples.thinned", "triggers_metricsample", key="id", which=SURPLUS, keep=SAMPLES_WHOLE),
         few("samples", "triggers_metricsample", key="id", which=OLD_SAMPLES, keep=events),
         few("episodes", "triggers_metricepisode", key="id", which=OLD_EPISODES, keep=events),

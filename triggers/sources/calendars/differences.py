@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +13,6 @@ from triggers.sources.runner import BATCH, Received
 from triggers.sources.webhooks.naming import is_name
 
 CREATED, CHANGED, ENDED = "calendar.created", "calendar.changed", "calendar.cancelled"
-KEPT = timedelta(days=1)  # an entry that is over
 
 
 @dataclass(kw_only=True)
@@ -65,7 +64,7 @@ def write(source_id: UUID, found: Differences, now: datetime, *, clear: bool) ->
         rows.delete()
     elif found.drop:
         rows.filter(key__in=found.drop).delete()
-    rows.filter(over_at__lt=now - KEPT).delete()
+    rows.filter(over_at__lt=now - CalendarEntry.KEPT).delete()
     CalendarEntry.objects.bulk_create(
         found.put,
         update_conflicts=True,

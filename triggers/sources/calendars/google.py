@@ -8,6 +8,7 @@ from math import ceil
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from triggers.models import CalendarEntry
 from triggers.sources.calendars.account import (
     AccountCalendar,
     AccountSettings,
@@ -18,7 +19,6 @@ from triggers.sources.calendars.account import (
     over_after,
     zone_of,
 )
-from triggers.sources.calendars.differences import KEPT
 from triggers.sources.calendars.entry import CANCELLED, Entry, Look, Occurrence, View, data_of
 from triggers.sources.calendars.reader import CalendarReader, cases
 from triggers.sources.kind import register
@@ -62,7 +62,7 @@ class GoogleReader(CalendarReader):
         found = self._changes(account, {"syncToken": token}) if token else None
         is_whole = found is None
         if found is None:  # at first, and after the token has expired: what has changed meanwhile is compared
-            found = self._changes(account, {"timeMin": (now - KEPT).isoformat()})
+            found = self._changes(account, {"timeMin": (now - CalendarEntry.KEPT).isoformat()})
         if found is None:
             raise SourceError(
                 f"The calendar has more than {PAGE * MOST_PAGES:,} events to come.", retry_after=self.settings.pause

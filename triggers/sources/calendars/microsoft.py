@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from triggers.models import CalendarEntry
 from triggers.sources.calendars.account import (
     AccountCalendar,
     AccountSettings,
@@ -16,7 +17,6 @@ from triggers.sources.calendars.account import (
     over_after,
     zone_of,
 )
-from triggers.sources.calendars.differences import KEPT
 from triggers.sources.calendars.entry import CANCELLED, Entry, Look, Occurrence, View, data_of, instant
 from triggers.sources.calendars.reader import CalendarReader, cases
 from triggers.sources.kind import register
@@ -60,7 +60,7 @@ class MicrosoftReader(CalendarReader):
         is_whole = found is None
         if found is None:
             until = now + AHEAD
-            first = self._address("/delta", View(start=now - KEPT, until=until))
+            first = self._address("/delta", View(start=now - CalendarEntry.KEPT, until=until))
             found = self._list(account, first, MOST_PAGES)
         if found is None:
             raise SourceError(

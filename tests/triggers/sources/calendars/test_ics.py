@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from config import retention
 from runs.models import OutboxMessage
 from tests.support.list_server import ListServer, Page
 from tests.triggers.sources.calendars.conftest import Polled, data, said, soon
@@ -249,6 +250,16 @@ def test_a_moved_occurrence_takes_its_start_with_it_and_one_taken_out_has_none(s
     site.pages["/a.ics"] = Page(calendar())
     assert said(source.poll()) == [("cancelled", "daily")]
     assert source.waiting == []
+
+
+def test_what_is_over_is_forgotten_also_by_a_source_that_is_not_polled(site: ListServer) -> None:
+    source = polled(site, event("over", soon(hours=1)), event("ahead", soon(days=1)), events="changes")
+    source.poll()
+    CalendarEntry.objects.filter(data__uid="over").update(over_at=soon(hours=-25))
+
+    retention.prune()
+
+    assert [row.data["uid"] for row in CalendarEntry.objects.all()] == ["ahead"]
 
 
 def test_a_clock_that_was_wrong_changes_nothing(site: ListServer, monkeypatch: pytest.MonkeyPatch) -> None:
