@@ -17,6 +17,7 @@ from runs.retention.payloads import remove_payloads
 from runs.retention.prune import delete_runs
 from runs.transitions import entries
 from tests.support.durable import Lab
+from tests.support.runs import make_run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ATOMIC: dict[str, Any] = {"declared": {"durable": False}, "policy": {"durable": False, "retries": 0}}
@@ -173,3 +174,19 @@ def test_the_page_of_a_run_shows_its_lines(lab: Lab, client: Client, admin_user:
     page = client.get(f"/admin/runs/run/{run.pk}/change/").content.decode()
 
     assert "<h2>Log</h2>" in page and "picked &lt;b&gt;" in page and "sku=bad-1" in page
+
+
+def test_the_page_says_how_many_lines_of_how_many_it_shows_and_that_no_more_are_kept(
+    transactional_db: None, client: Client, admin_user: Any
+) -> None:
+    run = make_run(status="succeeded")
+    line = ["2026-11-26T20:00:00.000+00:00", "info", "picked", "", ""]
+    RunLog.objects.bulk_create(
+        RunLog(run=run, epoch=1, number=number, count=1, size=40, dropped=0, content=[line])
+        for number in range(entries.LINES_OF_A_RUN)
+    )
+    client.force_login(admin_user)
+
+    page = client.get(f"/admin/runs/run/{run.pk}/change/").content.decode()
+
+    assert "The newest 300 of 1,000." in page and "The run has as many as are kept" in page

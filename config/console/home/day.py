@@ -109,7 +109,7 @@ def read_day(span: Span, before: Span) -> Day:
     return Day(span=span, before=before, hours=hours, agents=agents, spent=spent)
 
 
-def figures(day: Day, causes: int) -> list[Figure]:
+def figures(day: Day, causes: str) -> list[Figure]:
     return [_runs(day), _failed(day, causes), _quiet(day), _spent(day), _latency(day)]
 
 
@@ -123,7 +123,7 @@ def _runs(day: Day) -> Figure:
     )
 
 
-def _failed(day: Day, causes: int) -> Figure:
+def _failed(day: Day, causes: str) -> Figure:
     failed = {"status__exact": RunStatus.FAILED.value}
     value = day.counted(day.today, RunStatus.FAILED)
     return Figure(
@@ -132,7 +132,7 @@ def _failed(day: Day, causes: int) -> Figure:
         url=day.span.runs(**failed),
         before=day.counted(day.hours[HOURS:], RunStatus.FAILED),
         before_url=day.before.runs(**failed),
-        note=f"{causes} cause{'' if causes == 1 else 's'}" if causes else "",
+        note=f"{causes} cause{'' if causes == '1' else 's'}" if causes else "",
         level="bad" if value.strip("0+") else "",
     )
 

@@ -101,6 +101,8 @@ def read_home(request: HttpRequest) -> Home:
     situation = read_situation()
     runs = LastRuns(sorted({*known.slugs, *_slugs(failing), *(one.slug for one in paused)}))
     rights = Rights(requeue=may("runs.requeue_run"), pause=may("triggers.pause_trigger"))
+    count = len(failing[0]) + len(failing[1])
+    are_cut = max(sum(one.is_open for one in failing[0]), len(paused)) >= CAUSES
     found = causes(failing, paused, problems(situation), runs, deployed, rights)
     waits = waiting(
         may_see_approvals=may("runs.view_approval"),
@@ -110,10 +112,10 @@ def read_home(request: HttpRequest) -> Home:
     ahead = coming_up(request, now) if may("triggers.view_schedule") else []
     sources = doors(now) if may("triggers.view_source") else []
     return Home(
-        verdict=verdict(situation, found, waits, _last_failure()),
+        verdict=verdict(situation, found, waits, _last_failure(), are_cut=are_cut),
         causes=found,
         waiting=waits,
-        figures=figures(day, len(failing[0]) + len(failing[1])),
+        figures=figures(day, f"{count}{'+' if count >= CAUSES else ''}" if count else ""),
         chart=chart_of(day, deployed, zone_shown(request)),
         failed_url=day.span.runs(status__exact="failed"),
         day=day,

@@ -23,11 +23,15 @@ class Verdict:
     facts: Sequence[Cell]
 
 
-def verdict(now: Situation, causes: Sequence[Cause], waits: Waiting, last_failure: datetime | None) -> Verdict:
+def verdict(
+    now: Situation, causes: Sequence[Cause], waits: Waiting, last_failure: datetime | None, *, are_cut: bool
+) -> Verdict:
+    """`are_cut`: there may be more causes than these."""
     bad = [one for one in causes if one.is_bad]
     needed, watched = len(bad) + waits.decisions, len(causes) - len(bad)
     if needed:
         number = WORDS[needed] if needed < len(WORDS) else f"{needed:,}"
+        number = f"At least {number.lower()}" if are_cut or waits.is_cut else number
         things = f"{number} thing{' needs' if needed == 1 else 's need'} you."
         text = f"{things} {'Look at ' + _more(watched) + ', too.' if watched else 'Everything else keeps up.'}"
     elif watched:
@@ -52,12 +56,12 @@ def _decisions(waits: Waiting) -> list[Cell]:
     facts: list[Cell] = []
     if waits.approvals_count:
         count = waits.approvals_count
-        words = f"{count} approval{' waits' if count == 1 else 's wait'}"
+        words = f"{waits.approvals_shown} approval{' waits' if count == 1 else 's wait'}"
         until = min((one.until for one in waits.approvals if one.until), default=None)
         asked = link(listing("runs_approval"), words)
         facts.append(format_html("{}, until {}", asked, appointment(until)) if until else asked)
     if waits.uncertain_count:
-        words = f"{waits.uncertain_count} uncertain run{'' if waits.uncertain_count == 1 else 's'}"
+        words = f"{waits.uncertain_shown} uncertain run{'' if waits.uncertain_count == 1 else 's'}"
         facts.append(link(listing("runs_run", status__exact="uncertain"), words))
     return facts
 

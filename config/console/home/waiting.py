@@ -55,6 +55,22 @@ class Waiting:
         return self.approvals_count + self.uncertain_count
 
     @property
+    def is_cut(self) -> bool:
+        return max(self.approvals_count, self.uncertain_count) >= COUNTED
+
+    @property
+    def approvals_shown(self) -> str:
+        return _up_to(self.approvals_count, COUNTED)
+
+    @property
+    def uncertain_shown(self) -> str:
+        return _up_to(self.uncertain_count, COUNTED)
+
+    @property
+    def held_shown(self) -> str:
+        return _up_to(self.held, HELD)
+
+    @property
     def held_until_shown(self) -> Cell:
         return appointment(self.held_until) if self.held_until else ""
 
@@ -73,6 +89,10 @@ def waiting(*, may_see_approvals: bool, may_decide: bool, may_see_mail: bool) ->
         held_until=held[0] if held else None,
         held_url=listing("runs_delivery", status__exact=Delivery.Status.HELD),
     )
+
+
+def _up_to(count: int, most: int) -> str:
+    return f"{count:,}{'+' if count >= most else ''}"
 
 
 def _approvals(may_decide: bool) -> list[Asked]:

@@ -13,6 +13,8 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from uuid_utils import uuid7
 
+from config.console.home import page as home
+from config.console.home import waiting
 from runs.db.sql import fetch
 from runs.models import Approval, AuditEntry, Run
 from tests.config.console.conftest import LogIn
@@ -181,6 +183,21 @@ def test_the_failed_runs_of_a_cause_are_those_of_the_last_day_and_of_nothing_els
 
     assert listed(admin, link_of(page, "1 failed run of the last day")) == {failed.pk}
     assert listed(admin, link_of(page, "2 of 2 failed")) == {failed.pk, old.pk}
+
+
+def test_what_is_counted_up_to_a_bound_has_a_plus_sign(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "COUNTED", 6)
+    monkeypatch.setattr(home, "CAUSES", 2)
+    for number in range(7):
+        make_approval(make_run(status="waiting"), status="open")
+        make_run(status="uncertain")
+        make_incident(f"thing-{number}", make_failed_run(make_trigger(f"thing-{number}")))
+    page = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", shown(admin)))
+
+    assert re.search(r"At least \w+ things need you\.", page)
+    assert "6+ approvals wait" in page and "6+ approvals in all" in page
+    assert "6+ uncertain runs" in page and "6+ uncertain runs in all" in page
+    assert "2+ causes" in page
 
 
 def test_without_a_run_there_is_no_time_to_its_start(admin: Client) -> None:
