@@ -76,12 +76,12 @@ def test_a_replay_of_a_durable_body_keeps_no_line_twice(lab: Lab) -> None:
         run.log.info("begin")
         run.step("one", lambda: run.log.info("in the step"))
         run.log.info("between")
-        run.sleep(0.01)
+        run.sleep(60)
         run.log.info("woken")
         run.step("two", int, key="k")
         run.log.info("end")
 
-    run = lab.run(body)
+    run = lab.later(lab.run(body))
 
     assert run.status == "succeeded"
     assert [text for _, _, text in lines_of(run)] == ["begin", "in the step", "between", "woken", "end"]
