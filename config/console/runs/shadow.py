@@ -142,6 +142,7 @@ def _left(left: dict[str, Any]) -> list[Section]:
             [(one["type"], one["subject"] or "–", _code(pretty(one["data"]))) for one in left["emissions"]],
         ),
         ("Notifications", ("Urgency", "Text"), [(one["urgency"], one["text"]) for one in left["notices"]]),
+        ("Replies", ("Place", "Text"), [(one["place"]["name"], one["text"]) for one in left["replies"]]),
         (
             "Runs it would spawn",
             ("Agent", "Input"),
