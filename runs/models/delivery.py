@@ -81,8 +81,8 @@ class Delivery(models.Model):
                 condition=Q(status="sent", channel="inbox", acknowledged_at=None),
             ),
             models.Index(
-                fields=["thread", "id"],
-                name="delivery_of_thread",
+                fields=["thread", "notification"],  # ids of deliveries follow the clocks of their hosts
+                name="delivery_turn_of_thread",
                 condition=Q(status__in=["pending", "sending"]) & ~Q(thread=""),
             ),
             models.Index(fields=["thread", "created_at"], name="delivery_recent_of_thread", condition=~Q(thread="")),

@@ -56,8 +56,8 @@ ON_DISK = "SELECT set_config('synchronous_commit', 'on', true)"
 # with a LIMIT of its own.
 # Replies of a thread go out in their order: one that is sent again holds up those behind it, for a day at most.
 IN_ITS_TURN = """(delivery.thread = '' OR NOT EXISTS (
-  SELECT FROM runs_delivery earlier WHERE earlier.thread = delivery.thread AND earlier.thread <> '' AND earlier.id < delivery.id
-    AND earlier.status IN ('pending', 'sending')))"""
+  SELECT FROM runs_delivery earlier WHERE earlier.thread = delivery.thread AND earlier.thread <> ''
+    AND earlier.notification_id < delivery.notification_id AND earlier.status IN ('pending', 'sending')))"""
 CLAIM = """
 WITH due AS MATERIALIZED (
   SELECT delivery.id, coalesce(recipient.channel, delivery.channel) AS channel

@@ -7,6 +7,7 @@ from django.db.models.functions import Now
 
 from agents import AgentRun
 from runs.models import Delivery, Notification, OutboxMessage
+from runs.models.delivery import new_id
 from runs.notifications import replies
 from runs.notifications.deliver import Deliverer
 from runs.notifications.resolve import resolve
@@ -152,3 +153,19 @@ def test_an_async_agent_answers_in_the_session_of_the_thread(lab: Lab, server: H
     delivered()
 
     assert bodies(server.posted)[0]["text"] == "Four, in slack:C1:1700000000.000100."
+
+
+def test_replies_of_a_thread_keep_their_order_where_the_clocks_of_two_dispatchers_are_apart(
+    lab: Lab, server: HookServer, slack: Source
+) -> None:
+    def twice(run: AgentRun) -> None:
+        run.reply("One moment.")
+        run.reply("Four.")
+
+    woken(lab, twice, slack_message(slack))
+    first = Delivery.objects.order_by("notification_id")[0]
+    Delivery.objects.filter(pk=first.pk).update(id=new_id())  # of a host whose clock is ahead
+
+    delivered()
+
+    assert [body["text"] for body in bodies(server.posted)] == ["One moment.", "Four."]
