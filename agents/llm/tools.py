@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pydantic_ai import ToolDefinition
 
 HOSTS = "hosts"  # in the metadata of a tool: names of hosts that its author allows, or a function that gives them
+SHOWN = "shown"  # in the metadata of ApprovalRequired: what the person is shown besides the arguments
 QUESTION_STANDS = timedelta(days=1)
 FLAGS = ("dangerous", "trusted", "polled")
 # What pydantic-ai writes into the metadata of each tool of an MCP server, whatever toolset it came through.

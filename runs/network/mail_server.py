@@ -4,6 +4,7 @@ import socket
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, unquote, urlsplit
 
+OUR_ID = "@wakeful>"  # the end of every Message-ID of ours; before it stands the id of the delivery
 TLS = ("starttls", "ssl", "none", "offered")
 EXAMPLE = "smtp://user:password@host:587/?tls=starttls&from=wakeful@example.com"
 

@@ -20,6 +20,7 @@ MOST = (
 BEYOND = (
     f"its thread has got {MOST} replies within an hour, so two may be answering each other; if not, send this one again"
 )
+ERASED_PLACE = {"host": "", "is_erased": True}  # of a reply whose run was erased
 
 
 def enter_replies(payloads: Sequence[dict[str, Any]]) -> None:

@@ -10,6 +10,7 @@ from runs.actions.event_runs import runs_of_event
 from runs.db.sql import execute, fetch, fetch_column
 from runs.incidents.tell import LINK as INCIDENT
 from runs.models import Approval, Delivery, ModelCall, Notification, Run, Wait
+from runs.notifications.replies import ERASED_PLACE
 from runs.notifications.waiting_deliveries import suppress_waiting
 from runs.retention import family
 from runs.retention.incidents import erase_incidents
@@ -110,6 +111,8 @@ def erase_notifications(which: Q, *, since: datetime) -> None:
     suppress_waiting(theirs & Q(merged=None), reason="its notification was erased")
     # A server's reply may quote the message.
     Delivery.objects.filter(theirs).exclude(error="").update(error=ERASED)
+    # The place of a reply may be a person's address; the subject of a mail is a part of it.
+    Delivery.objects.filter(theirs).exclude(place=None).update(place=ERASED_PLACE, name=ERASED)
     told.exclude(text=ERASED).update(text=ERASED, topic="", link="")
 
 

@@ -21,7 +21,7 @@ from agents.journal.protocol import Answer, fitting
 from agents.llm.context import LlmContext
 from agents.llm.door.danger import TAINTED
 from agents.llm.door.shown_arguments import as_json, is_as_entered
-from agents.llm.tools import ToolPolicy
+from agents.llm.tools import SHOWN, ToolPolicy
 
 ANSWER = "answer"  # the argument of a question that a person fills in
 NO_ANSWER = "No person has answered in time."
@@ -99,18 +99,19 @@ class Approver:
         """Request approval of each call in turn, and wait for the decisions without a worker."""
         results = DeferredToolResults()
         for call in requests.approvals:
-            results.approvals[call.tool_call_id] = await self._decision(ctx, call)
+            results.approvals[call.tool_call_id] = await self._decision(ctx, call, _beside(requests, call))
         for call in requests.calls:
             if requests.kind(call.tool_call_id) == "question":
                 results.calls[call.tool_call_id] = await self._reply(ctx, call)
         return results
 
-    async def _decision(self, ctx: RunContext[Any], call: ToolCallPart) -> ToolApproved | ToolDenied:
+    async def _decision(self, ctx: RunContext[Any], call: ToolCallPart, beside: str) -> ToolApproved | ToolDenied:
         name, number = call.tool_name, call.tool_call_id
         # A validator that requests approval has not passed the door: the model's own arguments are shown.
         arguments, why = self._wanted.pop((name, number), (call.args_as_dict(), ""))
         try:
-            answer = await self.decide(name, number, arguments, why, _policy_of(ctx, call).expires)
+            detail = " ".join(filter(None, (beside, why or (TAINTED if self._is_tainted() else ""))))
+            answer = await self.decide(name, number, arguments, detail, _policy_of(ctx, call).expires)
         except ValueError as error:
             return ToolDenied(
                 f"A person must approve this call, but {error}. Call the tool again with other arguments."
@@ -172,6 +173,11 @@ class Approver:
             number += 1
             key = f"{wanted} {number}"
         return key
+
+
+def _beside(requests: DeferredToolRequests, call: ToolCallPart) -> str:
+    """What the tool has the person shown besides the arguments: `ApprovalRequired(metadata={SHOWN: …})`."""
+    return str((requests.metadata.get(call.tool_call_id) or {}).get(SHOWN, ""))
 
 
 def said(answer: Answer) -> str:

@@ -8,7 +8,7 @@ import smtplib
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from email.headerregistry import Address
 from email.message import EmailMessage
@@ -18,13 +18,14 @@ from typing import ClassVar
 
 from django.conf import settings
 
-from runs.network.mail_server import EXAMPLE, MailServer, is_address
+from runs.network.mail_server import EXAMPLE, OUR_ID, MailServer, is_address
 from runs.notifications.channels.channel import CONNECT, NotNow, Outcome, Refused, Sent, Unknown
 from runs.notifications.message import Message
 
 PREFIX = "mailto:"
 PATIENCE = 60.0  # seconds for the whole: some servers look for viruses before they answer
 ON_THE_WIRE = WIRE.clone(cte_type="7bit")
+SENDER = "Wakeful"  # the name in From
 
 
 class Mail:
@@ -49,11 +50,16 @@ class Mail:
         return "smtp"  # all mail goes through one server
 
     def send(self, address: str, message: Message) -> Outcome:
-        try:
-            server = MailServer.parse(settings.EMAIL_URL)
-        except ValueError as error:
-            return NotNow(why=f"EMAIL_URL is not usable: {error}")
-        return _Dialogue(server).deliver(_letter(server.sender, address.removeprefix(PREFIX), message))
+        return send_letter(lambda sender: _letter(sender, address.removeprefix(PREFIX), message))
+
+
+def send_letter(letter_of: Callable[[str], EmailMessage]) -> Outcome:
+    """Send the letter, which is made with the address that EMAIL_URL sends by, to the one address in its To."""
+    try:
+        server = MailServer.parse(settings.EMAIL_URL)
+    except ValueError as error:
+        return NotNow(why=f"EMAIL_URL is not usable: {error}")
+    return _Dialogue(server).deliver(letter_of(server.sender))
 
 
 class _Dialogue:
@@ -132,11 +138,11 @@ class _Dialogue:
 
 def _letter(sender: str, to: str, message: Message) -> EmailMessage:
     letter = EmailMessage(policy=ON_THE_WIRE)
-    letter["From"] = Address(display_name="Wakeful", addr_spec=sender)
+    letter["From"] = Address(display_name=SENDER, addr_spec=sender)
     letter["To"] = Address(addr_spec=to)
     letter["Subject"] = message.subject
     letter["Date"] = format_datetime(message.at)
-    letter["Message-ID"] = f"<{message.id}@wakeful>"
+    letter["Message-ID"] = f"<{message.id}{OUR_ID}"
     letter["Auto-Submitted"] = "auto-generated"  # so that no vacation notice answers
     if message.urgency == "high":
         letter["Importance"] = "high"

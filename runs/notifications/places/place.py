@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 import httpx2 as httpx
 from cryptography.fernet import InvalidToken
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connection
+from django.db import DatabaseError, connection
 
 from agents.exceptions import NotConnected, ProviderAway
 from agents.guards.http import is_allowed, is_private
@@ -19,6 +19,7 @@ from runs.network.posting import CutOff, NotHandedOver, PostResponse, post
 from runs.notifications.channels.channel import CONNECT, WHOLE, NotNow, Outcome, Refused, Unknown
 from runs.notifications.channels.webhook import outcome_of
 from runs.notifications.message import Message
+from runs.notifications.replies import ERASED_PLACE
 
 KEPT = 4_000  # bytes of an answer
 
@@ -45,6 +46,8 @@ def places() -> Mapping[str, Place]:
 
 def send_reply(kind: str, to: Mapping[str, Any], message: Message) -> Outcome:
     """Send it from a thread of its own: the session of the database in which a token was read ends with it."""
+    if to == ERASED_PLACE:
+        return Refused(why="its run was erased")
     try:
         return places()[kind].send(to, message)
     except NotConnected as error:
@@ -53,6 +56,8 @@ def send_reply(kind: str, to: Mapping[str, Any], message: Message) -> Outcome:
         return NotNow(why=str(error), is_away=False)
     except (InvalidToken, ImproperlyConfigured):
         return NotNow(why="no key in WAKEFUL_ENCRYPTION_KEYS decrypts its secret", is_away=False)
+    except DatabaseError as error:  # what is sent by is read before anything is sent
+        return NotNow(why=f"the database did not answer: {type(error).__name__}", is_away=False)
     finally:
         connection.close()
 

@@ -7,11 +7,14 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+from triggers.models import Event
 from triggers.sources.continuity import Gap, Gaps, Reason
 from triggers.sources.kind import Group
 from triggers.sources.polling.by_connection import Account, connection_named
+from triggers.sources.polling.mail_replies import MailReplySettings, mail_answer
 from triggers.sources.polling.mailbox import MOST_MESSAGES, received
 from triggers.sources.polling.poller import ALL, SECONDS, Polled, Poller, PollingReader, PollSettings
+from triggers.sources.replies import Answer
 from triggers.sources.runner import BATCH_BYTES, Received, SourceError
 from triggers.sources.settings import InvalidSettings, setting
 
@@ -28,7 +31,7 @@ GAPS = Gaps(
 
 
 @dataclass(frozen=True, kw_only=True)
-class AccountMailSettings(PollSettings):
+class AccountMailSettings(MailReplySettings):
     """Whose mail."""
 
     connection: str = setting(
@@ -38,6 +41,7 @@ class AccountMailSettings(PollSettings):
     def __post_init__(self) -> None:
         if not self.connection:
             raise InvalidSettings({"connection": "is required"})
+        super().__post_init__()
 
 
 class AccountMail(Poller[Any]):
@@ -49,6 +53,9 @@ class AccountMail(Poller[Any]):
 
     def connection_of(self, settings: Mapping[str, Any]) -> str:
         return str(settings.get("connection", ""))
+
+    def answer_to(self, event: Event, settings: AccountMailSettings) -> Answer:
+        return mail_answer(event, settings)
 
     def clean_secret(self, secret: str) -> str:
         raise InvalidSettings({"secret": "is not used: the connection has the tokens"})

@@ -9,6 +9,7 @@ from typing import Any
 import httpx2 as httpx
 
 from agents.guards.http import is_allowed, is_private
+from triggers.models import Event
 from triggers.sources.continuity import Gaps
 from triggers.sources.http.payload import Payload
 from triggers.sources.kind import Group, register
@@ -16,7 +17,9 @@ from triggers.sources.mail import read_mail
 from triggers.sources.polling import imap_client
 from triggers.sources.polling.by_connection import connection_named, leased
 from triggers.sources.polling.imap_client import Client, Server
-from triggers.sources.polling.poller import ALL, SECONDS, Polled, Poller, PollingReader, PollSettings
+from triggers.sources.polling.mail_replies import MailReplySettings, is_plain_address, mail_answer
+from triggers.sources.polling.poller import ALL, SECONDS, Polled, Poller, PollingReader
+from triggers.sources.replies import Answer
 from triggers.sources.runner import BATCH_BYTES, Assignment, Batch, Reader, Received, SourceError
 from triggers.sources.settings import InvalidSettings, setting, whole_number
 from triggers.sources.webhooks.naming import is_name
@@ -39,7 +42,7 @@ def ascii_named(value: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MailboxSettings(PollSettings):
+class MailboxSettings(MailReplySettings):
     """Which mailbox to read, where."""
 
     host: str = setting("", "Server", "Such as imap.example.org.", check=ascii_named, secret_goes_to=str)
@@ -68,6 +71,12 @@ class MailboxSettings(PollSettings):
     def __post_init__(self) -> None:
         if missing := {name: named(getattr(self, name)) for name in ("host", "user") if not getattr(self, name)}:
             raise InvalidSettings(missing)
+        super().__post_init__()
+
+    @property
+    def own_address(self) -> str:
+        user = self.user.lower()
+        return super().own_address or (user if is_plain_address(user) else "")
 
 
 @register
@@ -92,6 +101,9 @@ class ImapMailbox(Poller[MailboxSettings]):
 
     def connection_of(self, settings: Mapping[str, Any]) -> str:
         return str(settings.get("connection", ""))
+
+    def answer_to(self, event: Event, settings: MailboxSettings) -> Answer:
+        return mail_answer(event, settings)
 
     def connect(self, assignment: Assignment[MailboxSettings]) -> Reader:
         settings = assignment.settings
