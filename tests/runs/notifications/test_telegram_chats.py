@@ -1,0 +1,92 @@
+"""A run answers a message of Telegram, by the bot of a recipient."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.conf import settings
+
+from runs.models import Recipient
+from runs.notifications.channels.channel import NotNow, Outcome, Refused, Sent, Unknown
+from runs.notifications.message import Item, Message
+from runs.notifications.places import telegram
+from runs.notifications.places.telegram import PLACE
+from tests.support import post_office
+from tests.support.post_office import HookServer, taking_hooks
+
+pytestmark = pytest.mark.django_db
+
+TOKEN = "123456789:AAbbCCddEEffGGhhIIjjKKllMMnnOOpp"  # noqa: S105
+TO = {"host": "api.telegram.org", "recipient": "bot", "chat": -100123, "message": 7, "topic": 42}
+OK = b'{"ok":true,"result":{"message_id":8,"chat":{"id":-100123,"type":"supergroup"},"date":1441645532,"text":"Four."}}'
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HookServer]:
+    monkeypatch.setattr(settings, "WAKEFUL_NOTIFY_NETWORKS", ["127.0.0.0/8"])
+    monkeypatch.setitem(post_office.STATUSES, "take", 200)
+    with taking_hooks() as hooks:
+        hooks.says = OK
+        monkeypatch.setattr(telegram, "API", f"http://127.0.0.1:{hooks.port}")
+        yield hooks
+
+
+def bot(address: str = f"tgram://{TOKEN}/1", **fields: Any) -> None:
+    Recipient.objects.create(name="bot", address=address, channel="apprise", host="telegram", **fields)
+
+
+def sent(text: str = "Four.", **to: Any) -> Outcome:
+    at = datetime(2026, 11, 20, 9, tzinfo=UTC)
+    item = Item(id=1, text=text, sender="clerk", urgency="normal", topic="", link="", at=at)
+    return PLACE.send({**TO, **to}, Message(id=UUID(int=7), to="", items=[item]))
+
+
+def test_the_answer_goes_to_the_chat_of_the_message(server: HookServer) -> None:
+    bot()
+
+    assert sent() == Sent()
+    [posted] = server.posted
+    assert posted.path == f"/bot{TOKEN}/sendMessage"
+    assert json.loads(posted.body) == {
+        "chat_id": -100123,
+        "text": "Four.",
+        "message_thread_id": 42,
+        "reply_parameters": {"message_id": 7, "allow_sending_without_reply": True},
+        "link_preview_options": {"is_disabled": True},
+    }
+
+
+def test_a_long_text_is_cut_where_telegram_counts(server: HookServer) -> None:
+    bot()
+    sent("😀" * 4_000, topic=None)
+
+    body = json.loads(server.posted[0].body)
+    assert "message_thread_id" not in body
+    assert len(body["text"].encode("utf-16-le")) // 2 <= 4096
+    assert body["text"].endswith("… (shortened; the console shows all of it)")
+
+
+@pytest.mark.parametrize(
+    ("manner", "outcome"), [("refuse", Refused), ("greylist", NotNow), ("later", NotNow), ("cut", Unknown)]
+)
+def test_what_became_of_it_is_known_or_unknown(server: HookServer, manner: Any, outcome: type) -> None:
+    bot()
+    server.manner = manner
+    server.says = b'{"ok":false,"error_code":429,"description":"Too Many Requests","parameters":{"retry_after":35}}'
+
+    found = sent()
+
+    assert isinstance(found, outcome) and TOKEN not in str(found)
+    if manner == "greylist":
+        assert isinstance(found, NotNow) and found.after and found.after.total_seconds() == 35
+
+
+@pytest.mark.parametrize("fields", [{"address": "ntfy://host/topic"}, {"active": False}])
+def test_without_a_bot_nothing_is_sent(server: HookServer, fields: dict[str, Any]) -> None:
+    assert isinstance(sent(), Refused)
+    bot(**fields)
+    assert isinstance(sent(), Refused)
+    assert server.posted == []
