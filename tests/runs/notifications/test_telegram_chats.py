@@ -13,9 +13,12 @@ from runs.models import Recipient
 from runs.notifications.channels.channel import NotNow, Outcome, Refused, Sent, Unknown
 from runs.notifications.message import Item, Message
 from runs.notifications.places import telegram
+from runs.notifications.places.place import places
 from runs.notifications.places.telegram import PLACE
 from tests.support import post_office
 from tests.support.post_office import HookServer, taking_hooks
+from triggers.models import Event
+from triggers.sources.kind import kinds
 
 pytestmark = pytest.mark.django_db
 
@@ -90,3 +93,16 @@ def test_without_a_bot_nothing_is_sent(server: HookServer, fields: dict[str, Any
     bot(**fields)
     assert isinstance(sent(), Refused)
     assert server.posted == []
+
+
+def test_what_an_event_leads_to_is_what_the_place_sends_by(server: HookServer) -> None:
+    bot()
+    message = {"message_id": 7, "from": {"is_bot": False}, "chat": {"id": 5}, "text": "How many?"}
+    kind = kinds()["telegram"]
+    chosen = kind.clean_settings({"reply": "yes", "reply_recipient": "bot"})
+
+    found = kind.answer_to(Event(type="message", data={"update_id": 1, "message": message}), chosen)
+
+    assert places()[found.kind] is PLACE
+    assert sent(**json.loads(json.dumps(found.to))) == Sent()
+    assert json.loads(server.posted[0].body)["chat_id"] == 5
