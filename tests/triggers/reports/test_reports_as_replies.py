@@ -7,7 +7,7 @@ import pytest
 from django.db.models.functions import Now
 
 from agents import AgentRun, Permanent
-from runs.models import Delivery, Notification, OutboxMessage, Run
+from runs.models import Delivery, Notification, OutboxMessage
 from tests.support.durable import Lab, lab
 from tests.support.replying import slack_message, slack_source
 from tests.support.triggers import make_event, make_trigger

@@ -13,7 +13,7 @@ from triggers.sources.kind import Group
 from triggers.sources.polling.by_connection import Account, connection_named
 from triggers.sources.polling.mail_replies import MailReplySettings, mail_answer
 from triggers.sources.polling.mailbox import MOST_MESSAGES, received
-from triggers.sources.polling.poller import ALL, SECONDS, Polled, Poller, PollingReader, PollSettings
+from triggers.sources.polling.poller import ALL, SECONDS, Polled, Poller, PollingReader
 from triggers.sources.replies import Answer
 from triggers.sources.runner import BATCH_BYTES, Received, SourceError
 from triggers.sources.settings import InvalidSettings, setting
