@@ -1,7 +1,7 @@
 """The mail of an account that people have connected as `mail`: label the message that woke a run, and draft an answer to it. Nothing
 here sends.
 
-The message is found by its Message-ID, and taken only if its sender is that of the event: whoever emits an event chooses neither another
+The message is found by its Message-ID, and taken only if its sender is that of the event: the sender of an event chooses neither another
 message nor the recipients of an answer.
 """
 

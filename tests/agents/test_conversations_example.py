@@ -1,4 +1,4 @@
-"""The example of docs/conversations.md is an agent whose key tells threads apart."""
+"""The example of docs/conversations.md is an agent whose key is its thread."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Replies to the events of a source: who may be answered, by what account. An operator decides both; the event only tells which of the
+"""Replies to the events of a source: who may be answered, by what account. An operator decides both; the event only selects which of the
 threads at that provider it belongs to."""
 
 import re

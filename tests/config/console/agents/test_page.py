@@ -107,7 +107,7 @@ def text_of(client: Client, path: str) -> str:
 
 
 def make_past(*statuses: str, seconds: int = 2, **fields: Any) -> list[Run]:
-    """Runs of the agent's trigger, the oldest first, each of which took so long."""
+    """Runs of the agent's trigger, the oldest first, each with its duration."""
     now = timezone.now()
     began = {"started_at": now - timedelta(seconds=seconds), "finished_at": now, **fields}
     return [make_run(status=status, agent=NAME, trigger="its-trigger", **began) for status in statuses]
