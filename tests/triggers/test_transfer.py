@@ -219,6 +219,7 @@ def test_each_change_is_reported_with_its_old_value_and_audited() -> None:
     assert AuditEntry.objects.filter(by="cli:ada", kind="trigger").latest("id").detail == {
         "filter": "event.data.gold",
         "enabled": False,
+        "was": {"filter": "event.data.vip", "enabled": True},
     }
 
 

@@ -9,6 +9,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from agents import registry
 from runs.models import AuditEntry, Run
 from tests.config.console.page_sizes import check_size
 from tests.support.console import list_of, make_failed_run, make_one_of_each, page_of
@@ -78,6 +79,13 @@ OTHERS = [
     "/admin/auth/user/add/",
     "/admin/auth/group/",
 ]
+
+
+@pytest.fixture(autouse=True)
+def _only_agents_of_apps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The modules of other tests declare agents, too, and the pages of agents would be as long as these are many."""
+    of_apps = {name: one for name, one in registry._agents.items() if not one.body.__module__.startswith("tests.")}
+    monkeypatch.setattr(registry, "_agents", of_apps)
 
 
 def queries_of(client: Client, path: str) -> int:
