@@ -30,7 +30,7 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 from tests.support import migrated, pristine
 from tests.support.browser import ARGUMENTS, find_chromium, find_once, how_to_install, is_required
 from tests.support.examples import FULL, some_of
-from tests.support.servers import SETTINGS, TestServers, reachable_folder, test_servers
+from tests.support.servers import SETTINGS, TestServers, reachable_folder, servers_for_tests
 
 # With `-n` this process only hands the tests out: each of those that run them has servers of its own.
 _hands_out = "PYTEST_XDIST_WORKER" not in os.environ and any(argument.startswith("-n") for argument in sys.argv)
@@ -41,7 +41,7 @@ if _hands_out:
     os.environ[migrated.SHARED] = str(_lifetime.enter_context(reachable_folder()))
     if "DATABASE_URL" not in os.environ:
         _lifetime.enter_context(migrated.being_made())
-_servers = None if _hands_out else _lifetime.enter_context(test_servers(fill=migrated.fill))
+_servers = None if _hands_out else _lifetime.enter_context(servers_for_tests(fill=migrated.fill))
 _env = _servers.env if _servers else SETTINGS
 _env = {name: value for name, value in _env.items() if name not in os.environ or name == "WAKEFUL_HOME"}
 os.environ.update(_env)

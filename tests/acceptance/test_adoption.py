@@ -19,7 +19,7 @@ import redis
 from config.stack.embedded.binaries import find_postgres
 from tests.support import wheel
 from tests.support.newcomer import BEAT, EMIT, ORDER, PASSWORD, PATIENCE, SEND, TICK, File, Project, Terminal, steps
-from tests.support.servers import TestServers, test_servers
+from tests.support.servers import TestServers, servers_for_tests
 from tests.support.stack import ROOT, eventually, free_port
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
@@ -183,7 +183,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Path, d
 
 @pytest.fixture
 def servers() -> Iterator[TestServers]:
-    with test_servers({}) as servers:
+    with servers_for_tests({}) as servers:
         yield servers
 
 

@@ -23,7 +23,7 @@ from tests.chaos.load import Delivery, History, Senders
 from tests.support.moved_clock import MovedClock, can_move_clocks
 from tests.support.points import Points
 from tests.support.receiver import Receiver, receiving
-from tests.support.servers import test_servers
+from tests.support.servers import servers_for_tests
 from tests.support.stack import Process, Stack, migrate
 
 USERAPPS = Path(__file__).parents[1] / "userapps"
@@ -271,7 +271,7 @@ def lab(
         env.pop("LAB_PATCHES", None)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    with test_servers(given={}) as servers, receiving() as receiver:
+    with servers_for_tests(given={}) as servers, receiving() as receiver:
         env["LAB_RECEIVER"] = receiver.address
         stack = Stack(
             folder,

@@ -56,7 +56,7 @@ class TestServers:
 
 
 @contextmanager
-def test_servers(
+def servers_for_tests(
     given: Mapping[str, str] = os.environ, *, fill: Callable[[Path], None] = lambda home: None
 ) -> Iterator[TestServers]:
     """Run what `given` does not name, on what `fill` has put into their folder; everything of it is gone afterwards."""

@@ -526,9 +526,9 @@ class StackMaker:
         return Stack(folder, database_url=url, redis_url=redis_url, env=env, servers=nothing, blocker=self._blocker)
 
     def _on_own_servers(self, folder: Path, env: Mapping[str, str]) -> Stack:
-        from tests.support.servers import test_servers
+        from tests.support.servers import servers_for_tests
 
-        own = self._cleanup.enter_context(test_servers(given={}, fill=migrated.fill))
+        own = self._cleanup.enter_context(servers_for_tests(given={}, fill=migrated.fill))
         assert own.embedded.postgres
         return Stack(
             folder,
