@@ -5,6 +5,9 @@ How long before is a setting of the source. The notes are the daily ones below t
 
 from datetime import date, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.conf import settings
 
 from agents import AgentRun, Permanent, agent, on
 from agents.work_files import WorkFileRefused, read_work_file, work_roots
@@ -28,7 +31,7 @@ def calendar_brief(run: AgentRun) -> Any:
         starts_at, ends_at = (datetime.fromisoformat(meeting[name]) for name in ("starts_at", "ends_at"))
         if run.now() >= ends_at:
             return {"briefed": False, "because": "it is over"}
-        text = brief_of(meeting, starts_at, ends_at, notes_on(str(meeting["title"]), starts_at.date()))
+        text = brief_of(meeting, starts_at, ends_at, notes_on(str(meeting["title"]), last_day(starts_at)))
     except (TypeError, KeyError, ValueError) as error:
         raise Permanent(f"not the data of a meeting: {error!r}") from error
     run.notify(text, topic=f"meeting:{meeting['id']}"[:200])
@@ -56,6 +59,11 @@ def people_of(meeting: dict[str, Any]) -> list[str]:
             people.setdefault(one["address"] or shown, f"{shown[:100]}{ANSWERS.get(one.get('response', ''), '')}")
     named = list(people.values())
     return [*named[:MOST_PEOPLE], *([f"and {len(named) - MOST_PEOPLE} more"] if len(named) > MOST_PEOPLE else [])]
+
+
+def last_day(starts_at: datetime) -> date:
+    """Whose notes may be the newest: the day of a note is that of WAKEFUL_ZONE, which may be ahead of the meeting's zone."""
+    return max(starts_at.date(), starts_at.astimezone(ZoneInfo(str(settings.WAKEFUL_ZONE))).date())
 
 
 def notes_on(title: str, day: date) -> list[str]:

@@ -1,6 +1,6 @@
 """The agent calendar-brief: who, what, when in the meeting's zone, and the last notes that name it."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from agents.exceptions import Permanent
-from agents.library.calendar_brief import brief_of, calendar_brief, notes_on
+from agents.library.calendar_brief import brief_of, calendar_brief, last_day, notes_on
 from agents.testing import run_agent
 from agents.work_notes import append_note
 
@@ -61,6 +61,13 @@ def test_the_last_notes_that_name_the_meeting_follow_the_newest_first(tmp_path: 
 
     assert [line.split(": ", 2)[2] for line in found] == ["the budget 2027 is late", "Budget 2027: ask Bo"]
     assert "<!--" not in str(found)
+
+
+def test_notes_of_the_evening_are_found_where_the_day_of_the_installation_has_changed(settings: Any) -> None:
+    settings.WAKEFUL_ZONE = "UTC"
+    evening = datetime(2026, 11, 26, 19, 13, tzinfo=ZoneInfo("America/New_York"))
+
+    assert (last_day(evening), last_day(evening.replace(hour=10))) == (date(2026, 11, 27), date(2026, 11, 26))
 
 
 def test_notes_are_bounded_and_a_folder_in_their_place_is_passed_over(tmp_path: Path, settings: Any) -> None:
