@@ -124,7 +124,7 @@ WAKEFUL_BUDGET_MONTH_USD = env.money("WAKEFUL_BUDGET_MONTH_USD", "US dollars tha
 WAKEFUL_HTTP_ALLOW = env.words("WAKEFUL_HTTP_ALLOW", "", "hosts that the tool http_get and the deploy watcher may read, such as api.example.com, *.example.org or example.com:8443")
 WAKEFUL_HTTP_NETWORKS = env.networks("WAKEFUL_HTTP_NETWORKS", "", "networks of your own that these hosts and polled sources may be in, such as 10.1.0.0/16")
 WAKEFUL_FILE_ROOTS = env.words("WAKEFUL_FILE_ROOTS", "", "directories below which files may be watched and handed to agents, such as /data/in; empty: none")
-WAKEFUL_WORK_ROOTS = env.words("WAKEFUL_WORK_ROOTS", "", "directories below which tools of agents read and write files, notes and git, and checklists are kept as files, such as /data/work; empty: none")
+WAKEFUL_WORK_ROOTS = env.words("WAKEFUL_WORK_ROOTS", "", "directories below which tools of agents read and write files, notes and git, and checklists are kept as files, such as /data/agents; empty: none")
 WAKEFUL_QUERY_URL = env.text("WAKEFUL_QUERY_URL", "", "PostgreSQL URL of the role that the tool query reads with, here or at a replica; `manage.py query_role` makes one", secret=True)
 WAKEFUL_QUERY_TABLES = env.words("WAKEFUL_QUERY_TABLES", "", "tables and views that the tool query may read, such as shop_order or sales.invoice")
 WAKEFUL_QUERY_ROWS = env.count("WAKEFUL_QUERY_ROWS", 100, "rows of the longest answer of the tool query", high=10_000)

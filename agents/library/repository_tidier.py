@@ -1,5 +1,5 @@
 """Looks at git repositories for branches that nothing waits for any more, and drafts the commands that would delete them. It deletes
-nothing. Its checklist names the repositories, a folder below WAKEFUL_WORK_ROOTS each, such as /srv/repositories/shop.
+nothing. Its checklist names the repositories, a folder below WAKEFUL_WORK_ROOTS each, such as /data/agents/shop.
 """
 
 from collections.abc import Sequence

@@ -205,6 +205,6 @@ def test_a_subject_names_no_branch_that_could_go(root: Path, end: str) -> None:
 def test_a_list_of_branches_that_was_cut_is_read_as_far_as_it_goes() -> None:
     lines = ["old 2026-01-01T00:00:00+00:00 abc x", "older 2025-01-0", "… cut after 60,000 bytes"]
 
-    draft = draft_of("/srv/repositories/it's", lines, "main", datetime(2026, 11, 26, tzinfo=UTC))
+    draft = draft_of("/data/agents/it's", lines, "main", datetime(2026, 11, 26, tzinfo=UTC))
 
-    assert draft.splitlines()[-1] == """git -C '/srv/repositories/it'"'"'s' branch -D -- old"""
+    assert draft.splitlines()[-1] == """git -C '/data/agents/it'"'"'s' branch -D -- old"""
