@@ -14,9 +14,8 @@ from runs.models import Delivery, Notification
 from runs.notifications.plan import patience
 
 REPLY = "reply"  # the outbox topic
-MOST = (
-    200  # replies of a thread within an hour: two agents, or an agent and a bot, that answer each other would not end
-)
+# Replies of a thread within an hour: two agents, or an agent and a bot, that answer each other would not end.
+MOST = 200
 BEYOND = (
     f"its thread has got {MOST} replies within an hour, so two may be answering each other; if not, send this one again"
 )

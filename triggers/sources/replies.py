@@ -4,7 +4,7 @@ threads at that provider it belongs to."""
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from runs.network.outgoing import what_is_wrong_with
@@ -40,6 +40,27 @@ def reply_setting() -> str:
         "strangers, is approved by a person first; “yes”: it is sent at once.",
         choices=(NO, ASK, YES),
     )
+
+
+class ByAccount(Protocol):
+    """Settings of a source whose messages are answered by the account of a connection."""
+
+    @property
+    def reply(self) -> str: ...
+    @property
+    def reply_connection(self) -> str: ...
+    @property
+    def reply_api(self) -> str: ...
+
+
+def answer_by_account(settings: ByAccount, *, kind: str, name: str, thread: str, **to: str) -> Answer:
+    """In a thread of the provider, with the token of the connection that the source names."""
+    account = {
+        "host": host_of(settings.reply_api),
+        "api": settings.reply_api,
+        "connection": settings.reply_connection,
+    }
+    return Answer(kind=kind, to={**account, **to}, name=name, thread=thread, asks=settings.reply != YES)
 
 
 def url_setting() -> str:

@@ -17,12 +17,11 @@ from triggers.sources.http.payload import Payload, read_payload
 from triggers.sources.kind import Group, register
 from triggers.sources.replies import (
     NO,
-    YES,
     Answer,
     Unanswerable,
+    answer_by_account,
     api_setting,
     connection_named,
-    host_of,
     reply_setting,
     require_on,
     require_reply,
@@ -141,18 +140,13 @@ class GitHub(Scheme[GitHubSettings]):
             raise Unanswerable(
                 f"the event {event.type} belongs to no issue and no pull request, so there is none to comment on"
             )
-        return Answer(
+        return answer_by_account(
+            settings,
             kind="github-comment",
-            to={
-                "host": host_of(settings.reply_api),
-                "api": settings.reply_api,
-                "connection": settings.reply_connection,
-                "repository": repository,
-                "number": number,
-            },
             name=f"{repository}#{number}",
             thread=f"{repository}:{number}".replace("/", ":"),
-            asks=settings.reply != YES,
+            repository=repository,
+            number=number,
         )
 
     def describe(self, delivery: Delivery, proof: Proof, settings: GitHubSettings) -> Description:

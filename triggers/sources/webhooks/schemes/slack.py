@@ -12,12 +12,11 @@ from triggers.sources.http.payload import FORM, Payload, read_form, read_payload
 from triggers.sources.kind import Group, register
 from triggers.sources.replies import (
     NO,
-    YES,
     Answer,
     Unanswerable,
+    answer_by_account,
     api_setting,
     connection_named,
-    host_of,
     reply_setting,
     require_on,
     require_reply,
@@ -136,18 +135,13 @@ class Slack(SharedSecret[SlackSettings]):
             raise Unanswerable(
                 f"the event {event.type} belongs to no channel of Slack, so there is no thread to answer in"
             )
-        return Answer(
+        return answer_by_account(
+            settings,
             kind="slack-thread",
-            to={
-                "host": host_of(settings.reply_api),
-                "api": settings.reply_api,
-                "connection": settings.reply_connection,
-                "channel": channel,
-                "thread_ts": thread,
-            },
             name=f"Slack thread in {channel}" if thread else f"Slack channel {channel}",
             thread=":".join(filter(None, (channel, thread))),
-            asks=settings.reply != YES,
+            channel=channel,
+            thread_ts=thread,
         )
 
     def sample(self, settings: SlackSettings) -> Sample:
