@@ -10,10 +10,9 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
+from config.console.notifications.decide import decide_as_seen, requeue_covered
 from config.console.parts.dialogs import attempt
 from config.console.parts.panel import acting
-from runs.actions.approve import decide
-from runs.actions.incidents import requeue_incident
 from triggers.dispatch.hold import resume
 from triggers.models import Source, Trigger
 from triggers.sources.manual import fire
@@ -22,22 +21,17 @@ from triggers.sources.webhooks.test_event import send_test_event
 Deed = Callable[[str, str], str]  # the value and who acts → a message
 
 
-def _decide(decision: Literal["approve", "deny"], said: str) -> Deed:
+def _decide(decision: Literal["approve", "deny"]) -> Deed:
     def decided(value: str, by: str) -> str:
         approval, _, digest = value.partition(":")
-        if not digest:
-            raise ValueError("without the digest of the question that was seen, nothing is decided")
-        decide(UUID(approval), decision=decision, by=by, digest=digest)
-        return said
+        return decide_as_seen(decision, UUID(approval), digest, by)
 
     return decided
 
 
 def _requeue(value: str, by: str) -> str:
     incident, _, upto = value.partition(":")
-    done = requeue_incident(int(incident), upto=int(upto), by=by)
-    refused = f" {done.refused:,} refused: see the page of each run." if done.refused else ""
-    return f"{done.runs:,} requeued.{refused}{' There are more: requeue again for the rest.' if done.left else ''}"
+    return requeue_covered(int(incident), int(upto), by)
 
 
 def _resume(value: str, by: str) -> str:
@@ -55,8 +49,8 @@ def _test(value: str, by: str) -> str:
 
 
 DEEDS: Mapping[str, tuple[tuple[str, ...], Deed]] = {
-    "approve": (("runs.decide_approval",), _decide("approve", "Approved: the run continues.")),
-    "deny": (("runs.decide_approval",), _decide("deny", "Denied: the run continues.")),
+    "approve": (("runs.decide_approval",), _decide("approve")),
+    "deny": (("runs.decide_approval",), _decide("deny")),
     "requeue": (("runs.requeue_run",), _requeue),
     "resume": (("triggers.pause_trigger",), _resume),
     "test": (("triggers.fire_trigger", "triggers.change_source"), _test),

@@ -59,16 +59,17 @@ def decide_in_inbox(request: HttpRequest) -> HttpResponse:
 def _act(decision: str, id_: str, guard: str, text: str, by: str) -> Callable[[], str]:
     match decision:
         case "approve" | "deny" | "answer":
-            return lambda: _decide(decision, UUID(id_), guard, text, by)
+            return lambda: decide_as_seen(decision, UUID(id_), guard, by, text)
         case "did_not_happen" | "fail":
             return lambda: _resolve(decision, UUID(id_), int(guard), by)
         case "requeue":
-            return lambda: _requeue(int(id_), min(int(guard), BigIntegerField.MAX_BIGINT), by)
+            return lambda: requeue_covered(int(id_), min(int(guard), BigIntegerField.MAX_BIGINT), by)
         case _:
             return lambda: _close(int(id_), by)
 
 
-def _decide(decision: str, approval: UUID, digest: str, text: str, by: str) -> str:
+def decide_as_seen(decision: str, approval: UUID, digest: str, by: str, text: str = "") -> str:
+    """`digest`: of the question that the reader saw. `text`: the answer, or the reason. Returns what is said about it."""
     if not digest:
         raise ValueError("the question that you saw is not named: reload the page")
     if decision == "answer":
@@ -89,7 +90,8 @@ def _resolve(outcome: str, run: UUID, epoch: int, by: str) -> str:
     return "Resolved: the run fails." if outcome == "fail" else "Resolved: the run continues."
 
 
-def _requeue(incident: int, upto: int, by: str) -> str:
+def requeue_covered(incident: int, upto: int, by: str) -> str:
+    """The failed runs of an incident, up to the last one that the reader saw. Returns what is said about it."""
     done = requeue_incident(incident, upto=upto, by=by)
     refused = f" {done.refused:,} refused: see the page of each run." if done.refused else ""
     return f"{done.runs:,} requeued.{refused}" + (" There are more: requeue again for the rest." if done.left else "")

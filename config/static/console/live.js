@@ -1,76 +1,117 @@
-// A part of a page that stays true: it asks for itself while it is seen, and changes what differs. Focus, scroll, and what is opened stay.
+// A part of a page that stays true: it is asked for again while it is seen, and only what has changed is changed, so that focus,
+// selection, open details and scroll positions stay. An answer that says that the part is final ends this.
 (() => {
-  const EVERY = 10_000;
-  const SETTLING = 600;
-  const keyed = (node) => node.nodeType === Node.ELEMENT_NODE && node.id;
+  const FIRST = 2000, LONGEST = 10_000; // milliseconds between two requests; longer while nothing changes
+  const SETTLING = 600; // milliseconds in which a change takes no press: a button must not become another one below a finger
+  const STAYS = new Set(["open", "tabindex", "role", "aria-label"]); // attributes that people and scripts of the page have set
+  const part = document.querySelector("[data-live]");
+  if (!part || !part.dataset.live) return;
+  const stale = document.getElementById(part.dataset.stale ?? "");
+  const first = Number(part.dataset.every) || FIRST;
+  let pause = first, timer = null, isAsking = false, isFinal = false;
 
-  const morphAttributes = (old, fresh) => {
-    for (const { name } of [...old.attributes]) {
-      if (!fresh.hasAttribute(name) && !(name === "open" && old.nodeName === "DETAILS") && name !== "tabindex") old.removeAttribute(name);
-    }
-    for (const { name, value } of fresh.attributes) {
-      if (old.getAttribute(name) !== value) old.setAttribute(name, value);
-    }
+  // What has the same name keeps its element, and with it the focus; no row takes over the buttons of another one.
+  const nameOf = (node) => {
+    if (node.nodeType !== 1) return node.nodeName;
+    return node.id ? `${node.nodeName} #${node.id}` : `${node.nodeName} ${node.dataset.key ?? ""} ${node.className}`;
   };
-
-  const removeUntil = (at, end) => {
-    while (at && at !== end) {
-      const next = at.nextSibling;
-      at.remove();
-      at = next;
+  const change = (old, now) => {
+    if (old.nodeType !== 1) {
+      if (old.nodeValue !== now.nodeValue) old.nodeValue = now.nodeValue;
+      return;
     }
-    return end;
+    if (old.nodeName === "TIME" && old.dateTime === now.dateTime) return; // it stands there in the reader's zone
+    if (old.nodeName === "TIME") old.removeAttribute("data-local");
+    for (const { name } of [...old.attributes]) if (!now.hasAttribute(name) && !STAYS.has(name)) old.removeAttribute(name);
+    for (const { name, value } of now.attributes) {
+      if (name !== "open" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+    }
+    if (!("kept" in old.dataset)) changeChildren(old, now);
   };
-
-  const morph = (old, fresh) => {
-    // moments.js has shown it in the zone of the browser.
-    if (old.nodeName === "TIME" && old.dateTime === fresh.dateTime) return;
-    morphAttributes(old, fresh);
-    let at = old.firstChild;
-    for (const wanted of [...fresh.childNodes]) {
-      const moved = keyed(wanted) && [...old.children].find((child) => child.id === wanted.id);
-      // What stood before it is gone: it keeps its element, and with it the focus. No row takes over the buttons of another one.
-      if (moved && at && moved !== at && at.compareDocumentPosition(moved) & Node.DOCUMENT_POSITION_FOLLOWING) at = removeUntil(at, moved);
-      if (at && at.nodeType === wanted.nodeType && at.nodeName === wanted.nodeName && keyed(at) === keyed(wanted)) {
-        if (at.nodeType === Node.ELEMENT_NODE) morph(at, wanted);
-        else if (at.data !== wanted.data) at.data = wanted.data;
-        at = at.nextSibling;
-      } else {
-        old.insertBefore(wanted, at);
+  const changeChildren = (old, now) => {
+    let next = old.firstChild;
+    for (const child of [...now.childNodes]) {
+      let same = next;
+      while (same && nameOf(same) !== nameOf(child)) same = same.nextSibling;
+      if (!same) {
+        old.insertBefore(document.importNode(child, true), next);
+        continue;
       }
+      while (next !== same) { // what stood before it is gone
+        const gone = next;
+        next = next.nextSibling;
+        gone.remove();
+      }
+      change(same, child);
+      next = same.nextSibling;
     }
-    removeUntil(at, null);
+    while (next) {
+      const gone = next;
+      next = next.nextSibling;
+      gone.remove();
+    }
   };
-
-  const look = async (part) => {
-    // A button must not become another one below a pointer.
-    if (document.visibilityState !== "visible" || part.querySelector("button:hover")) return;
-    const headers = { "If-None-Match": part.dataset.etag, "X-Requested-With": "XMLHttpRequest" };
-    const answer = await fetch(part.dataset.live, { headers, credentials: "same-origin", redirect: "error" });
-    if (answer.status === 304) return;
-    if (answer.status !== 200) throw new Error(`${answer.status}`);
-    const fresh = part.cloneNode(false);
-    fresh.innerHTML = await answer.text();
-    fresh.dataset.etag = answer.headers.get("ETag") || "";
-    morph(part, fresh);
-    part.classList.add("live-settling"); // nor below a finger
+  const settle = () => {
+    part.classList.add("live-settling");
     setTimeout(() => part.classList.remove("live-settling"), SETTLING);
-    part.dispatchEvent(new CustomEvent("htmx:afterSwap", { bubbles: true })); // moments.js
-    part.dispatchEvent(new CustomEvent("htmx:afterSettle", { bubbles: true })); // regions.js
+    window.htmx?.process(part);
+    for (const name of ["htmx:afterSwap", "htmx:afterSettle"]) part.dispatchEvent(new CustomEvent(name, { bubbles: true }));
   };
+  const parse = (text) => new DOMParser().parseFromString(text, "text/html");
 
-  document.addEventListener("DOMContentLoaded", () => {
-    document.querySelectorAll("[data-live]").forEach((part) => {
-      let isAsking = false;
-      const ask = async () => {
-        if (isAsking) return;
-        isAsking = true;
-        const stale = document.getElementById(part.dataset.stale);
-        await look(part).then(() => { stale.hidden = true; }, () => { stale.hidden = false; });
-        isAsking = false;
-      };
-      setInterval(ask, Number(part.dataset.every) || EVERY);
-      document.addEventListener("visibilitychange", ask);
-    });
-  });
+  // The rest of a page whose part is final: other buttons are possible, and sections below it have more rows.
+  const finish = async () => {
+    isFinal = true;
+    const answer = await fetch(location.href, { redirect: "manual" });
+    if (!answer.ok) return;
+    const page = parse(await answer.text());
+    const whole = document.querySelector("#content-main"), now = page.querySelector("#content-main");
+    if (whole && now) changeChildren(whole, now);
+    const buttons = "main [x-data*=showActions] > ul";
+    const shown = document.querySelector(buttons), possible = page.querySelector(buttons);
+    if (shown && possible && !shown.contains(document.activeElement)) {
+      shown.replaceChildren(...possible.children);
+      window.htmx?.process(shown);
+    }
+    settle();
+  };
+  const ask = async () => {
+    if (part.querySelector("button:hover")) return; // it must not become another one below a pointer
+    const headers = { "If-None-Match": part.dataset.tag, "X-Requested-With": "XMLHttpRequest" };
+    const answer = await fetch(part.dataset.live, { headers, cache: "no-store", redirect: "manual" });
+    if (stale) stale.hidden = answer.ok || answer.status === 304;
+    if (answer.status === 304) {
+      pause = Math.min(pause * 1.25, LONGEST);
+    } else if (answer.ok) {
+      pause = first;
+      const now = parse(await answer.text()).body;
+      part.dataset.tag = answer.headers.get("ETag") ?? "";
+      changeChildren(part, now);
+      settle();
+      if (answer.headers.has("X-Final")) await finish();
+    } else if (answer.status < 500) {
+      isFinal = true; // logged out, or the row is gone
+    } else {
+      pause = LONGEST;
+    }
+  };
+  const later = () => {
+    clearTimeout(timer);
+    if (!isFinal && !document.hidden) timer = setTimeout(again, pause);
+  };
+  const again = async () => {
+    if (isAsking || isFinal || document.hidden) return;
+    isAsking = true;
+    try {
+      await ask();
+    } catch {
+      pause = LONGEST; // the server is away
+      if (stale) stale.hidden = false;
+    } finally {
+      isAsking = false;
+    }
+    later();
+  };
+  document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(timer) : again()));
+  later();
 })();

@@ -272,7 +272,7 @@ def test_a_fresh_installation_has_one_button_and_shows_the_run_that_comes_of_it(
 
 
 def test_who_looks_again_gets_nothing_until_something_changes(admin: Client) -> None:
-    etag = re.search(r'data-etag="([^"]+)"', admin.get("/admin/").content.decode())
+    etag = re.search(r'data-tag="([^"]+)"', admin.get("/admin/").content.decode())
     assert etag
     tag = unescape(etag[1])
 

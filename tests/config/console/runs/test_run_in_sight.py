@@ -182,7 +182,7 @@ def test_the_end_of_a_run_ends_the_requests(admin: Client) -> None:
     answer = admin.get(live_url(run), headers={"If-None-Match": tag})
 
     assert (answer.status_code, answer["X-Final"]) == (200, "1")
-    assert "live_region.js" not in text_of(admin, run)
+    assert "live.js" not in text_of(admin, run)
 
 
 # Comparison
