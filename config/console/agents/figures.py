@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from math import ceil
 from uuid import UUID
 
+from config.console.parts.newest_runs import newest_runs_of
 from runs.db.sql import fetch_as
 
 LAST = 50  # runs of an agent, and of each of its triggers
@@ -19,15 +20,15 @@ PAST = 500  # runs of each of them
 STRIP = 20
 SLOTS = 24
 
-LAST_RUNS = """
+LAST_RUNS = f"""
 WITH found AS (
-  SELECT run.* FROM (SELECT slug FROM triggers_trigger ORDER BY slug LIMIT %(triggers)s::int) trigger
+  SELECT run.* FROM (SELECT slug FROM triggers_trigger ORDER BY slug LIMIT %(triggers)s::int) thing
   CROSS JOIN LATERAL (
-    SELECT id, agent, status, created_at, started_at, finished_at FROM runs_run WHERE trigger = trigger.slug
-    ORDER BY id DESC LIMIT %(last)s::int) run
+    SELECT id, agent, status, created_at, started_at, finished_at FROM runs_run
+    WHERE {newest_runs_of("thing.slug")} LIMIT %(last)s::int) run
   UNION ALL (
-    SELECT id, agent, status, created_at, started_at, finished_at FROM runs_run WHERE trigger = ''
-    ORDER BY id DESC LIMIT %(spawned)s::int)
+    SELECT id, agent, status, created_at, started_at, finished_at FROM runs_run
+    WHERE {newest_runs_of("''")} LIMIT %(spawned)s::int)
 ), run AS (
   SELECT *, row_number() OVER (PARTITION BY agent ORDER BY id DESC) AS place FROM found
 )
@@ -37,19 +38,19 @@ SELECT agent, count(*) FILTER (WHERE status = 'failed')::int AS failed,
     FILTER (WHERE status IN ('succeeded', 'failed')) AS p95,
   array_agg(status ORDER BY id) FILTER (WHERE place <= %(strip)s::int) AS strip
 FROM run WHERE place <= %(last)s::int GROUP BY agent
-"""
-RUNS_OF = """
+"""  # noqa: S608  (our own parts)
+RUNS_OF = f"""
 SELECT id, trigger, status, status_reason, version, error, created_at, started_at, finished_at FROM (
   SELECT run.* FROM unnest(%(slugs)s::text[]) AS of(slug)
   CROSS JOIN LATERAL (
     SELECT id, agent, trigger, status, status_reason, version, left(error, 300) AS error, created_at, started_at, finished_at
-    FROM runs_run WHERE trigger = of.slug ORDER BY id DESC LIMIT %(past)s::int) run
+    FROM runs_run WHERE {newest_runs_of("of.slug")} LIMIT %(past)s::int) run
   UNION ALL (
     SELECT id, agent, trigger, status, status_reason, version, left(error, 300) AS error, created_at, started_at, finished_at
-    FROM runs_run WHERE trigger = '' ORDER BY id DESC LIMIT %(spawned)s::int)
+    FROM runs_run WHERE {newest_runs_of("''")} LIMIT %(spawned)s::int)
 ) run
 WHERE agent = %(agent)s ORDER BY id DESC
-"""
+"""  # noqa: S608  (our own parts)
 # By the index on the time of the next fire: what fires later than the first MOST has no next wake here.
 NEXT_WAKES = """
 SELECT trigger.agent, min(schedule.next_fire_at) AS at

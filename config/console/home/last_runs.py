@@ -7,24 +7,25 @@ from datetime import timedelta
 
 from agents.kernel.durations import in_words
 from config.console.incidents.failure_rates import LAST, Rate
+from config.console.parts.newest_runs import newest_runs_of
 from runs.db.sql import fetch
 from runs.states import RunStatus
 
 LOOKED_AT = 200  # newest runs of a trigger, among which the last that ended are found
 SPAWNED = 500  # newest runs without a trigger
 STRIP = 20
-RUNS = """
+RUNS = f"""
 SELECT thing.slug, newest.agent, newest.status, newest.seconds
 FROM unnest(%(slugs)s::text[]) thing (slug)
 CROSS JOIN LATERAL (
   SELECT id, agent, status, seconds FROM (
     SELECT id, agent, status, extract(epoch FROM finished_at - started_at)::float8 AS seconds
-    FROM runs_run WHERE trigger = thing.slug
-    ORDER BY id DESC LIMIT CASE thing.slug WHEN '' THEN %(spawned)s::int ELSE %(looked_at)s::int END) run
+    FROM runs_run WHERE {newest_runs_of("thing.slug")}
+    LIMIT CASE thing.slug WHEN '' THEN %(spawned)s::int ELSE %(looked_at)s::int END) run
   WHERE status IN ('succeeded', 'failed', 'cancelled')
   ORDER BY id DESC LIMIT CASE thing.slug WHEN '' THEN %(spawned)s::int ELSE %(last)s::int END) newest
 ORDER BY newest.id DESC
-"""
+"""  # noqa: S608  (our own parts)
 
 
 @dataclass(frozen=True)

@@ -4,26 +4,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from config.console.parts.newest_runs import newest_runs_of
 from runs.db.sql import fetch, fetch_as
 
 LAST = 50  # runs of a trigger
 MOST = 1_000  # triggers of one page
 SPAWNED = FAILED = 1_000  # runs without a trigger, and failed runs, that are read: an agent's own are in no index
-RATES = """
-SELECT trigger.agent, trigger.slug, count(*) FILTER (WHERE run.status = 'failed'), count(*)
+RATES = f"""
+SELECT thing.agent, thing.slug, count(*) FILTER (WHERE run.status = 'failed'), count(*)
 FROM (SELECT slug, agent FROM triggers_trigger
-      WHERE %(slugs)s::text[] IS NULL OR slug = ANY(%(slugs)s::text[]) ORDER BY slug LIMIT %(most)s::int) trigger
+      WHERE %(slugs)s::text[] IS NULL OR slug = ANY(%(slugs)s::text[]) ORDER BY slug LIMIT %(most)s::int) thing
 CROSS JOIN LATERAL (
-  SELECT status FROM runs_run WHERE trigger = trigger.slug AND status IN ('succeeded', 'failed')
-  ORDER BY id DESC LIMIT %(last)s::int) run
-GROUP BY trigger.agent, trigger.slug
-"""
-RATES_OF_SPAWNED = """
+  SELECT status FROM runs_run WHERE status IN ('succeeded', 'failed') AND {newest_runs_of("thing.slug")} LIMIT %(last)s::int) run
+GROUP BY thing.agent, thing.slug
+"""  # noqa: S608  (our own parts)
+RATES_OF_SPAWNED = f"""
 SELECT agent, count(*) FILTER (WHERE status = 'failed'), count(*)
-FROM (SELECT agent, status FROM runs_run WHERE trigger = '' AND status IN ('succeeded', 'failed')
-      ORDER BY id DESC LIMIT %(most)s::int) run
+FROM (SELECT agent, status FROM runs_run WHERE status IN ('succeeded', 'failed')
+      AND {newest_runs_of("''")} LIMIT %(most)s::int) run
 GROUP BY agent
-"""
+"""  # noqa: S608  (our own parts)
 FAILED_LATELY = """
 SELECT trigger, max(agent) AS agent, count(*) AS count, min(finished_at) AS first_at, max(finished_at) AS last_at,
   (array_agg(left(error, 300) ORDER BY finished_at DESC))[1] AS error

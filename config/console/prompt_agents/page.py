@@ -28,7 +28,7 @@ from config.console.parts.json_field import JsonField
 from config.console.parts.links import link, listing, page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.pages import form_page
-from config.console.parts.panel import Panel, acting, button, column
+from config.console.parts.panel import Panel, acting, button, column, newest
 from config.console.parts.previews import is_asked, respond
 from config.console.parts.sections import Facts, Notice, Section, Table, Text
 from config.console.parts.service_button import service_button
@@ -377,7 +377,8 @@ def _tools(definition: Definition) -> Table:
 
 def _runs(agent: PromptAgent) -> Table:
     numbers = dict(agent.versions.order_by("number").values_list("fingerprint", "number"))
-    runs = Run.objects.filter(agent=agent.name).order_by("-id").only("id", "status", "version", "created_at")[:SHOWN]
+    found = newest(Run.objects.filter(agent=agent.name)).order_by("-id")
+    runs = found.only("id", "status", "version", "created_at")[:SHOWN]
     return Table(
         title="Its last runs",
         headers=("Run", "Status", "Version", "Created"),

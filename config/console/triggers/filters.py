@@ -5,17 +5,13 @@ from typing import ClassVar
 from django.db.models import Q
 
 from config.console.parts.filters import ConditionFilter
+from config.console.parts.newest_runs import newest_runs_of
 from triggers.dispatch.failing_triggers import erring
 
-# Uses the index on (trigger, id). With “WHERE trigger = … ORDER BY id” PostgreSQL may scan all runs, newest first, for a
-# trigger without runs.
-LAST_RUN = """(
-    SELECT jsonb_build_object('id', last.id, 'status', last.status)
-    FROM (SELECT run.id, run.status, run.trigger FROM runs_run run
-          WHERE (run.trigger, run.id) <= (triggers_trigger.slug, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
-          ORDER BY run.trigger DESC, run.id DESC LIMIT 1) last
-    WHERE last.trigger = triggers_trigger.slug
-)"""
+LAST_RUN = f"""(
+    SELECT jsonb_build_object('id', id, 'status', status) FROM runs_run
+    WHERE {newest_runs_of("triggers_trigger.slug")} LIMIT 1
+)"""  # noqa: S608  (our own parts)
 
 
 class StateFilter(ConditionFilter):

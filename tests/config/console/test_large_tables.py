@@ -6,18 +6,53 @@ import pytest
 from django.test import Client
 from uuid_utils import uuid7
 
+from config.console.agents import figures
+from config.console.home import last_runs
+from config.console.incidents import failure_rates
 from config.console.parts import panel
+from runs.db.sql import execute, fetch
 from runs.models import AuditEntry
 from tests.support.console import list_of
 from tests.support.runs import make_run
-from tests.support.triggers import make_event
+from tests.support.triggers import make_event, make_trigger
 
 LOOKED_THROUGH = 2
+MANY_LIKE_IT = """
+INSERT INTO runs_run SELECT (jsonb_populate_record(run, jsonb_build_object(
+  'id', '01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'), 'seq', run.seq + n))).*
+FROM runs_run run, generate_series(1, 5000) n WHERE run.id = %s
+"""
 
 
 @pytest.fixture(autouse=True)
 def few_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(panel, "LOOKED_THROUGH", LOOKED_THROUGH)
+
+
+@pytest.mark.parametrize(
+    ("statement", "bounds"),
+    [
+        (last_runs.RUNS, {"slugs": ["", "idle"], "spawned": 50, "looked_at": 50, "last": 50}),
+        (failure_rates.RATES, {"slugs": ["idle"], "most": 50, "last": 50}),
+        (figures.RUNS_OF, {"slugs": ["idle"], "agent": "idle", "past": 50, "spawned": 50}),
+        (figures.LAST_RUNS, {"triggers": 50, "last": 50, "spawned": 50, "strip": 20}),
+    ],
+    ids=["strips", "rates", "past of an agent", "list of agents"],
+)
+@pytest.mark.django_db
+def test_what_is_read_of_an_idle_trigger_does_not_grow_with_the_runs_of_others(
+    statement: str, bounds: dict[str, object]
+) -> None:
+    make_trigger(slug="idle")
+    one = make_run(trigger="busy", status="succeeded")
+    execute(MANY_LIKE_IT, [one.pk])
+    execute("ANALYZE runs_run")
+
+    plan = "\n".join(str(line) for (line,) in fetch(f"EXPLAIN (ANALYZE) {statement}", bounds))
+
+    assert "run_by_trigger" in plan
+    assert "runs_run_pkey" not in plan
+    assert "Seq Scan on runs_run" not in plan
 
 
 @pytest.mark.parametrize("search", ["?agent=greeter", "?status__exact=cancelled"])
