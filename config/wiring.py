@@ -1,12 +1,14 @@
 """Connect what lower rooms need from higher ones (`runs.ports`)."""
 
 from itertools import chain
+from typing import Any
 
 from agents.kernel import connecting, installation, redaction
 from config import facts
 from config.health import watch as health
 from config.links import absolute
 from config.secrets import know_secrets, secrets_of_environment
+from runs.connections import REVOCATION
 from runs.connections.sealed import plain_tokens
 from runs.notifications.alarms import TOPIC as ALARM
 from runs.notifications.recipients import plain_addresses
@@ -19,7 +21,7 @@ from triggers.sources.secrets import plain_secrets
 def connect() -> None:
     triggers.connect()
     ports.absolute = absolute
-    ports.slow[ALARM] = health.send
+    ports.slow |= {ALARM: health.send, REVOCATION: revoke}
     courier.further.append(health.Watch)
     know_secrets()
     installation.connect(facts)
@@ -28,7 +30,13 @@ def connect() -> None:
 
 
 def lease(name: str, /, *, refused: str = "", may_retry: bool = True) -> connecting.Lease:
-    # Imported here: only processes that use a connection load its clients.
+    # Imported here, as below: only processes that use a connection load its clients.
     from runs.connections import lease as leases
 
     return leases.lease(name, refused=refused, may_retry=may_retry)
+
+
+def revoke(payload: dict[str, Any]) -> None:
+    from runs.connections import revocation
+
+    revocation.settle(payload)

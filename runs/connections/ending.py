@@ -1,17 +1,19 @@
 """Test a connection, and revoke it: at the provider, and here in any case."""
 
+import structlog
 from django.db import transaction
 from django.db.models import F
 
 from agents.exceptions import AgentError
 from agents.guards.atomic import not_in_atomic_body
-from runs.connections import protocol
+from runs.connections import revocation
 from runs.connections.lease import lease, read
 from runs.connections.protocol import ProviderError
-from runs.connections.sealed import opened
-from runs.connections.tokens import NO_TOKENS, client_of, provider_of
+from runs.connections.tokens import NO_TOKENS, provider_of
 from runs.exceptions import IllegalState
-from runs.models import Connection, audit
+from runs.models import Connection, OutboxMessage, audit
+
+log = structlog.get_logger(__name__)
 
 
 @not_in_atomic_body
@@ -35,38 +37,49 @@ def test_connection(connection_id: int, *, by: str) -> str:
 
 @not_in_atomic_body
 def revoke_connection(connection_id: int, *, by: str) -> str:
-    """Forget its tokens, and have the provider end them (RFC 7009); what came of it, as a sentence."""
-    connection = Connection.objects.get(pk=connection_id)
-    if connection.state != Connection.State.CONNECTED:
-        raise IllegalState("it is not connected", connection.state)
-    outcome = _ended_there(connection)
+    """Forget its tokens, and have the provider end them (RFC 7009); what came of it, as a sentence. It ends here whatever becomes of it at
+    the provider, which is asked again where it does not answer, or where this process dies."""
     with transaction.atomic():
-        Connection.objects.filter(pk=connection_id).update(
+        connection = Connection.objects.select_for_update().get(pk=connection_id)
+        if connection.state != Connection.State.CONNECTED:
+            raise IllegalState("it is not connected", connection.state)
+        owed, outcome = _owed(connection)
+        ended = Connection.objects.filter(pk=connection_id)
+        ended.update(
             **NO_TOKENS, state=Connection.State.REVOKED, reason=outcome, granted=[], revision=F("revision") + 1
         )
-        audit.record(by, "revoke", connection, name=connection.name, outcome=outcome)
+        audit.record(by, "revoke", connection, name=connection.name)
+    if owed:
+        outcome = _ended_there(owed, is_renewing=connection.claim is not None)
+        ended.filter(state=Connection.State.REVOKED, revision=connection.revision + 1).update(reason=outcome)
     return outcome
 
 
-def _ended_there(connection: Connection) -> str:
-    """Whatever becomes of it at the provider, it ends here."""
+def _owed(connection: Connection) -> tuple[OutboxMessage | None, str]:
+    """The message for its provider, if it has an address for revocation, and what is known so far, as a sentence."""
     try:
         provider = provider_of(connection)
     except KeyError:
-        return "Its tokens are deleted here."
-    where = (
-        f" Remove the access there, too: {provider.access_page}"
-        if provider.access_page
-        else " Remove the access there, too."
-    )
+        return None, "Its tokens are deleted here."
     if not provider.revoke_url:
-        return f"Its tokens are deleted here. {provider.label} has no address for revocation.{where}"
+        where = f": {provider.access_page}" if provider.access_page else "."
+        return (
+            None,
+            f"Its tokens are deleted here. {provider.label} has no address for revocation. Remove the access there, too{where}",
+        )
+    owed = revocation.owe(connection, connection.refresh_token, connection.access_token, after=revocation.SOON)
+    return owed, f"Its tokens are deleted here. {provider.label} is asked to revoke them."
+
+
+def _ended_there(owed: OutboxMessage, *, is_renewing: bool) -> str:
     try:
-        refresh, client = opened(connection.refresh_token), client_of(connection)
-        token = refresh or opened(connection.access_token)
-        protocol.revoke(provider, client, token, "refresh_token" if refresh else "access_token")
+        outcome = revocation.asked(owed.payload)
     except ProviderError as error:
-        return f"Its tokens are deleted here. {provider.label} has not revoked them: {error}.{where}"
-    except Exception as error:  # such as a key that is gone: nothing may keep a person from revoking
-        return f"Its tokens are deleted here. {provider.label} was not asked to revoke them: {type(error).__name__}.{where}"
-    return f"Revoked, here and at {provider.label}."
+        return f"{revocation.not_revoked(owed.payload, str(error))} It is asked again for a day."
+    except Exception as error:  # a bug of ours: the message stays
+        log.exception("connection.not_revoked_there", connection=owed.payload["connection"])
+        return f"{revocation.not_revoked(owed.payload, type(error).__name__)} It is asked again for a day."
+    owed.delete()
+    if is_renewing:
+        outcome += f" A new token was on its way, and is revoked when it comes. If it does not come here:{revocation.by_hand(owed.payload)}"
+    return outcome

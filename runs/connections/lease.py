@@ -36,6 +36,7 @@ from agents.kernel.backoff import backoff
 from agents.kernel.connecting import Lease
 from runs.connections import protocol
 from runs.connections.protocol import NoAnswer, ProviderError, RefusedByProvider, Tokens
+from runs.connections.revocation import owe_late
 from runs.connections.sealed import opened
 from runs.connections.tokens import NO_TOKENS, client_of, columns_of, provider_of
 from runs.db.session import writing
@@ -201,7 +202,7 @@ def _renew(standing: Standing) -> None:
         raise
     else:
         failpoint("after_connection_answer")
-        _record(row, claim, {**columns_of(tokens, at=at), "revision": row.revision + 1})
+        _record(row, claim, {**columns_of(tokens, at=at), "revision": row.revision + 1}, tokens)
         log.info("connection.renewed", connection=row.name)
 
 
@@ -288,13 +289,15 @@ def _why_refused(error: RefusedByProvider, unanswered: int) -> str:
     return f"{error} to its refresh token: the access was withdrawn there, or has ended"
 
 
-def _record(row: Connection, claim: Any, columns: dict[str, Any]) -> None:
-    """Record an outcome, if the claim still holds. A refresh token that is not recorded is lost, so a database that is away for a
-    moment is waited for."""
+def _record(row: Connection, claim: Any, columns: dict[str, Any], tokens: Tokens | None = None) -> None:
+    """Record an outcome, if the claim still holds; if the connection was revoked meanwhile, its new tokens are revoked as well. A refresh
+    token that is not recorded is lost, so a database that is away for a moment is waited for."""
     for attempt in range(RECORDING):
         try:
             with writing():
-                Connection.objects.filter(pk=row.pk, claim=claim).update(**columns)
+                recorded = Connection.objects.filter(pk=row.pk, claim=claim).update(**columns)
+                if tokens and not recorded:
+                    owe_late(row, tokens)
             return
         except OperationalError:
             if attempt + 1 == RECORDING:

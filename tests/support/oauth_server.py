@@ -38,7 +38,10 @@ class OAuthServer:
         self.loses_answers = 0  # so many requests are carried out, and not answered
         self.pause = 0.0  # seconds before an answer
         self.forbids = False  # the API refuses every token
-        self.gate: threading.Event | None = None  # the token endpoint answers when it is set
+        self.gate: threading.Event | None = None  # the token endpoint acts when it is set
+        self.held: threading.Event | None = None  # the token endpoint has acted, and answers when it is set
+        self.revoke_gate: threading.Event | None = None  # the revocation endpoint answers when it is set
+        self.revoke_status = 200
         self.asked: list[dict[str, str]] = []  # requests to the token endpoint
         self.revoked: list[str] = []
         self.called: list[tuple[str, str, int]] = []  # method, path and status of requests to the API
@@ -80,6 +83,11 @@ class OAuthServer:
     def withdraw(self) -> None:
         """A person removes the access at the provider."""
         self.grants.clear()
+
+    def revoke(self, token: str) -> None:
+        """RFC 7009: the grant of the token ends; a token that is unknown, or was rotated, is no error."""
+        self.revoked.append(token)
+        self.grants = [grant for grant in self.grants if token != grant.refresh and token not in grant.access]
 
     # Its endpoints
 
@@ -169,8 +177,12 @@ class OAuthServer:
                 if self.path == "/token":
                     self._token(dict(parse_qsl(body.decode())))
                 elif self.path == "/revoke":
-                    provider.revoked.append(dict(parse_qsl(body.decode()))["token"])
-                    provider.withdraw()
+                    if provider.revoke_gate:
+                        provider.revoke_gate.wait(60)
+                    if provider.revoke_status != 200:
+                        return self._answer(provider.revoke_status, b"<h1>gateway</h1>")
+                    with provider.lock:
+                        provider.revoke(dict(parse_qsl(body.decode()))["token"])
                     self._json(200, {})
                 else:
                     self._api()
@@ -195,6 +207,8 @@ class OAuthServer:
                 if is_lost:
                     self.connection.close()
                     return
+                if provider.held:
+                    provider.held.wait(60)
                 self._json(status, answer)
 
             def _consent(self, query: dict[str, str]) -> None:

@@ -1,0 +1,98 @@
+"""Tokens that are to be revoked at their provider (RFC 7009): messages of the outbox, committed with the end of their connection, so that
+a process that dies, or a provider that is away, leaves none alive.
+
+A provider is asked for a day. What a message has is encrypted, as in the row of the connection.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+from cryptography.fernet import InvalidToken
+from django.core.exceptions import ImproperlyConfigured
+
+from runs.connections import REVOCATION, protocol
+from runs.connections.protocol import ProviderError, Tokens
+from runs.connections.provider import Provider
+from runs.connections.sealed import opened, sealed
+from runs.connections.tokens import provider_of
+from runs.db.sql import database_now
+from runs.models import Connection, OutboxMessage
+
+log = structlog.get_logger(__name__)
+
+PATIENCE = timedelta(days=1)
+SOON = timedelta(minutes=1)  # after which another process asks, if the one that ends the connection has died
+
+
+def owe(
+    connection: Connection, refresh: bytes | None, access: bytes | None, *, after: timedelta = timedelta()
+) -> OutboxMessage:
+    """Write down, in the caller's transaction, that these tokens, which are encrypted, are to be revoked at the connection's provider."""
+    now = database_now()
+    payload = {
+        "connection": connection.pk,
+        "provider": connection.provider,
+        "settings": connection.settings,
+        "client_id": connection.client_id,
+        "client_secret": _text(connection.client_secret),
+        "token": _text(refresh or access),
+        "hint": "refresh_token" if refresh else "access_token",
+        "until": (now + PATIENCE).isoformat(),
+    }
+    return OutboxMessage.objects.create(topic=REVOCATION, payload=payload, available_at=now + after)
+
+
+def owe_late(connection: Connection, tokens: Tokens) -> None:
+    """The same for tokens that have come after a person has revoked their connection."""
+    if Connection.objects.filter(pk=connection.pk, state=Connection.State.REVOKED).exists():
+        owe(connection, sealed(tokens.refresh), sealed(tokens.access))
+
+
+def settle(payload: dict[str, Any]) -> None:
+    """Ask the provider of a message. Raises ProviderError: it is asked again."""
+    ended = Connection.objects.filter(pk=payload["connection"])
+    if ended.filter(state=Connection.State.CONNECTED).exists():
+        # A provider may end all that the person has allowed to this client.
+        log.warning("connection.not_revoked_there", connection=payload["connection"], reason="it is connected again")
+        return
+    try:
+        outcome = asked(payload)
+    except ProviderError as error:
+        if datetime.fromisoformat(payload["until"]) > database_now():
+            raise
+        outcome = f"{not_revoked(payload, str(error))} It is asked no more.{by_hand(payload)}"
+    log.info("connection.revoked_there", connection=payload["connection"], outcome=outcome)
+    ended.filter(state=Connection.State.REVOKED).update(reason=outcome)
+
+
+def asked(payload: dict[str, Any]) -> str:
+    """Ask the provider once; what came of it, as a sentence. Raises ProviderError if it may do so when it is asked again."""
+    try:
+        secret, token = (opened(_bytes(payload[name])) for name in ("client_secret", "token"))
+    except (InvalidToken, ImproperlyConfigured) as error:  # nothing may keep a person from revoking
+        return not_revoked(payload, f"no key decrypts its secrets ({type(error).__name__})") + by_hand(payload)
+    provider = _provider(payload)
+    protocol.revoke(provider, protocol.Client(id=payload["client_id"], secret=secret), token, payload["hint"])
+    return f"Revoked, here and at {provider.label}."
+
+
+def not_revoked(payload: dict[str, Any], why: str) -> str:
+    return f"Its tokens are deleted here. {_provider(payload).label} has not revoked them: {why}."
+
+
+def by_hand(payload: dict[str, Any]) -> str:
+    page = _provider(payload).access_page
+    return f" Remove the access there, too{f': {page}' if page else '.'}"
+
+
+def _provider(payload: dict[str, Any]) -> Provider:
+    return provider_of(Connection(provider=payload["provider"], settings=payload["settings"]))
+
+
+def _text(ciphertext: bytes | memoryview | None) -> str | None:
+    return None if ciphertext is None else bytes(ciphertext).decode()
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
