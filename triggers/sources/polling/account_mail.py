@@ -2,9 +2,10 @@
 
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from triggers.models import Event
@@ -14,12 +15,14 @@ from triggers.sources.polling.by_connection import Account, connection_named
 from triggers.sources.polling.mail_replies import MailReplySettings, mail_answer
 from triggers.sources.polling.mailbox import MOST_MESSAGES, received
 from triggers.sources.polling.poller import ALL, SECONDS, Polled, Poller, PollingReader
+from triggers.sources.polling.unread import Unread, event_of, forget_poison
 from triggers.sources.replies import Answer
-from triggers.sources.runner import BATCH_BYTES, Received, SourceError
+from triggers.sources.runner import BATCH_BYTES, Poison, Received, SourceError
 from triggers.sources.settings import InvalidSettings, setting
 
 AGAIN = timedelta(days=7)  # how far back mail is listed again after its history has expired
 MOST_WAITING = 2_000  # messages of a poll that are still to be read
+NEIGHBOURS = 5  # messages that are tried to see whether the provider fails, or one message
 OPEN_FOR = timedelta(hours=1)
 EXPIRED = (
     "The provider has forgotten what has changed since the last poll. The messages of the last seven days are read again; those that were "
@@ -72,7 +75,8 @@ class News:
 
 
 class AccountMailReader(PollingReader):
-    """Notes which messages have come, and reads some of them in each poll: a message is read once, whatever becomes of it meanwhile."""
+    """Notes which messages have come, and reads some of them in each poll: a message is read once, whatever becomes of it meanwhile. One
+    that the provider does not give, while it gives others, is set aside (`unread`)."""
 
     remedy = "Check that the connection may read mail."
 
@@ -91,20 +95,37 @@ class AccountMailReader(PollingReader):
     def poll(self, state: dict[str, Any]) -> Polled:
         account = Account(self.settings.connection, pause=self.settings.pause, remedy=self.remedy)
         waiting: list[str] = list(state.get("waiting", ()))
+        unread = Unread.of(state)
         news = News(cursor=state.get("cursor"))
         if not state:
             news = self.begin(account, self.settings.begin_with == ALL)
-        elif not waiting:
+        elif not waiting or (unread.head and len(waiting) == 1):
             news = self.news(account, state["cursor"])
-        waiting += dict.fromkeys(news.ids)
-        messages, read, failure = self._read(account, waiting)
+        waiting += [id for id in dict.fromkeys(news.ids) if id not in waiting]
+        messages: list[Received | Poison] = []
+        read, failure, keep = 0, None, None
+        try:
+            found, read, failure = self._read(account, waiting)
+            messages += found
+            unread.head = None
+        except SourceError as error:
+            if unread.is_over(waiting[0]) and self._reads_one(account, waiting[1:]):
+                messages.append(unread.set_aside(error))
+                read = 1
+            else:
+                unread.note(waiting[0])
+                failure = error
+        if not failure and (id := unread.due()):
+            message, keep = self._read_again(account, id, unread)
+            messages += message
         left = waiting[read:]
         return Polled(
-            state={"cursor": news.cursor, "waiting": left},
+            state={"cursor": news.cursor, "waiting": left, **unread.state},
             messages=messages,
             gaps=[self._gap()] if news.has_expired else [],
             has_more=bool(left) or news.has_more,
             failure=failure,
+            keep=keep,
         )
 
     def _read(self, account: Account, ids: Sequence[str]) -> tuple[list[Received], int, SourceError | None]:
@@ -118,19 +139,46 @@ class AccountMailReader(PollingReader):
             if found and (size > BATCH_BYTES or time.monotonic() > until):
                 break
             try:
-                message = self.message(account, id)
+                message = self._one(account, id)
             except SourceError as error:
-                if not found:
+                if not read:
                     raise
                 return found, read, error
             read += 1
             if message is not None:
-                raw, whole, more = message
-                one = received(raw, whole=whole)
-                payload = replace(one.payload, data={**one.payload.data, **more})
-                found.append(replace(one, id=f"message:{id}", payload=payload))
-                size += len(raw)
+                found.append(message)
+                size += len(message.body or b"")
         return found, read, None
+
+    def _one(self, account: Account, id: str) -> Received | None:
+        message = self.message(account, id)
+        if message is None:
+            return None
+        raw, whole, more = message
+        one = received(raw, whole=whole)
+        payload = replace(one.payload, data={**one.payload.data, **more})
+        return replace(one, id=event_of(id), payload=payload)
+
+    def _reads_one(self, account: Account, ids: Sequence[str]) -> bool:
+        """Does the provider give one of the messages behind it? Then it is this message that it does not give."""
+        for id in ids[:NEIGHBOURS]:
+            try:
+                self.message(account, id)
+            except SourceError:
+                continue
+            return True
+        return False
+
+    def _read_again(
+        self, account: Account, id: str, unread: Unread
+    ) -> tuple[Sequence[Received | Poison], Callable[[], None] | None]:
+        """A message that was set aside, if it is there now; and what removes it from those that could not become events."""
+        try:
+            message = self._one(account, id)
+        except SourceError as error:
+            return [unread.still(id, error)], None
+        unread.forget(id)
+        return [message] if message else [], partial(forget_poison, self.assignment.source_id, event_of(id))
 
     def _gap(self) -> Gap:
         return Gap(stream=self.assignment.slug, reason=Reason.UNKNOWN, detail=EXPIRED, open_for=OPEN_FOR)

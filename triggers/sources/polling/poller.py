@@ -106,7 +106,8 @@ class PollingReader(Reader):
         if polled.failure:
             # What was read before it is recorded. The next poll is due at once, after the pause.
             now = datetime.now(UTC).isoformat()
-            position = {"target": self.target, "state": polled.state, "due_at": now} if polled.messages else None
+            is_new = bool(polled.messages) or polled.state != self.state
+            position = {"target": self.target, "state": polled.state, "due_at": now} if is_new else None
             return Batch(
                 messages=polled.messages,
                 gaps=polled.gaps,

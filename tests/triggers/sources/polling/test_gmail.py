@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -12,12 +13,15 @@ from django.db import transaction
 
 from runs.connections import lease as leases
 from tests.support.connections import connected
+from tests.support.hooks import make_source
 from tests.support.list_server import ListServer, Page
 from tests.support.oauth_server import providing_tokens
 from tests.support.secrets import forgotten as forgotten
 from tests.triggers.sources.polling.conftest import Polling
-from triggers.sources.polling import account_mail, by_connection, gmail
-from triggers.sources.runner import Batch, Received, SourceError
+from triggers.models import PoisonMessage
+from triggers.sources.polling import account_mail, by_connection, gmail, unread
+from triggers.sources.polling.unread import forget_poison
+from triggers.sources.runner import Batch, Poison, Received
 
 pytestmark = pytest.mark.django_db
 
@@ -30,6 +34,7 @@ class Mailbox(dict[str, Page]):
         self.number = 100
         self.forgotten = 0  # history before it
         self.large: set[str] = set()
+        self.broken: dict[str, int] = {}  # the status of each answer to a message
         self.quota: int | None = None  # messages of a poll
         self.given = 0
 
@@ -72,6 +77,8 @@ class Mailbox(dict[str, Page]):
     def one(self, id: str, format: str) -> Page:
         if id not in self.messages:
             return answer({"error": {"message": "Not found."}}, 404)
+        if id in self.broken:
+            return answer({"error": {"message": "Internal error encountered."}}, self.broken[id])
         if self.quota is not None and self.given == self.quota:
             self.given = 0
             return Page(b"{}", 429, {"Retry-After": "7"})
@@ -191,8 +198,119 @@ def test_what_was_read_before_the_provider_asks_for_a_pause_is_recorded(mailbox:
     assert [str(batch.failure and batch.failure.retry_after) for batch in batches] == ["0:00:07", "0:00:07", "None"]
     mailbox.quota = mailbox.given = 0
     mailbox.add("m5")
-    with pytest.raises(SourceError, match="answers 429"):
-        source.poll()
+    batch = source.poll()
+    assert "answers 429" in str(batch.failure) and not batch.messages
+
+
+class Clock:
+    """The host's, which a test moves on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ahead = timedelta()
+        monkeypatch.setattr(unread, "_now", lambda: datetime.now(UTC) + self.ahead)
+
+    def later(self, **given: float) -> None:
+        self.ahead += timedelta(**given)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def begun(mailbox: Mailbox, *added: str) -> Polling:
+    source = Polling("gmail", connection="mail")
+    source.poll()
+    for id in added:
+        mailbox.add(id)
+    return source
+
+
+@pytest.mark.parametrize("status", [400, 403, 500])
+def test_a_message_that_the_provider_never_gives_is_set_aside_and_the_others_go_on(
+    status: int, mailbox: Mailbox, clock: Clock
+) -> None:
+    source = begun(mailbox, "broken", "a", "b")
+    mailbox.broken["broken"] = status
+
+    for _ in range(3):  # for a while the order is kept
+        batch = source.poll()
+        assert f"answers {status}" in str(batch.failure) and not batch.messages
+    clock.later(minutes=16)
+    [aside] = source.poll().messages
+
+    assert isinstance(aside, Poison) and aside.id == "message:broken"
+    assert f"answers {status}: Internal error encountered. It is tried again each hour" in aside.reason
+    assert subjects(source.poll()) == ["a", "b"]
+
+
+def test_a_message_that_was_set_aside_is_an_event_once_the_provider_gives_it(mailbox: Mailbox, clock: Clock) -> None:
+    kept = make_source("polled", "gmail", secret=None)
+    source = begun(mailbox, "broken", "a")
+    mailbox.broken["broken"] = 500
+    source.poll(), source.poll()
+    clock.later(minutes=16)
+    source.poll()
+    source.poll()
+    PoisonMessage.objects.create(source=kept, origin="o", message_id="message:broken", reason="r", body=b"", size=0)
+
+    clock.later(minutes=61)
+    [still] = source.poll().messages
+    assert isinstance(still, Poison)
+    assert not source.poll().messages
+    mailbox.broken.clear()
+    mailbox.add("b")
+    clock.later(minutes=61)
+    batch = source.poll()
+
+    assert subjects(batch) == ["b", "broken"]
+    assert batch.keep
+    forget_poison(kept.pk, "message:broken")
+    assert not PoisonMessage.objects.exists()
+    clock.later(minutes=61)
+    assert not source.poll().messages
+
+
+def test_a_message_that_fails_for_a_week_is_tried_no_more(mailbox: Mailbox, clock: Clock) -> None:
+    source = begun(mailbox, "broken", "a")
+    mailbox.broken["broken"] = 500
+    source.poll(), source.poll()
+    clock.later(minutes=16)
+    source.poll()
+    clock.later(days=8)
+
+    batch = source.poll()
+    *_, last = batch.messages
+
+    assert subjects(batch) == ["a"]
+    assert isinstance(last, Poison) and last.reason.endswith("It is not tried again.")
+    clock.later(days=1)
+    assert not source.poll().messages
+
+
+def test_while_the_provider_gives_no_message_none_is_set_aside(mailbox: Mailbox, clock: Clock) -> None:
+    source = begun(mailbox, "a", "b")
+    mailbox.broken = {"a": 403, "b": 403}
+    for _ in range(10):
+        clock.later(hours=1)
+        assert source.poll().failure
+
+    mailbox.broken.clear()
+    assert subjects(source.poll()) == ["a", "b"]
+
+
+def test_a_message_that_alone_waits_holds_up_none_that_comes(mailbox: Mailbox, clock: Clock) -> None:
+    source = begun(mailbox, "broken")
+    mailbox.broken["broken"] = 500
+    for _ in range(5):
+        clock.later(hours=1)
+        assert source.poll().failure
+    mailbox.add("a")
+
+    [aside] = source.poll().messages
+
+    assert isinstance(aside, Poison)
+    assert subjects(source.poll()) == ["a"]
 
 
 def ids(batch: Batch) -> list[str]:
