@@ -37,30 +37,18 @@ THREADS, EACH = (50, 20) if FULL else (9, 6)  # threads, and messages of each
 CHANNELS = ("slack", "telegram", "mail")
 BOT = "123456789:AAbbCCddEEffGGhhIIjjKKllMMnnOOpp"
 SECRET = "secret-of-the-senders-1234"
+STEP, LONGEST = (12 if FULL else 2), 10.0  # answers, and seconds at most, between two kills
 AHEAD = 4  # rounds of messages that are sent before the first of them is answered
 PATIENCE = 900.0 if FULL else 300.0
 # In turn. A child is killed alone, and its parent lives.
 VICTIMS = ("worker", "dispatcher", "web", "child", "sources", "worker-2", "dispatcher", "child")
-# What a server does to answers, for a moment each: slow; 429 or 451; 503 or 421; the body is read and the connection cut; 504.
+# What a server does to answers, for a moment each, and well for some moments after it: slow; 429 or 451; 503 or 421; the body is read and
+# the connection cut; 504.
 MANNERS: dict[str, Sequence[Manner]] = {
-    "chat": (
-        "take",
-        "take",
-        "slow",
-        "take",
-        "greylist",
-        "take",
-        "take",
-        "later",
-        "take",
-        "take",
-        "cut",
-        "take",
-        "gateway",
-    ),
-    "mail": ("take", "take", "slow", "take", "greylist", "take", "take", "later", "take", "take", "cut"),
+    "chat": ("slow", "greylist", "later", "cut", "gateway"),
+    "mail": ("slow", "greylist", "later", "cut"),
 }
-MOMENT = 0.7  # seconds
+MOMENT, WELL = 0.5, 4  # seconds, and moments
 ENDED = "SELECT count(*) AS n FROM runs_delivery WHERE place IS NOT NULL AND status IN ('sent', 'unknown', 'failed')"
 # As if the time of a claim was over: what the killed dispatcher was sending may have arrived.
 LEASE_ENDS = "UPDATE runs_delivery SET due_at = now() WHERE status = 'sending' RETURNING id"
@@ -113,9 +101,13 @@ class World:
     def misbehave(self) -> None:
         """Until the play has ended."""
         chat, mail = cycle(MANNERS["chat"]), cycle(MANNERS["mail"])
-        while not self.ended.wait(MOMENT):
-            self.slack.manner, self.smtp.manner = next(chat), next(mail)
-            self.telegram.manner = next(chat)
+        for number in count():
+            is_well = number % (WELL + 1)
+            self.slack.manner = "take" if is_well else next(chat)
+            self.telegram.manner = "take" if is_well else next(chat)
+            self.smtp.manner = "take" if is_well else next(mail)
+            if self.ended.wait(MOMENT):
+                break
         self.slack.manner = self.telegram.manner = self.smtp.manner = "take"
 
     def send(self, stack: Stack, message: Message) -> None:
@@ -224,7 +216,7 @@ def make_sources(stack: Stack, world: World) -> None:
 
 
 class Killer:
-    """Kills the processes in turn, each once it is ready again and a part of the answers has gone out since the last kill."""
+    """Kills the processes in turn: each once it is ready again, and once some answers have gone out since the last kill."""
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
@@ -242,7 +234,7 @@ class Killer:
     def kill_in_turn(self) -> None:
         for victim in cycle(VICTIMS):
             process = self.processes["worker" if victim == "child" else victim]
-            if self.ended.wait(1) or not self._is_ready_again(process):
+            if not (self._goes_on() and self._is_ready_again(process)):
                 return
             if victim == "child":
                 for child in process.children()[-1:]:
@@ -254,6 +246,14 @@ class Killer:
                 self.stack.query(LEASE_ENDS)
             if victim != "child":
                 process.restart(wait=False)
+
+    def _goes_on(self) -> bool:
+        """Wait for some answers, or for some seconds: what a killed process leaves may have to be waited for."""
+        enough, until = ended(self.stack) + STEP, time.monotonic() + LONGEST
+        while ended(self.stack) < enough and time.monotonic() < until:
+            if self.ended.wait(0.2):
+                return False
+        return True
 
     def _is_ready_again(self, process: Process) -> bool:
         while not process.is_ready():
