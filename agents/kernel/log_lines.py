@@ -18,7 +18,8 @@ from structlog.typing import EventDict
 from agents.kernel.redaction import stored
 
 LINES, BYTES = 200, 16_384  # of one commit
-LONGEST = 2_000  # characters of a line
+LONGEST, MOST = 2_000, 5_000  # characters and bytes of each part of a line, so that any line fits into a commit
+CUT = "… (cut)"
 OWN = ("event", "agent", "run", "exc_info", "stack_info", "positional_args")
 
 
@@ -85,7 +86,7 @@ def _line(level: str, event: EventDict) -> Sequence[Any]:
     values = " ".join(f"{key}={_text(value)}" for key, value in event.items() if key not in OWN)
     error = _error(event.get("exc_info"))
     # Cut after it is cleaned: a part of a secret would not be recognized.
-    cleaned = [_clean(part)[:LONGEST] for part in (text, values)] + [_clean(error)[-LONGEST:]]
+    cleaned = [_beginning(_clean(part)) for part in (text, values)] + [_end(_clean(error))]
     return [datetime.now(UTC).isoformat(timespec="milliseconds"), level, *cleaned]
 
 
@@ -100,6 +101,16 @@ def _text(value: Any) -> str:
 def _clean(text: str) -> str:
     """Without secrets, NUL and unpaired surrogates, which PostgreSQL cannot store."""
     return stored(text).encode(errors="replace").decode().replace("\x00", "\ufffd")
+
+
+def _beginning(text: str) -> str:
+    kept = text[:LONGEST].encode()[:MOST].decode(errors="ignore")
+    return text if kept == text else kept + CUT
+
+
+def _end(text: str) -> str:
+    kept = text[-LONGEST:].encode()[-MOST:].decode(errors="ignore")
+    return text if kept == text else CUT + kept
 
 
 def _error(given: Any) -> str:

@@ -1,5 +1,6 @@
 """What a body writes to `run.log` is kept with its run, within bounds, in the transactions that the run has anyway."""
 
+import json
 from typing import Any
 
 import pytest
@@ -134,6 +135,23 @@ def test_a_commit_takes_a_bounded_number_of_lines_and_bytes_and_counts_the_rest(
     log.warning("more")
     more = lines.chunk()
     assert more and (more.count, more.dropped) == (1, 1)
+
+
+@pytest.mark.parametrize("character", ["x", "ü", "\N{OWL}"])
+def test_a_line_that_is_too_long_is_cut_with_a_mark_and_not_dropped(character: str) -> None:
+    lines = LogLines()
+    try:
+        raise ValueError(character * 20_000 + "the end")
+    except ValueError:
+        lines.logger("agent").error("the beginning" + character * 20_000, value=character * 20_000, exc_info=True)
+
+    chunk = lines.chunk()
+
+    assert chunk and (chunk.count, chunk.dropped) == (1, 0) and chunk.size < log_lines.BYTES
+    [[_, _, text, values, error]] = json.loads(chunk.content)
+    assert text.startswith(f"the beginning{character}") and text.endswith(f"{character}… (cut)")
+    assert values.startswith(f"value={character}") and values.endswith("… (cut)")
+    assert error.startswith(f"… (cut){character}") and error.rstrip().endswith("the end")
 
 
 def test_a_run_keeps_a_bounded_number_of_lines(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

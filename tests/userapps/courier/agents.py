@@ -87,3 +87,14 @@ def child(run: AgentRun) -> int:
     run.step("gate", lambda: call("/gate", run.idempotency_key), effect="read")
     number: int = run.input["number"]
     return number
+
+
+@agent("payer", durable=True, triggers=[on.event("courier.approve")], pause_after=0, retries=100)
+def payer(run: AgentRun) -> list[Any]:
+    """Asks, and pays what was decided, if anything."""
+    answer = run.ask_approval("Pay?", arguments={"cents": 5}, expires="1h")
+    if answer.decision != "denied":
+        run.step("pay", lambda: call("/pay", run.idempotency_key, cents=answer.arguments["cents"]), effect="idempotent")
+        run.step("ring", ring, run, effect="at_most_once")
+    run.step("woke", write, run.id, answer.decision)
+    return [answer.decision, answer.arguments]
