@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from asgiref.sync import async_to_sync
 
+from agents.kernel.connecting import MayUse
 from agents.kernel.durations import parse_duration
 from agents.kernel.report import Report, read_reports
 
@@ -54,7 +55,7 @@ class Agent:
     keep_content: bool = True
     budget: Budget | None = None
     tools: tuple[str, ...] | None = None
-    connections: tuple[str, ...] = ()
+    connections: MayUse = MayUse()
     gate: Gate | None = None
     checklist: Mapping[str, timedelta | None] = field(default_factory=dict)
     reports: tuple[Report, ...] = ()
@@ -105,7 +106,7 @@ def agent(
     keep_content: bool = True,
     budget: Budget | None = None,
     tools: Sequence[str] | None = None,
-    connections: Sequence[str] = (),
+    connections: Sequence[str] | Mapping[str, str] = (),
     gate: Gate | None = None,
     checklist: Mapping[str, str | float | timedelta | None] | Sequence[str] = (),
     report: Report | Sequence[Report] = (),
@@ -117,7 +118,7 @@ def agent(
     with a limit of 1, or with `hold_key`. Without `keep_content` the journal loses prompts, answers and payloads of tools
     (`run.llm`) when the run succeeds; tokens and prices stay. Its LLM calls may use the `tools` of these names, by default
     all; code may narrow this later, only an operator may widen it. Its steps and tools may use the `connections` of these
-    names (`run.connection`).
+    names (`run.connection`); `{"mail": "shop-mail"}` gives them shop-mail where they call it mail.
 
     `key` is CEL over `event`; runs with the same key do not overlap. `overlap` decides about a new event while a run of its
     key is live (default: "skip" for schedules, "queue" with a key, else "allow"). `priority` 0 is most urgent, 9 least.
@@ -153,8 +154,9 @@ def agent(
         raise DeclarationError(f"agent {name!r}: budget requires durable=True, because only durable agents use models")
     if isinstance(tools, str) or not all(isinstance(tool, str) and tool for tool in tools or ()):
         raise DeclarationError(f"agent {name!r}: tools must be a list of names, not {tools!r}")
-    if isinstance(connections, str) or not all(isinstance(one, str) and one for one in connections):
-        raise DeclarationError(f"agent {name!r}: connections must be a list of names, not {connections!r}")
+    named = connections if isinstance(connections, Mapping) else {one: one for one in connections}
+    if isinstance(connections, str) or not all(isinstance(one, str) and one for pair in named.items() for one in pair):
+        raise DeclarationError(f"agent {name!r}: connections must be a list or a mapping of names, not {connections!r}")
     if connections and not durable:
         raise DeclarationError(
             f"agent {name!r}: connections requires durable=True, because only durable agents use the network"
@@ -195,7 +197,7 @@ def agent(
                 keep_content=keep_content,
                 budget=budget,
                 tools=None if tools is None else tuple(tools),
-                connections=tuple(connections),
+                connections=MayUse(names=dict(named)),
                 gate=gate,
                 checklist=items,
                 reports=reports,

@@ -18,7 +18,7 @@ from typing import Any
 
 import httpx2 as httpx
 
-from agents.exceptions import NetworkRefused, Permanent
+from agents.exceptions import NetworkRefused, NotConnected, Permanent
 from agents.frameworks.tools import is_in_tool
 from agents.guards.addresses import CheckedSyncTransport, CheckedTransport, Refused
 from agents.guards.http import is_allowed, is_private
@@ -36,15 +36,22 @@ class Use:
     """The use of a connection in a step, and what the step may do by it: only read, for this reason, or anything."""
 
     name: str
+    acts_for: str | None = None  # `agents.kernel.connecting.MayUse`
     only_reads: str = ""
     may_retry: bool = True
     is_in_step: bool = True  # of the author's code; False: in a tool of a model
 
     def lease(self, refused: str = "") -> Lease:
-        return lease(self.name, refused=refused, may_retry=self.may_retry)
+        given = lease(self.name, refused=refused, may_retry=self.may_retry)
+        if given.owner and self.acts_for is not None and given.owner != self.acts_for:
+            raise NotConnected(
+                f"connection {self.name!r} belongs to {given.owner!r}, for whom this agent does not act: edit the agent, and choose "
+                "another connection"
+            )
+        return given
 
 
-def use_of(name: str, agent: str, *, is_tainted: bool, harmless: bool) -> Use:
+def use_of(name: str, agent: str, *, acts_for: str | None = None, is_tainted: bool, harmless: bool) -> Use:
     """What the running step may do by the connection. Permanent: there is no step, or it is transactional."""
     step = current.get()
     if step is None:
@@ -61,6 +68,7 @@ def use_of(name: str, agent: str, *, is_tainted: bool, harmless: bool) -> Use:
     # A Retry of an at_most_once step says that nothing has happened, and its body may have done something else before.
     return Use(
         name=name,
+        acts_for=acts_for,
         only_reads=only_reads,
         may_retry=step.request.effect != "at_most_once",
         is_in_step=step.request.kind == "step",

@@ -18,9 +18,9 @@ from urllib.parse import quote
 
 import httpx2 as httpx
 
+from agents.connections import client
 from agents.exceptions import Retry
 from agents.guards.http import is_allowed
-from agents.kernel.connecting import lease
 from agents.run import AgentRun
 
 CONNECTION = "mail"
@@ -131,8 +131,9 @@ def draft_answer(run: AgentRun, text: str) -> list[str]:
 
 @contextmanager
 def _opened(run: AgentRun, *, harmless: bool) -> Iterator[MailAccount]:
-    with run.connection(CONNECTION, harmless=harmless) as http:
-        hosts = lease(CONNECTION).hosts
+    use = run.use_of_connection(CONNECTION, trusted=False, harmless=harmless)
+    with client(use) as http:
+        hosts = use.lease().hosts
         if is_allowed(httpx.URL(GMAIL), hosts):
             yield GmailAccount(http)
         elif is_allowed(httpx.URL(GRAPH), hosts):

@@ -23,6 +23,7 @@ from agents.journal.protocol import (
     StepRequest,
     TimeRequest,
 )
+from agents.kernel.connecting import MayUse
 from agents.kernel.durations import in_words, parse_duration
 from agents.kernel.effects import Child, Effects, Emission, Notice, Pace, Reply, Standing, Urgency, Wake
 from agents.kernel.event_names import too_long
@@ -101,7 +102,7 @@ class AgentRun:
         read_events: Callable[[], list[Event]],
         journal: Journal | None = None,
         tools: frozenset[str] | None = None,
-        may_use: Sequence[str] = (),
+        may_use: MayUse = MayUse(),  # noqa: B008  (frozen)
         is_tainted: bool = False,
         from_strangers: Callable[[], bool] = lambda: False,
         fired: Fire | None = None,
@@ -125,7 +126,7 @@ class AgentRun:
         self._journal = journal
         self._effects = Effects()
         self._tools = tools
-        self._may_use = may_use  # names of connections
+        self._may_use = may_use
         self._is_tainted = is_tainted
         self._from_strangers = from_strangers
         self._find_place = find_place
@@ -232,6 +233,19 @@ class AgentRun:
         """The conversation of the message that woke this run, as the name of a session: `run.llm(…, session=run.thread)`.
         NoReplyPlace: it is in none."""
         name: str = self._value("thread", lambda: self.reply_place.thread)
+        return name
+
+    @property
+    def thread_or_none(self) -> str | None:
+        """As `thread`; None: what woke this run is in no conversation."""
+
+        def find() -> str | None:
+            try:
+                return self.reply_place.thread
+            except NoReplyPlace:
+                return None
+
+        name: str | None = self._value("thread", find)
         return name
 
     @cached_property
@@ -450,8 +464,9 @@ class AgentRun:
         )
 
     def connection(self, name: str, *, trusted: bool = False, harmless: bool = False) -> "httpx.Client":
-        """A client of httpx2 that acts for the account which people have connected under this name, for a step or a tool that is not
-        transactional: `with run.connection("gmail") as http`. Permanent: the agent does not declare it in `connections=[…]`.
+        """A client of httpx2 that acts for the account which people have connected under this name (or under that which the agent
+        has for it), for a step or a tool that is not transactional: `with run.connection("gmail") as http`. Permanent: the agent
+        does not declare it in `connections=[…]`.
 
         What a step reads by it is data of strangers and taints the run, unless it is `trusted`; of a tool, its own metadata
         decides. A step or tool with effect "read" only reads. So does, in a run that has seen untrusted data, a tool that is not
@@ -465,12 +480,19 @@ class AgentRun:
         from agents.connections import use_of
 
         self._durable("connection")
-        if name not in self._may_use:
-            allowed = ", ".join(self._may_use) or "none"
+        if name not in self._may_use.names:
+            allowed = ", ".join(self._may_use.names) or "none"
             raise Permanent(
-                f"agent {self.agent!r} may not use connection {name!r}: declare it in connections=[…], which has {allowed}"
+                f"agent {self.agent!r} may not use connection {name!r}: declare it in connections=[…], which has {allowed}; of a prompt "
+                "agent, choose one"
             )
-        use = use_of(name, self.agent, is_tainted=self.is_tainted, harmless=harmless)
+        use = use_of(
+            self._may_use.names[name],
+            self.agent,
+            acts_for=self._may_use.acts_for,
+            is_tainted=self.is_tainted,
+            harmless=harmless,
+        )
         if use.is_in_step and not trusted:
             self.taint()
         return use

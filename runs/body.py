@@ -17,6 +17,7 @@ from agents.guards.atomic import atomic_body
 from agents.guards.storable import storable
 from agents.journal.engine import Journal
 from agents.journal.entries import StepEntry
+from agents.kernel.connecting import MayUse
 from agents.kernel.effects import Effects
 from agents.kernel.log_lines import LogChunk, LogLines
 from agents.kernel.tool_cap import narrowed
@@ -164,7 +165,7 @@ def run_of(
     claim: Claim,
     journal: Journal | None = None,
     hold_items: HoldItems = list,
-    may_use: Sequence[str] = (),
+    may_use: MayUse = MayUse(),  # noqa: B008  (frozen)
     lines: LogLines | None = None,
 ) -> AgentRun:
     return AgentRun(

@@ -31,7 +31,8 @@ class Heartbeat(Watch):
     `active_hours` ("mon-fri 08:00-18:00") are in the zone `tz`. `model` names a model ("openai:gpt-5.2"); default:
     WAKEFUL_MODEL. `tools` are functions, `pydantic_ai.Tool`s or names of the toolbox. `checklist` is declared as for `@agent`;
     without any item the agent looks by its `instructions` alone. `gate` is called where an item is due. `session` names
-    the conversation that its runs go on with; without it each begins a fresh one. Other options are those of `@agent`.
+    the conversation that its runs go on with; without it each begins a fresh one. With `by_thread` a run that a message woke goes on
+    with the conversation of its thread (`run.thread`). Other options are those of `@agent`.
     Raises DeclarationError.
     """
 
@@ -46,6 +47,7 @@ class Heartbeat(Watch):
         model: str | None = None,
         tools: Sequence[Callable[..., Any] | Any] = (),
         session: str = "",
+        by_thread: bool = False,
         instructions: str = "",
         checklist: Mapping[str, str | float | timedelta | None] | Sequence[str] = (),
         gate: Gate | None = None,
@@ -58,7 +60,14 @@ class Heartbeat(Watch):
         except Permanent as error:
             raise DeclarationError(f"agent {name!r}: {error}") from None
         super().__init__(
-            name, model=model, tools=tools, session=session, instructions=instructions, pacing=pacing, gate=gate
+            name,
+            model=model,
+            tools=tools,
+            session=session,
+            by_thread=by_thread,
+            instructions=instructions,
+            pacing=pacing,
+            gate=gate,
         )
         # The registry distinguishes two agents of one name by the modules of their bodies.
         self.__module__ = sys._getframe(1).f_globals.get("__name__", __name__)
@@ -84,7 +93,7 @@ class Heartbeat(Watch):
             tool if isinstance(tool, str) else getattr(tool, "__qualname__", None) or getattr(tool, "name", "")
             for tool in self.tools
         ]
-        return repr((self.instructions, self.model, tools, self.session))
+        return repr((self.instructions, self.model, tools, self.session, *(["by_thread"] if self.by_thread else [])))
 
     @property
     def expects_items(self) -> bool:

@@ -31,6 +31,7 @@ class Watch:
         model: str | None = None,
         tools: Sequence[Callable[..., Any] | Any] = (),
         session: str = "",
+        by_thread: bool = False,
         instructions: str = "",
         pacing: tuple[Any, Any] | None = None,
         gate: Gate | None = None,
@@ -39,6 +40,7 @@ class Watch:
         self.model = model
         self.tools = tuple(tools)
         self.session = session
+        self.by_thread = by_thread
         self.instructions = instructions
         self.pacing = pacing
         self.gate = gate
@@ -84,7 +86,7 @@ class Watch:
             untrusted=_untrusted(self.found(run), reminders),
             deps=run,
             capabilities=[TellFailures()],
-            session=self.session or None,
+            session=self.conversation(run),
         ).output
         run.checklist.record(*outcomes_of(verdict, items))
         if verdict.notify:
@@ -92,6 +94,11 @@ class Watch:
         self._set_pace(run, verdict)
         said: dict[str, Any] = verdict.model_dump()
         return said
+
+    def conversation(self, run: AgentRun) -> str | None:
+        """The session of this turn; None: it begins without memory."""
+        thread = run.thread_or_none if self.by_thread else None
+        return thread or self.session or None
 
     def items(self, run: AgentRun) -> list[DueItem]:
         """The items of this turn."""

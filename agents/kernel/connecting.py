@@ -1,18 +1,29 @@
-"""Where the access tokens of connections come from (`runs.connections`); `config.wiring` connects it."""
+"""Which connections an agent may use, and where their access tokens come from (`runs.connections`); `config.wiring` connects it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 from typing import Protocol
 
 
 @dataclass(frozen=True, kw_only=True)
+class MayUse:
+    """The connections that an agent may use: `names` has the connection by the name that its code and its tools call it. A connection
+    of a person must be one of `acts_for` (empty: of no person); None: of any person, since the code names it."""
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    acts_for: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Lease:
-    """An access token, and where it may be sent: to these hosts, which may have addresses in these networks besides public ones."""
+    """An access token, and where it may be sent: to these hosts, which may have addresses in these networks besides public ones.
+    `owner`: the user whose connection it is; empty: it is the installation's."""
 
     token: str = field(repr=False)
     hosts: Sequence[str]
     networks: Sequence[IPv4Network | IPv6Network] = ()
+    owner: str = ""
 
 
 class Leasing(Protocol):

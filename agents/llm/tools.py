@@ -7,7 +7,8 @@
 "at_most_once". A `dangerous` tool asks for approval in a run that has seen untrusted data; one with `requires_approval=True`
 always does. `expires` ("4h") is how long that question stands. What a tool gives is data of strangers unless it is `trusted`: it
 is fenced, also as an error, and the run counts as one that has seen untrusted data from the beginning of the call. A tool that is
-meant to be called repeatedly until something changes is `polled`: the same result for the same call is then no loop.
+meant to be called repeatedly until something changes is `polled`: the same result for the same call is then no loop. `connection` is
+what the tool calls the connection that it acts by (`run.connection`).
 
 The tools of a toolset that declares nothing, such as that of an MCP server, get theirs by
 `MCPToolset(…).with_metadata(effect="read", trusted=True)`.
@@ -41,6 +42,7 @@ class ToolPolicy:
     dangerous: bool = False
     trusted: bool = False
     polled: bool = False
+    connection: str = ""
     expires: timedelta = QUESTION_STANDS
 
     @classmethod
@@ -54,11 +56,13 @@ class ToolPolicy:
         for flag, value in flags.items():
             if not isinstance(value, bool):
                 raise Permanent(f"tool {name!r}: {flag} is True or False, not {value!r}")
+        if not isinstance(connection := said.get("connection", ""), str):
+            raise Permanent(f"tool {name!r}: connection is a name, not {connection!r}")
         try:
             expires = parse_duration(said["expires"]) if "expires" in said else QUESTION_STANDS
         except ValueError as error:
             raise Permanent(f"tool {name!r}: expires: {error}") from error
-        return cls(effect=effect, expires=expires, **flags)
+        return cls(effect=effect, connection=connection, expires=expires, **flags)
 
     @classmethod
     def of_tool(cls, tool: "ToolDefinition") -> "ToolPolicy":

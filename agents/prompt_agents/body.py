@@ -14,6 +14,7 @@ from agents.exceptions import Permanent
 from agents.gate import Fire, Quiet
 from agents.gate_run import GateRun
 from agents.heartbeats.watch import Watch
+from agents.kernel.connecting import MayUse
 from agents.kernel.effects import Urgency
 from agents.kernel.reserved_types import TICK, WAKEUP
 from agents.prompt_agents.definition import Definition
@@ -35,7 +36,8 @@ def agent_of(name: str, definition: Definition, version: str = "") -> Agent:
     """The durable agent that a version of a prompt agent is. `version` is the stored one: another version of Wakeful, whose
     definitions have other fields, would compute another."""
     body = Body(name, definition, version)
-    return Agent(name=name, body=body, durable=True, hold_key=True, gate=body.ask)
+    may_use = MayUse(names=definition.connections, acts_for=definition.acts_for)
+    return Agent(name=name, body=body, durable=True, hold_key=True, gate=body.ask, connections=may_use)
 
 
 class Body(Watch):
@@ -45,6 +47,7 @@ class Body(Watch):
             model=definition.model or None,
             tools=definition.tools,
             session=definition.session,
+            by_thread=definition.by_thread,
             instructions=definition.instructions,
         )
         self.definition = definition

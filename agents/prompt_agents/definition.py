@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from hashlib import sha256
 from typing import Any
 
@@ -11,22 +11,28 @@ from agents.kernel.reserved_types import is_reserved, refusal
 from agents.sessions.names import checked_name
 
 LENGTHS = {"instructions": 20_000, "model": 200, "session": 100, "emit": 200}
-MOST_NAMES = 50  # of tools, and of recipients
+MOST_NAMES = 50  # of tools, of recipients, and of connections
 NAME_LENGTH = 200
 PREFIX = "prompt:"  # of the version of a prompt agent, which is no fingerprint of code
 
 
 @dataclass(frozen=True, kw_only=True)
 class Definition:
-    """The definition of a prompt agent. `model` "": WAKEFUL_MODEL. `tools` are names of the toolbox. If its verdict has
-    something to report, it notifies people (`notify_to`; none: those who get notifications without recipients) and
+    """The definition of a prompt agent. `model` "": WAKEFUL_MODEL. `tools` are names of the toolbox, and `connections` has the
+    connection for each name that they call one by. Those of a person are of the user `acts_for`, which who saves the version sets.
+    With `by_thread` each thread of messages is a conversation, else all runs have that of `session`.
+
+    If its verdict has something to report, it notifies people (`notify_to`; none: those who get notifications without recipients) and
     emits an event of the type `emit`, with `ask_first` only after a person has approved that.
     """
 
     instructions: str
     model: str = ""
     tools: tuple[str, ...] = ()
+    connections: Mapping[str, str] = field(default_factory=dict)
+    acts_for: str = ""
     session: str = ""
+    by_thread: bool = False
     notify: bool = True
     notify_to: tuple[str, ...] = ()
     emit: str = ""
@@ -35,7 +41,7 @@ class Definition:
     @classmethod
     def load(cls, stored: Mapping[str, Any]) -> "Definition":
         """Read the JSON of a version. Unknown keys, of another version of Wakeful, are ignored."""
-        known: dict[str, Any] = {field.name: stored[field.name] for field in fields(cls) if field.name in stored}
+        known: dict[str, Any] = {one.name: stored[one.name] for one in fields(cls) if one.name in stored}
         for name, value in known.items():
             known[name] = tuple(value) if isinstance(value, list) else value
         return cls(**known)
@@ -63,7 +69,9 @@ class Definition:
                 yield f"{name}: must be a list of at most {MOST_NAMES} names"
             elif len(set(value)) < len(value):
                 yield f"{name}: names something twice"
-        for name in ("notify", "ask_first"):
+        if not _are_names(self.connections):
+            yield f"connections: must name at most {MOST_NAMES} connections by what the tools call them"
+        for name in ("by_thread", "notify", "ask_first"):
             if not isinstance(getattr(self, name), bool):
                 yield f"{name}: must be true or false"
         if isinstance(self.instructions, str) and not self.instructions.strip():
@@ -78,6 +86,11 @@ class Definition:
             yield "notify_to: names recipients, but notify is off"
         if self.ask_first and not self.notify and not self.emit:
             yield "ask_first: there is nothing to ask about; switch notify on, or give the type of an event to emit"
+
+
+def _are_names(given: Any) -> bool:
+    is_mapping = isinstance(given, Mapping) and len(given) <= MOST_NAMES
+    return is_mapping and all(_is_name(name) for pair in given.items() for name in pair)
 
 
 def _is_name(value: Any) -> bool:

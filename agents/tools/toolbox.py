@@ -41,9 +41,11 @@ def tool(
     expires: str = "",
     requires_approval: bool = False,
     hosts: Callable[[], Iterable[str]] | None = None,
+    connection: str = "",
 ) -> Callable[[Callable[..., Any]], "Tool[Any]"]:
     """Declare a function as a tool, under its own name unless `name` is given. The model gets its docstring, or its
-    `description`. `hosts` gives the hosts that it may call. The other options: `agents.llm.tools`. Raises DeclarationError."""
+    `description`. `hosts` gives the hosts that it may call; `connection` is what it calls the connection that it acts by. The other
+    options: `agents.llm.tools`. Raises DeclarationError."""
     metadata = {"effect": effect, "dangerous": dangerous, "trusted": trusted}
 
     def declare(function: Callable[..., Any]) -> "Tool[Any]":
@@ -61,6 +63,7 @@ def tool(
                     **metadata,
                     **({"expires": expires} if expires else {}),
                     **({HOSTS: hosts} if hosts else {}),
+                    **({"connection": connection} if connection else {}),
                 },
                 requires_approval=requires_approval,
             )
@@ -102,6 +105,17 @@ def all_tools() -> list["Tool[Any]"]:
     """Every tool, by name."""
     _find_built_in()
     return [_tools[name] for name in sorted(_tools)]
+
+
+def connections_of(tools: Iterable[str]) -> dict[str, list[str]]:
+    """What these tools call the connections that they act by, each with the names of its tools. Tools that are not registered have
+    none."""
+    _find_built_in()
+    found: dict[str, list[str]] = {}
+    for name in sorted(set(tools) & _tools.keys()):
+        if called := ToolPolicy.of(name, _tools[name].metadata).connection:
+            found.setdefault(called, []).append(name)
+    return found
 
 
 def names() -> frozenset[str]:

@@ -10,13 +10,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
+from django.db.models import F
 
 from agents import registry
 from agents.checklists.history import write_revision
 from agents.exceptions import DeclarationError
 from agents.guards.atomic import not_in_atomic_body
 from agents.guards.storable import storable
-from agents.models import Checklist, ChecklistItem
+from agents.models import Checklist, ChecklistItem, PromptAgentVersion
 from runs.db.sql import database_now
 from runs.exceptions import IllegalState
 from runs.incidents.items import items_removed
@@ -43,6 +44,7 @@ class ItemEdit:
 def create_checklist(agent: str, *, trigger: str = "", items: Sequence[ItemEdit] = (), by: str) -> Checklist:
     """Make the checklist of an agent, or of one of its triggers. ValueError names a wrong item; IllegalState: it exists."""
     _check(items)
+    _require_person(agent, by)
     with transaction.atomic():
         checklist, is_new = Checklist.objects.get_or_create(agent=agent, trigger=trigger)
         if not is_new:
@@ -60,6 +62,7 @@ def edit_checklist(checklist_id: int, items: Sequence[ItemEdit], *, by: str, rev
     _check(items)
     with transaction.atomic():
         checklist = _lock(checklist_id, revision)
+        _require_person(checklist.agent, by)
         before = list(checklist.items.values_list("id", flat=True))
         _write_items(checklist, items)
         write_revision(checklist, by)
@@ -160,6 +163,16 @@ def _lock(checklist_id: int, revision: int | None = None) -> Checklist:
     checklist.updated_at = database_now()
     checklist.save(update_fields=["updated_at"])
     return checklist
+
+
+def _require_person(agent: str, by: str) -> None:
+    """The items of a prompt agent that acts by a person's own connections are that person's to write. IllegalState: it is another."""
+    newest = PromptAgentVersion.objects.filter(agent__name=agent, agent__deleted_at=None, number=F("agent__newest"))
+    acts_for = newest.values_list("definition__acts_for", flat=True).first()
+    if acts_for and by not in (CODE, f"admin:{acts_for}"):
+        raise IllegalState(
+            f"{agent} acts by connections of {acts_for}, who alone may write its checklist.", status="refused"
+        )
 
 
 def _check(items: Sequence[ItemEdit]) -> None:

@@ -325,7 +325,8 @@ def _expire(standing: Standing) -> None:
 def _lease(row: Connection) -> Lease:
     with _readable(row):
         token, provider = opened(row.access_token), provider_of(row)
-    return Lease(token=token, hosts=provider.hosts, networks=networks_of(settings.WAKEFUL_HTTP_NETWORKS))
+    networks = networks_of(settings.WAKEFUL_HTTP_NETWORKS)
+    return Lease(token=token, hosts=provider.hosts, networks=networks, owner=row.owner)
 
 
 def _away(name: str, may_retry: bool, standing: Standing) -> Exception:

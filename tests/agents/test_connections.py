@@ -159,8 +159,32 @@ def test_a_connection_outside_of_steps_is_refused(api: OAuthServer) -> None:
 def test_an_atomic_agent_declares_no_connection() -> None:
     with pytest.raises(DeclarationError, match="connections requires durable=True"):
         agent("atomic", connections=["mail"])
-    with pytest.raises(DeclarationError, match="must be a list of names"):
+    with pytest.raises(DeclarationError, match="must be a list or a mapping of names"):
         agent("one", durable=True, connections="mail")
+
+
+def test_an_agent_may_call_a_connection_by_another_name(api: OAuthServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    leased_names: list[str] = []
+    leased = connecting._port.lease
+    assert leased
+
+    def lease(name: str, /, **more: Any) -> Lease:
+        leased_names.append(name)
+        return leased(name, **more)
+
+    monkeypatch.setattr(connecting._port, "lease", lease)
+
+    def read(run: AgentRun) -> Any:
+        with run.connection("mail") as http:
+            return http.get(f"{api.url}/messages").json()
+
+    @agent("renaming", durable=True, connections={"mail": "shop-mail"})
+    def renaming(run: AgentRun) -> Any:
+        return run.step("call", read, run, effect="read")
+
+    run_agent(renaming)
+
+    assert leased_names == ["shop-mail"]
 
 
 def triage(api: OAuthServer, *, strangers: bool, harmless: bool = False, **metadata: Any) -> AgentResult:

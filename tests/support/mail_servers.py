@@ -47,6 +47,8 @@ class MailServer:
         self.on_message: list[str] = []
         self.drafts: list[dict[str, Any]] = []
         self.version = 1
+        self.owner = ""  # of the connection
+        self.leased: list[str] = []
 
     def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any, headers: Any) -> tuple[int, Any]:
         raise NotImplementedError
@@ -153,7 +155,8 @@ def serving_mail(box: MailServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     host = f"127.0.0.1:{server.server_address[1]}"
 
     def lease(name: str, /, *, refused: str = "", may_retry: bool = True) -> Lease:
-        return Lease(token=TOKEN, hosts=[host], networks=networks_of(["127.0.0.0/8"]))
+        box.leased.append(name)
+        return Lease(token=TOKEN, hosts=[host], networks=networks_of(["127.0.0.0/8"]), owner=box.owner)
 
     monkeypatch.setattr(connecting._port, "lease", lease)
     monkeypatch.setattr(mail_accounts, "GMAIL" if isinstance(box, GmailServer) else "GRAPH", f"http://{host}")

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic_ai import Agent as LlmAgent
 
 from agents.agent import Agent
+from agents.kernel.connecting import MayUse
 from agents.run import AgentRun
 from agents.testing import AgentResult, Journal, assert_replays, run_agent
 from agents.tools import toolbox
@@ -40,7 +41,7 @@ def call(
             1::2
         ]
 
-    agent = Agent(name="asker", body=body, durable=True, connections=tuple(connections))
+    agent = Agent(name="asker", body=body, durable=True, connections=MayUse(names={one: one for one in connections}))
     done = run_agent(agent, is_tainted=is_tainted, waits=waits, data=data, journal=journal)
     assert_replays(done)
     return Called(done=done, results=results)

@@ -44,7 +44,13 @@ class DefinitionBody(Body):
         max_length=200, required=False, allow_blank=True, help_text="such as openai:gpt-5.2; empty: WAKEFUL_MODEL"
     )
     tools = serializers.ListField(child=serializers.CharField(max_length=200), required=False, max_length=50)
+    connections = serializers.DictField(
+        child=serializers.CharField(max_length=100),
+        required=False,
+        help_text='the connection for each name that its tools call one by, such as {"mail": "gmail"}; of the installation only',
+    )
     session = serializers.CharField(max_length=100, required=False, allow_blank=True)
+    by_thread = serializers.BooleanField(required=False, help_text="each thread of messages is a conversation")
     notify = serializers.BooleanField(required=False)
     notify_to = serializers.ListField(
         child=serializers.CharField(max_length=200),
@@ -104,7 +110,10 @@ class PromptAgentSerializer(Shown):
     instructions = serializers.CharField()
     model = serializers.CharField()
     tools = serializers.ListField(child=serializers.CharField())
+    connections = serializers.DictField(child=serializers.CharField())
+    acts_for = serializers.CharField(help_text="the user whose own connections it uses; empty: none")
     session = serializers.CharField()
+    by_thread = serializers.BooleanField()
     notify = serializers.BooleanField()
     notify_to = serializers.ListField(child=serializers.CharField())
     emit = serializers.CharField()
@@ -114,7 +123,8 @@ class PromptAgentSerializer(Shown):
 
     def to_representation(self, agent: PromptAgent) -> dict[str, Any]:
         slugs = Trigger.objects.filter(agent=agent.name).order_by("slug").values_list("slug", flat=True)
-        state = {"version": agent.newest, "deleted_at": agent.deleted_at, "triggers": list(slugs)}
+        acts_for = newest_of(agent).definition.get("acts_for", "")
+        state = {"acts_for": acts_for, "version": agent.newest, "deleted_at": agent.deleted_at, "triggers": list(slugs)}
         return {**exported(agent), **state}
 
 

@@ -22,7 +22,7 @@ from triggers.prompt_agents.wakes import OnAbsence, OnEvents, OnSchedule, When, 
 from triggers.schedules.rules.words import read_rule
 from triggers.schedules.terms.policy import SchedulePolicy
 
-DEFINITION = tuple(one.name for one in fields(Definition))
+DEFINITION = tuple(one.name for one in fields(Definition) if one.name != "acts_for")  # who saves it decides that
 CAPS = tuple(f"{period}_{measure}" for period in PERIODS for measure in MEASURES)
 ON_SCHEDULE = {"schedule", "tz", "policy", REPORTS}
 ON_EVENTS = {"events", "source", "filter", REPORTS}
@@ -75,9 +75,10 @@ def read(entry: Mapping[str, Any]) -> Given:
 def exported(agent: PromptAgent) -> dict[str, Any]:
     """A prompt agent as JSON without its triggers, which have their own entries in a file."""
     checklist = Checklist.objects.filter(agent=agent.name, trigger="").prefetch_related("items").first()
+    definition = Definition.load(newest_of(agent).definition).dump()
     return {
         "name": agent.name,
-        **Definition.load(newest_of(agent).definition).dump(),
+        **{name: definition[name] for name in DEFINITION},
         "checklist": list(_written(checklist)) if checklist else [],
         "budget": caps_of(agent.name),
     }

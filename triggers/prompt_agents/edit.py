@@ -24,6 +24,7 @@ from runs.models.audit import record
 from triggers.declarations.overrides import override
 from triggers.exceptions import Invalid
 from triggers.models import Schedule, Trigger
+from triggers.prompt_agents.connections import connection_faults, with_owner
 from triggers.prompt_agents.wakes import When, add_wake
 from triggers.schedules.edit import pause_schedule
 from triggers.schedules.rows import VANISHED
@@ -44,9 +45,9 @@ def create_prompt_agent(
 ) -> PromptAgent:
     """Make an agent, with a trigger for each `when`, a checklist and caps. The name of a deleted one may be used again: its versions
     go on. Invalid, RuleError or ValueError name each wrong field."""
-    _require_right([*_name_faults(name), *_faults(definition)])
+    _require_right([*_name_faults(name), *_faults(definition, by)])
     with transaction.atomic():
-        agent = _add(name, definition, by)
+        agent = _add(name, with_owner(definition), by)
         if checklist or not Checklist.objects.filter(agent=name, trigger="").exists():
             set_checklist(name, checklist, by=by)  # also an empty one can be silenced
         set_budget(name, budget, by=by)
@@ -60,7 +61,8 @@ def create_prompt_agent(
 def edit_prompt_agent(agent_id: int, definition: Definition, *, by: str, version: int | None = None) -> PromptAgent:
     """Make a new version, with which later runs begin. The same definition is no edit. Invalid names each wrong field; IllegalState:
     it is deleted, or another edit came after `version`."""
-    _require_right(_faults(definition))
+    _require_right(_faults(definition, by))
+    definition = with_owner(definition)
     with transaction.atomic():
         agent = _lock(agent_id)
         if agent.is_deleted:
@@ -211,7 +213,7 @@ def _in_code(name: str) -> Iterator[str]:
         yield f"name: an agent in code is called {name!r}; choose another name"
 
 
-def _faults(definition: Definition) -> list[str]:
+def _faults(definition: Definition, by: str) -> list[str]:
     faults = list(definition.faults())
     if not any(fault.startswith("tools:") for fault in faults):
         known = [tool.name for tool in toolbox.all_tools()]
@@ -220,7 +222,7 @@ def _faults(definition: Definition) -> list[str]:
             for name in definition.tools
             if name not in known
         ]
-    return faults
+    return faults or list(connection_faults(definition, by))
 
 
 def _require_right(faults: Sequence[str]) -> None:

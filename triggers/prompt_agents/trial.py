@@ -20,11 +20,15 @@ from triggers.prompt_agents.edit import newest_of
 
 def try_prompt_agent(agent: PromptAgent, *, data: Any = None, by: str) -> Shadow:
     """Execute its newest version on all items of its checklist, with `data` as if of an event. It costs what its model costs, within
-    its budgets, and calls tools that only read; another call or a wait ends it. IllegalState: it is deleted.
+    its budgets, and calls tools that only read; another call or a wait ends it. IllegalState: it is deleted, or acts by
+    the connections of another person.
 
     Call it in the main thread of a process of its own, outside of transactions."""
     if agent.is_deleted:
         raise IllegalState(f"Prompt agent {agent} is deleted. Restore it first.", status="deleted")
+    acts_for = newest_of(agent).definition.get("acts_for")
+    if acts_for and by != f"admin:{acts_for}":
+        raise IllegalState(f"{agent} acts by connections of {acts_for}, who alone may try it.", status="refused")
     catalog.refresh(at_once=True)
     claim = _claim(agent, data)
     record(by, "try", agent, version=agent.newest, trial=str(claim.run_id))  # also of one that is killed

@@ -12,8 +12,8 @@ RULE = ("cron", "tz", "every", "at", "solar", "latitude", "longitude")
 FIELDS: dict[str, dict[str, Any]] = {
     "sources": {"slug": str, "kind": str, "enabled": bool, "trusted": bool, "settings": dict, "limits": dict, "detectors": list},
     "prompt_agents": {
-        "name": str, "instructions": str, "model": str, "tools": list, "session": str, "notify": bool, "notify_to": list,
-        "emit": str, "ask_first": bool, "checklist": list, "budget": dict,
+        "name": str, "instructions": str, "model": str, "tools": list, "connections": dict, "session": str, "by_thread": bool,
+        "notify": bool, "notify_to": list, "emit": str, "ask_first": bool, "checklist": list, "budget": dict,
     },
     "triggers": {
         "slug": str, "agent": str, "declared": bool, "enabled": bool, "source": str, "types": list, "filter": str,

@@ -27,10 +27,12 @@ from runs.models import Recipient, RecipientGroup
 from triggers.exceptions import Invalid, RuleError
 from triggers.models import Source
 from triggers.prompt_agents.as_json import caps_of
+from triggers.prompt_agents.connections import connections_for
 from triggers.prompt_agents.wakes import OnAbsence, OnEvents, OnSchedule, When, read_wake
 from triggers.schedules.rules.rule import Rule
 from triggers.schedules.rules.words import read_rule
 
+CONNECTION = "connection_"  # how the names of these fields begin
 CAPS = {"run_usd": "each run", "day_usd": "a day"}
 
 
@@ -140,6 +142,11 @@ class DefinitionForm(forms.Form):
         label="Model",
         help_text="Enter e.g. <code>openai:gpt-5.2</code>. Empty: the model of WAKEFUL_MODEL.",
     )
+    by_thread = fields.BooleanField(
+        required=False,
+        label="A conversation per thread",
+        help_text="A run that a message woke goes on with the conversation of its thread. The source of the message must allow replies.",
+    )
     session = fields.CharField(
         required=False,
         max_length=100,
@@ -164,8 +171,10 @@ class DefinitionForm(forms.Form):
         required=False, label="Ask first", help_text="Let a person approve the message, and edit it, before it is sent."
     )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, by: str, **kwargs: Any) -> None:
+        """`by`: who fills it in, as in the audit log."""
         super().__init__(*args, **kwargs)
+        self._offer_connections(by)
         known = [(tool.name, in_words(tool)) for tool in toolbox.all_tools()]
         gone = set(self.initial.get("tools", ())) - {name for name, _ in known}
         known += [(name, f"{name}: no longer registered. Remove it.") for name in sorted(gone)]
@@ -177,14 +186,41 @@ class DefinitionForm(forms.Form):
         names += sorted(set(self.initial.get("notify_to", ())) - set(names))
         self.fields["notify_to"].choices = [(name, name) for name in names]  # type: ignore[attr-defined]
 
+    def _offer_connections(self, by: str) -> None:
+        """A field for each name that tools call a connection by."""
+        chosen = self.initial.get("connections", {})
+        usable = connections_for(by)
+        called = toolbox.connections_of(toolbox.names())
+        for name in sorted(called.keys() | chosen.keys()):
+            before = chosen.get(name, "")
+            names = [*usable, *([before] if before and before not in usable else [])]
+            self.fields[CONNECTION + name] = fields.ChoiceField(
+                required=False,
+                label=f"Connection {name}",
+                choices=[("", "none"), *((one, one) for one in names)],
+                initial=before,
+                help_text=f"Choose the account for {', '.join(called.get(name, ['a tool that is gone']))}. A connection of your own can "
+                "be used by agents that you alone edit.",
+            )
+
+    def _connections(self) -> dict[str, str]:
+        given = {
+            name.removeprefix(CONNECTION): value
+            for name, value in self.cleaned_data.items()
+            if name.startswith(CONNECTION)
+        }
+        return {name: value for name, value in given.items() if value}
+
     def definition(self) -> Definition:
         """The definition in a valid form."""
         given = self.cleaned_data
         return Definition(
             instructions=given["instructions"].strip(),
             tools=tuple(given["tools"]),
+            connections=self._connections(),
             model=given["model"].strip(),
             session=given["session"].strip(),
+            by_thread=given["by_thread"],
             notify=given["notify"],
             notify_to=tuple(given["notify_to"]),
             emit=given["emit"].strip(),
@@ -195,13 +231,21 @@ class DefinitionForm(forms.Form):
         """Show each fault at its field."""
         for problem in wrong.problems:
             field, _, text = problem.partition(": ")
+            if field == "connections":
+                field = "tools"
             self.add_error(field if field in self.fields else None, f"{text or problem}.")
 
     def definition_groups(self) -> list[Group]:
+        connections = [self[name] for name in self.fields if name.startswith(CONNECTION)]
         return [
-            Group(title="What it may use", fields=[self["tools"]]),
+            Group(title="What it may use", fields=[self["tools"], *connections]),
             Group(title="Its answer", fields=[self[name] for name in ("notify", "notify_to", "emit", "ask_first")]),
-            Group(title="Model", fields=[self["model"], self["session"]], folded=True, said="model and session"),
+            Group(
+                title="Model",
+                fields=[self[name] for name in ("model", "by_thread", "session")],
+                folded=True,
+                said="model and session",
+            ),
         ]
 
 

@@ -129,7 +129,7 @@ class PromptAgentPanel(Panel):
     # Making and changing
 
     def new(self, request: HttpRequest) -> HttpResponse:
-        form = NewForm(request.POST or None, may_raise=request.user.has_perm("runs.raise_budget"))
+        form = NewForm(request.POST or None, by=acting(request), may_raise=request.user.has_perm("runs.raise_budget"))
         if form.is_valid() and not is_asked(request) and (made := _create(form, acting(request))):
             messages.success(request, f"{made.name} is ready. Try it.")
             return leave(request, page("agents_promptagent", made.pk))
@@ -143,7 +143,7 @@ class PromptAgentPanel(Panel):
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:
         agent = get_object_or_404(PromptAgent, pk=object_id)
         initial = {**newest_of(agent).definition, "version": agent.newest}
-        form = EditForm(request.POST or None, initial=initial)
+        form = EditForm(request.POST or None, initial=initial, by=acting(request))
         back = page("agents_promptagent", agent.pk)
         if form.is_valid():
             act = partial(
@@ -248,6 +248,7 @@ class PromptAgentPanel(Panel):
             Text(title="Instructions", text=definition.instructions),
             _triggers(obj),
             _tools(definition),
+            *_connections(definition),
             _runs(obj),
             _versions(obj),
             entries_of("promptagent", obj.pk),
@@ -331,7 +332,8 @@ def _facts(agent: PromptAgent, definition: Definition) -> Facts:
             ("Version", agent.newest),
             ("Answer", " ".join(filter(None, (" and ".join(sends) or "kept with the run", first)))),
             ("Model", definition.model or "that of WAKEFUL_MODEL"),
-            ("Session", definition.session),
+            ("Session", " or ".join(filter(None, (definition.by_thread and "that of the thread", definition.session)))),
+            ("Acts for", definition.acts_for),
             ("Budget", link(listing("runs_budget", q=agent.name), caps or "none")),
         ]
     )
@@ -373,6 +375,17 @@ def _tools(definition: Definition) -> Table:
     known = {tool.name: tool for tool in toolbox.all_tools()}
     rows = [(in_words(known[name]) if name in known else f"{name}: not registered",) for name in definition.tools]
     return Table(title="Tools", headers=("Tool",), rows=rows, empty="None.")
+
+
+def _connections(definition: Definition) -> Iterator[Table]:
+    if not definition.connections:
+        return
+    tools = toolbox.connections_of(definition.tools)
+    rows = [
+        (name, ", ".join(tools.get(called, ())) or called) for called, name in sorted(definition.connections.items())
+    ]
+    note = f"It acts for {definition.acts_for}, who alone may edit it." if definition.acts_for else ""
+    yield Table(title="Connections", headers=("Connection", "Used by"), rows=rows, empty="", note=note)
 
 
 def _runs(agent: PromptAgent) -> Table:
@@ -422,4 +435,6 @@ def _cells(change: Change) -> tuple[str, str]:
 def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{called}: {name}" for called, name in sorted(value.items()))
     return ", ".join(value) if isinstance(value, list) else str(value)

@@ -5,6 +5,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.urls import reverse
 
+from config.console.parts.panel import acting
 from config.console.parts.previews import Preview
 from config.console.prompt_agents.form import NewForm, WakeForm
 from config.console.schedules.preview import preview_of_rule
@@ -32,4 +33,4 @@ def preview_of(form: WakeForm) -> Preview:
 
 def preview_asked(request: HttpRequest) -> Preview:
     """While the form is being filled in."""
-    return preview_of(NewForm(request.POST))
+    return preview_of(NewForm(request.POST, by=acting(request)))

@@ -16,12 +16,16 @@ from agents.agent import Agent
 from agents.exceptions import Permanent
 from agents.gate_run import GateRun
 from agents.journal.protocol import Answer
+from agents.kernel.reply_place import ReplyPlace
 from agents.llm.providers.builtin import builtin_model
-from agents.models import Checklist, ChecklistItem
+from agents.models import Checklist, ChecklistItem, Session
 from agents.prompt_agents.body import MOST_CHARACTERS, agent_of
 from agents.prompt_agents.definition import Definition
 from agents.run import Event
 from agents.testing import AgentResult, ask_gate, assert_replays, run_agent
+from tests.support.llm import Turns
+from tests.support.mail_servers import DATA, GmailServer, serving_mail
+from tests.support.prompt_agents import register_mail_tools
 
 HOUR = timedelta(hours=1)
 NEWS = {"notify": True, "urgency": "high", "text": "Fix billing first"}
@@ -271,3 +275,59 @@ def test_an_event_is_looked_at_although_a_tick_came_after_it(checklist: Checklis
     run = GateRun(agent="triage", trigger="triage", read_events=lambda: events, read_now=lambda: datetime.now(UTC))
 
     assert triage().gate(run) == Fire("an event of type invoice.overdue")  # type: ignore[misc]
+
+
+# Its connections, and the conversation of a thread
+
+
+@pytest.mark.django_db
+def test_its_tools_act_by_the_connection_that_was_chosen_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    register_mail_tools()
+    agent = triage(tools=("label_mail",), connections={"mail": "shop-mail"})
+    turns = Turns([("label_mail", {"labels": ["Invoice"]})], [("final_result", {"notify": False})])
+    box = GmailServer()
+
+    with serving_mail(box, monkeypatch):
+        run(agent, turns.model, type="mail.received", data=DATA)
+
+    assert set(box.leased) == {"shop-mail"} and len(box.on_message) == 1
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("acts_for, writes", [("ada", True), ("bob", False), ("", False)])
+def test_a_persons_connection_is_used_by_an_agent_that_acts_for_them_alone(
+    acts_for: str, writes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register_mail_tools()
+    agent = triage(tools=("label_mail",), connections={"mail": "mail"}, acts_for=acts_for)
+    turns = Turns([("label_mail", {"labels": ["Invoice"]})], [("final_result", {"notify": False})])
+    box = GmailServer()
+    box.owner = "ada"
+
+    with serving_mail(box, monkeypatch):
+        run_agent(agent, model=turns.model, type="mail.received", data=DATA)
+
+    assert bool(box.written) is writes
+
+
+@pytest.mark.django_db
+def test_a_tool_without_a_chosen_connection_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    register_mail_tools()
+    box = GmailServer()
+    turns = Turns([("label_mail", {"labels": ["Invoice"]})], [("final_result", {"notify": False})])
+
+    with serving_mail(box, monkeypatch):
+        run_agent(triage(tools=("label_mail",)), model=turns.model, type="mail.received", data=DATA)
+
+    assert box.asked == []
+
+
+@pytest.mark.django_db
+def test_each_thread_is_a_conversation_and_a_tick_has_that_of_the_agent() -> None:
+    place = ReplyPlace(kind="slack-thread", to={}, name="Slack thread in C1", thread="slack:C1:1.1")
+    agent = triage(by_thread=True, session="desk")
+
+    run(agent, says(notify=False), type="message", data={"text": "hello"}, reply_place=place)
+    run(agent, says(notify=False), type=TICK)
+
+    assert set(Session.objects.values_list("name", flat=True)) == {"slack:C1:1.1", "desk"}

@@ -7,6 +7,7 @@ import pytest
 
 from agents.agent import Agent
 from agents.exceptions import Permanent, Retry, StepFailed
+from agents.kernel.connecting import MayUse
 from agents.mail_accounts import Mail, MailRefused, answer_to, draft_answer, label_message
 from agents.run import AgentRun
 from agents.testing import AgentResult, Parked, assert_replays, run_agent
@@ -39,7 +40,9 @@ def step(body: Any, *arguments: Any, effect: Any = "idempotent", data: Any = DAT
     def act(run: AgentRun) -> Any:
         return run.step("act", body, run, *arguments, effect=effect)
 
-    return run_agent(Agent(name="writer", body=act, durable=True, connections=("mail",)), data=data)
+    return run_agent(
+        Agent(name="writer", body=act, durable=True, connections=MayUse(names={"mail": "mail"})), data=data
+    )
 
 
 def test_gmail_gets_labels_of_its_own_once_also_in_a_run_that_has_seen_the_message(gmail: GmailServer) -> None:

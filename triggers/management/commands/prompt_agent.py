@@ -1,7 +1,7 @@
 import json
 import sys
 import tomllib
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,17 @@ class Command(BaseCommand):
         create.add_argument("--tool", action="append", default=[], metavar="NAME", help="repeat for several")
         create.add_argument("--to", action="append", default=[], metavar="RECIPIENT", help="repeat for several")
         create.add_argument("--model", default="")
+        create.add_argument(
+            "--connection",
+            action="append",
+            default=[],
+            metavar="NAME=CONNECTION",
+            type=_pair,
+            help="such as mail=gmail",
+        )
+        create.add_argument(
+            "--by-thread", action="store_true", help="each thread of messages is a conversation of its own"
+        )
         edit = actions.add_parser("edit", help="change what a file names; the rest stays")
         edit.add_argument("name", metavar="NAME")
         edit.add_argument("file", metavar="FILE", help=FILE)
@@ -100,6 +111,8 @@ class Command(BaseCommand):
             "tools": given["tool"],
             "notify_to": given["to"],
             "model": given["model"],
+            "connections": dict(given["connection"]),
+            "by_thread": given["by_thread"],
         }
         definition = Definition.load(
             {**said.over().dump(), **{name: value for name, value in options.items() if value}}
@@ -178,6 +191,13 @@ def _named(name: str) -> PromptAgent:
     if agent is None:
         raise CommandError(f"There is no prompt agent {name!r}. `manage.py prompt_agent list` shows them.")
     return agent
+
+
+def _pair(text: str) -> tuple[str, str]:
+    called, is_pair, name = text.partition("=")
+    if not is_pair:
+        raise ArgumentTypeError(f"{text!r}: write what the tools call it, = and its name, such as mail=gmail")
+    return called, name
 
 
 def _json(text: str) -> Any:

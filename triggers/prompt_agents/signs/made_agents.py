@@ -1,4 +1,4 @@
-"""Prompt agents whose name the code has taken, or whose tools are gone."""
+"""Prompt agents whose name the code has taken, or whose tools or connections are gone."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,15 @@ from runs.sign import BAD, NAMED, Problem, Sign
 
 SQL = """
 SELECT agent.name, agent.deleted_at IS NOT NULL AS is_deleted,
-  CASE jsonb_typeof(version.definition->'tools') WHEN 'array' THEN version.definition->'tools' ELSE '[]' END AS tools
+  CASE jsonb_typeof(version.definition->'tools') WHEN 'array' THEN version.definition->'tools' ELSE '[]' END AS tools,
+  ARRAY(
+    SELECT DISTINCT named.value
+    FROM jsonb_each_text(CASE jsonb_typeof(version.definition->'connections')
+      WHEN 'object' THEN version.definition->'connections' ELSE '{}' END) named
+    WHERE NOT EXISTS (SELECT FROM runs_connection connection
+      WHERE connection.name = named.value AND connection.owner IN ('', version.definition->>'acts_for'))
+    ORDER BY named.value
+  ) AS lost
 FROM agents_promptagent agent JOIN agents_promptagentversion version
   ON version.agent_id = agent.id AND version.number = agent.newest
 ORDER BY agent.name
@@ -18,11 +26,12 @@ ORDER BY agent.name
 
 @dataclass(frozen=True, kw_only=True)
 class MadeAgent:
-    """A prompt agent, with the tools that its newest version names."""
+    """A prompt agent, with the tools that its newest version names, and the connections that it has not got (any more)."""
 
     name: str
     is_deleted: bool
     tools: list[str]
+    lost: list[str]
 
 
 def problems(rows: Sequence[MadeAgent]) -> Iterator[Problem]:
@@ -47,6 +56,14 @@ def problems(rows: Sequence[MadeAgent]) -> Iterator[Problem]:
                 text=f"Prompt agent {one.name!r} names tools that are not registered: {', '.join(gone[:NAMED])}. Its runs fail.",
                 remedy="Remove them from its tools, or install the app that registers them (WAKEFUL_APPS).",
             )
+        if one.lost:
+            yield Problem(
+                name=f"prompt-agent-connections:{one.name}",
+                severity=BAD,
+                text=f"Prompt agent {one.name!r} acts by connections that are gone, or belong to another person now: "
+                f"{', '.join(one.lost[:NAMED])}. Its tools fail.",
+                remedy="Edit it, and choose other connections, or create them again.",
+            )
 
 
 MADE_AGENTS = Sign(
@@ -54,6 +71,6 @@ MADE_AGENTS = Sign(
     sql=SQL,
     row=MadeAgent,
     problems=problems,
-    kinds=("prompt-agent-name", "prompt-agent-tools"),
+    kinds=("prompt-agent-name", "prompt-agent-tools", "prompt-agent-connections"),
     limit=None,
 )

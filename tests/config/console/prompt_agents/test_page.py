@@ -10,6 +10,7 @@ from agents.budget import Budget as Caps
 from agents.models import Checklist, PromptAgent
 from agents.prompt_agents.definition import Definition
 from config.console.prompt_agents.page import _cells
+from runs.connections.edit import create_connection
 from runs.models import Budget
 from tests.config.console.conftest import LogIn
 from tests.support.console import page_of
@@ -173,3 +174,29 @@ def test_a_diff_of_long_instructions_shows_the_changed_lines() -> None:
 
     assert removed.splitlines() == before[1::2]
     assert added.splitlines() == after[1::2]
+
+
+def test_the_form_offers_ones_own_connections_and_keeps_the_choice(log_in: LogIn) -> None:
+    may = "agents.change_promptagent", "agents.view_promptagent"
+    ada, bob = log_in(*may), log_in(*may, name="bob")
+    for name, owner in (("shared", ""), ("own", "ada")):
+        create_connection(
+            name=name, provider="google", client_id="id", client_secret="secret-1234567", owner=owner, by="admin:ada"
+        )
+    clerk = {**GIVEN, "tools": ["draft_mail"], "connection_mail": "own", "by_thread": "on"}
+
+    pages = [person.get(NEW).content.decode() for person in (ada, bob)]
+    assert ['<option value="own"' in one for one in pages] == [True, False]
+    assert "connection_mail" in errors_of(bob.post(NEW, clerk))
+    page = ada.post(NEW, clerk, follow=True).content.decode()
+
+    agent = PromptAgent.objects.get()
+    edit = f"/admin/agents/promptagent/{agent.pk}/edit/"
+    assert newest_of(agent).definition["connections"] == {"mail": "own"}
+    assert "It acts for ada, who alone may edit it." in page
+    changed = {**clerk, "version": 1, "instructions": "Draft what I say."}
+    assert "belongs to ada" in str(errors_of(bob.post(edit, changed)))
+    assert "choose one for draft_mail" in str(errors_of(ada.post(edit, {**changed, "connection_mail": ""})))
+    ada.post(edit, changed)
+    agent.refresh_from_db()
+    assert (agent.newest, newest_of(agent).definition["acts_for"]) == (2, "ada")

@@ -1,0 +1,167 @@
+"""Who may choose the connections of a prompt agent: those of the installation, and one's own, by every door."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+
+from agents.models import Checklist, PromptAgent
+from agents.prompt_agents.definition import Definition
+from config.health.problems import problems
+from config.health.situation import read_situation
+from runs.actions.checklists import ItemEdit, edit_checklist
+from runs.connections.edit import create_connection, remove_connection
+from runs.exceptions import IllegalState
+from runs.models import Connection
+from tests.support.api import Api
+from tests.support.prompt_agents import SAYS, make_prompt_agent, register_mail_tools
+from triggers.exceptions import Invalid
+from triggers.page_files.pages import InstructionsPage
+from triggers.prompt_agents.as_json import exported
+from triggers.prompt_agents.connections import connections_for
+from triggers.prompt_agents.edit import edit_prompt_agent, newest_of
+from triggers.prompt_agents.trial import try_prompt_agent
+from triggers.transfer.carry_out import import_triggers
+from triggers.transfer.check import ImportRefused
+from triggers.transfer.export import export_triggers
+
+pytestmark = pytest.mark.django_db
+ADA, BOB = "admin:ada", "admin:bob"
+CLERK: dict[str, Any] = {"tools": ("draft_mail",), "connections": {"mail": "own"}}
+
+
+@pytest.fixture(autouse=True)
+def _connections(tools: None) -> None:
+    register_mail_tools()
+    for name in ("ada", "bob"):
+        User.objects.create(username=name, is_staff=True)
+    make("shared")
+    make("own", owner="ada")
+
+
+def make(name: str, owner: str = "") -> Connection:
+    return create_connection(
+        name=name, provider="google", client_id="id", client_secret="secret-1234567", owner=owner, by=ADA
+    )
+
+
+def definition(agent: PromptAgent) -> Definition:
+    return Definition.load(newest_of(agent).definition)
+
+
+def refused(by: str, agent: PromptAgent | None = None, **fields: Any) -> str:
+    with pytest.raises(Invalid) as wrong:
+        if agent is None:
+            make_prompt_agent("clerk", by=by, **fields)
+        else:
+            edit_prompt_agent(agent.pk, replace(definition(agent), **fields), by=by)
+    return str(wrong.value)
+
+
+def test_a_person_chooses_their_own_and_those_of_the_installation() -> None:
+    own = make_prompt_agent("clerk", by=ADA, **CLERK)
+    shared = make_prompt_agent("desk", by=BOB, tools=("label_mail",), connections={"mail": "shared"})
+
+    assert (definition(own).acts_for, definition(shared).acts_for) == ("ada", "")
+    assert (connections_for(ADA), connections_for(BOB)) == (["own", "shared"], ["shared"])
+
+
+@pytest.mark.parametrize("by", [BOB, "api:ada", "ada"])
+def test_no_one_else_chooses_a_persons_connection(by: str) -> None:
+    made = make_prompt_agent("desk", by=by, tools=("label_mail",), connections={"mail": "shared"})
+
+    assert "own belongs to ada, who alone may have an agent act by it" in refused(by, **CLERK)
+    assert "own belongs to ada" in refused(by, made, connections={"mail": "own"})
+
+
+def test_no_one_else_edits_what_an_agent_does_by_it() -> None:
+    clerk = make_prompt_agent("clerk", by=ADA, checklist=[ItemEdit(text="mail")], **CLERK)
+    checklist = Checklist.objects.get(agent="clerk")
+
+    assert "own belongs to ada" in refused(BOB, clerk, instructions="Draft what I say.")
+    with pytest.raises(Invalid, match="own belongs to ada"):
+        InstructionsPage(clerk).write("Draft what I say.", by=BOB)
+    with pytest.raises(IllegalState, match="acts by connections of ada, who alone may write its checklist"):
+        edit_checklist(checklist.pk, [ItemEdit(text="Draft what I say.")], by=BOB)
+    with pytest.raises(IllegalState, match="who alone may try it"):
+        try_prompt_agent(clerk, by=BOB)
+    edit_checklist(checklist.pk, [ItemEdit(text="all mail")], by=ADA)
+
+
+def test_another_person_may_take_it_away_from_the_agent() -> None:
+    clerk = make_prompt_agent("clerk", by=ADA, **CLERK)
+
+    edit_prompt_agent(clerk.pk, replace(definition(clerk), connections={"mail": "shared"}), by=BOB)
+
+    clerk.refresh_from_db()
+    assert definition(clerk).acts_for == ""
+    edit_checklist(Checklist.objects.get(agent="clerk").pk, [ItemEdit(text="mail")], by=BOB)
+
+
+def test_who_an_agent_acts_for_is_not_for_a_file_to_say() -> None:
+    answer = Api().post("prompt-agents/", {"name": "clerk", "instructions": SAYS, "acts_for": "ada"})
+    forged = make_prompt_agent("forged", by=BOB, acts_for="ada")
+
+    assert answer.status == 400
+    assert definition(forged).acts_for == ""
+
+
+@pytest.mark.parametrize(
+    "fields, why",
+    [
+        ({"connections": {}}, 'choose one for draft_mail, such as {"mail": "<its name>"}'),
+        ({"connections": {"mail": "none"}}, "there is no connection 'none'"),
+        ({"connections": {"mail": "own", "crm": "own"}}, "no tool of it acts by a connection 'crm'"),
+        ({"connections": {"mail": ""}}, "must name at most"),
+        ({"connections": ["own"]}, "must name at most"),
+    ],
+)
+def test_a_wrong_choice_names_the_fix(fields: dict[str, Any], why: str) -> None:
+    assert why in refused(ADA, **{**CLERK, **fields})
+
+
+def test_a_name_that_another_person_takes_later_is_a_problem() -> None:
+    shared = Connection.objects.get(name="shared")
+    make_prompt_agent("desk", by=BOB, tools=("label_mail",), connections={"mail": "shared"})
+    assert not lost()
+
+    remove_connection(shared.pk, by=ADA)
+    assert lost() == ["prompt-agent-connections:desk"]
+    make("shared", owner="ada")
+    assert lost() == ["prompt-agent-connections:desk"]
+
+
+def lost() -> list[str]:
+    return [one.name for one in problems(read_situation()) if one.name.startswith("prompt-agent-connections")]
+
+
+# By the other doors
+
+
+def test_the_api_and_the_command_choose_a_connection_and_the_thread() -> None:
+    api = Api()
+    desk = {"tools": ["label_mail"], "connections": {"mail": "shared"}, "by_thread": True}
+
+    made = api.post("prompt-agents/", {"name": "desk", "instructions": SAYS, **desk})
+    words = ["--tool", "label_mail", "--connection", "mail=shared", "--by-thread"]
+    call_command("prompt_agent", "create", "other", "--says", SAYS, *words)
+
+    assert (made.status, made.body["connections"], made.body["acts_for"]) == (201, {"mail": "shared"}, "")
+    other = definition(PromptAgent.objects.get(name="other"))
+    assert (other.connections, other.by_thread) == ({"mail": "shared"}, True)
+    answer = api.patch("prompt-agents/desk/", {"connections": {"mail": "own"}})
+    assert (answer.status, list(answer.body)) == (400, ["connections"])
+
+
+def test_a_file_carries_the_names_and_is_taken_by_their_person_alone() -> None:
+    make_prompt_agent("clerk", by=ADA, by_thread=True, **CLERK)
+    content = export_triggers().content
+    [entry] = content["prompt_agents"]
+    assert (entry["connections"], entry["by_thread"]) == ({"mail": "own"}, True) and "acts_for" not in entry
+    content["prompt_agents"] = [{**entry, "instructions": "Draft what I say."}]
+
+    with pytest.raises(ImportRefused, match="own belongs to ada"):
+        import_triggers(content, by=BOB)
+    assert exported(PromptAgent.objects.get(name="clerk"))["instructions"] == SAYS
