@@ -15,6 +15,7 @@ from django.db.models import F
 
 from agents.guards.atomic import not_in_atomic_body
 from runs.connections.catalog import providers
+from runs.connections.installation import LONGEST_KEY, wrong_with_key
 from runs.connections.protocol import ProviderError, metadata
 from runs.connections.provider import CODE, Provider
 from runs.connections.sealed import sealed
@@ -63,7 +64,7 @@ def create_connection(
         faults["name"] = (
             f"Source {', '.join(sources)} names it already. Choose another name, or change the source first."
         )
-    _check_client(client_id, client_secret, grant, faults)
+    _check_client(found, client_id, client_secret, grant, faults)
     if faults:
         raise ValidationError(faults)
     connection = Connection(
@@ -97,7 +98,8 @@ def change_connection(
 ) -> Connection:
     """Without a new secret, the old one stays where it went before. Other scopes are granted at the next consent."""
     before = Connection.objects.get(pk=connection_id)
-    completed = complete(providers()[before.provider], settings, before.grant)
+    provider = providers()[before.provider]
+    completed = complete(provider, settings, before.grant)
     if completed.get("token_url") == before.settings.get("token_url") and "auth_method" in before.settings:
         completed.setdefault(
             "auth_method", before.settings["auth_method"]
@@ -106,7 +108,7 @@ def change_connection(
     faults: dict[str, str] = {}
     if goes_elsewhere and before.client_secret is not None and not client_secret:
         faults["client_secret"] = "Enter the secret again: the client or its addresses have changed."  # noqa: S105  (a text)
-    _check_client(client_id, client_secret or ("-" if before.client_secret else ""), before.grant, faults)
+    _check_client(provider, client_id, client_secret, before.grant, faults, is_kept=before.client_secret is not None)
     if faults:
         raise ValidationError(faults)
     ended = {**NO_TOKENS, "state": Connection.State.NEW, "reason": "", "granted": []} if goes_elsewhere else {}
@@ -163,9 +165,13 @@ def complete(provider: Provider, given: Mapping[str, Any], grant: str) -> dict[s
             text = str(value).strip()
             if setting.name in ("issuer", *FOUND) and (wrong := wrong_with(text)):
                 faults[setting.name] = wrong
+            elif setting.is_number and not re.fullmatch(r"[0-9]{1,20}", text):
+                faults[setting.name] = "Enter a number."
             elif len(text) > LONGEST or not (setting.name in ("issuer", *FOUND) or re.fullmatch(r"[\w.-]+", text)):
                 faults[setting.name] = "Use letters, digits, dots and hyphens."
             settings[setting.name] = text
+        elif setting.is_required:
+            faults[setting.name] = "Enter it."
     if faults:
         raise ValidationError(faults)
     if "issuer" in settings:
@@ -215,12 +221,18 @@ def wrong_with(url: str) -> str:
     return ""
 
 
-def _check_client(client_id: str, secret: str, grant: str, faults: dict[str, str]) -> None:
+def _check_client(
+    provider: Provider, client_id: str, secret: str, grant: str, faults: dict[str, str], *, is_kept: bool = False
+) -> None:
+    """`is_kept`: without a new secret there is an old one."""
     if not client_id or not client_id.isprintable() or len(client_id) > LONGEST:
         faults["client_id"] = "Enter the client id of the application at the provider."
-    if not secret and grant != CODE:
+    if not secret and not is_kept and grant != CODE:
         faults["client_secret"] = "An application without a person proves itself by its secret: enter it."  # noqa: S105
-    if secret and (not secret.isprintable() or not secret.isascii() or len(secret) > LONGEST):
+    if secret and provider.signs:
+        if wrong := "It is too long." if len(secret) > LONGEST_KEY else wrong_with_key(secret):
+            faults["client_secret"] = wrong
+    elif secret and (not secret.isprintable() or not secret.isascii() or len(secret) > LONGEST):
         faults["client_secret"] = "It contains characters that no secret has."  # noqa: S105
 
 

@@ -257,12 +257,12 @@ def failure_of(row: Connection, error: ProviderError, *, at: datetime, unanswere
         return {
             **NO_TOKENS,
             "state": Connection.State.REFUSED,
-            "reason": _why_refused(error, unanswered),
+            "reason": error.words or _why_refused(error, unanswered),
             "revision": row.revision + 1,
         }
     if isinstance(error, RefusedByProvider):
         first = MISCONFIGURED
-        reason = f"{error}: check its client id, its secret and its scopes at the provider"
+        reason = error.words or f"{error}: check its client id, its secret and its scopes at the provider"
     else:
         first, reason = FIRST_PAUSE, str(error)
     may_have_acted = isinstance(error, NoAnswer) and error.may_have_acted

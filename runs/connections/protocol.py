@@ -9,7 +9,8 @@ import re
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -19,6 +20,16 @@ from django.conf import settings
 from agents.guards.addresses import Refused, networks_of
 from agents.guards.http import PACKED, Unreadable, checked_client, checked_url, is_private, read_body
 from agents.kernel.redaction import know, redacted
+from runs.connections.installation import (
+    IN_WORDS,
+    REMOVED,
+    SUSPENDED,
+    body_of,
+    code_of,
+    headers_of,
+    life_in,
+    permissions_in,
+)
 from runs.connections.provider import CLIENT, CODE, Provider
 from runs.network.posting import in_words, pause_of
 
@@ -37,6 +48,8 @@ ENDED = frozenset(
         "bad_refresh_token",
         "token_expired",
         "account_inactive",
+        REMOVED,
+        SUSPENDED,
     }
 )
 CODE_OF_ERROR = re.compile(r"[a-z0-9_.-]{1,60}", re.IGNORECASE)
@@ -47,12 +60,13 @@ class ProviderError(Exception):
 
 
 class RefusedByProvider(ProviderError):
-    """The provider answers an error of OAuth, such as `invalid_grant`."""
+    """The provider answers an error of OAuth, such as `invalid_grant`; `words` has its reason and the remedy, where they are known."""
 
-    def __init__(self, code: str) -> None:
+    def __init__(self, code: str, words: str = "") -> None:
         is_code = CODE_OF_ERROR.fullmatch(code) and redacted(code) == code
         self.code = code if is_code else "an unknown error"
-        super().__init__(f"the provider answers {self.code}")
+        self.words = words
+        super().__init__(words or f"the provider answers {self.code}")
 
     @property
     def has_ended(self) -> bool:
@@ -116,6 +130,8 @@ def renew(provider: Provider, client: Client, refresh_token: str) -> Tokens:
 
 
 def of_application(provider: Provider, client: Client, scopes: Sequence[str]) -> Tokens:
+    if provider.signs:
+        return _of_installation(provider, client, scopes)
     return _tokens(provider, client, CLIENT, scope=joined([*scopes, *provider.of_application], provider))
 
 
@@ -155,6 +171,27 @@ def _tokens(provider: Provider, client: Client, grant: str, **said: str) -> Toke
     if answer.status >= 400:
         raise RefusedByProvider(f"status-{answer.status}")
     return _read_tokens(answer.content)
+
+
+def _of_installation(provider: Provider, client: Client, scopes: Sequence[str]) -> Tokens:
+    try:
+        headers = headers_of(client.id, client.secret)
+    except ValueError:
+        raise RefusedByProvider("no-key", "Its private key cannot be read: enter it again") from None
+    know(headers["Authorization"].removeprefix("Bearer "))
+    answer = _ask("POST", provider.token_url, headers, body_of(scopes))
+    if code := code_of(answer.status, answer.content):
+        raise RefusedByProvider(code, IN_WORDS.get(code, ""))
+    if answer.status >= 400:
+        raise NoAnswer(f"it answers {answer.status}", may_have_acted=False, after=answer.after)
+    token = answer.content.get("token")
+    if not token or not _is_token(token):
+        raise NoAnswer("the provider's answer has no access token", may_have_acted=True)
+    know(token)
+    life = life_in(answer.content, answer.sent_at)
+    return Tokens(
+        access=token, lasts=_span(life.total_seconds() if life else None), scopes=permissions_in(answer.content)
+    )
 
 
 def _read_tokens(content: Mapping[str, Any]) -> Tokens:
@@ -197,6 +234,8 @@ def _span(seconds: Any) -> timedelta | None:
 class _Answer:
     status: int
     content: Mapping[str, Any]
+    sent_at: datetime | None = None  # by the clock of the provider
+    after: timedelta | None = None  # the pause that it asks for
 
     @property
     def error(self) -> str:
@@ -254,9 +293,22 @@ async def _asked(method: str, url: str, headers: Mapping[str, str], body: bytes,
                     f"it answers {response.status_code}", may_have_acted=response.status_code != 429, after=after
                 )
             content, is_cut = await read_body(response, MOST_BYTES)
-            return _Answer(status=response.status_code, content=_content(response, b"" if is_cut else content))
+            return _Answer(
+                status=response.status_code,
+                content=_content(response, b"" if is_cut else content),
+                sent_at=_sent_at(response),
+                after=pause_of(response.headers.get("retry-after", "")),
+            )
         finally:
             await response.aclose()
+
+
+def _sent_at(response: httpx.Response) -> datetime | None:
+    try:
+        at = parsedate_to_datetime(response.headers.get("date", ""))
+    except ValueError:
+        return None
+    return at if at.tzinfo else None
 
 
 def _content(response: httpx.Response, body: bytes) -> Mapping[str, Any]:

@@ -22,6 +22,8 @@ class Setting:
     help_text: str
     default: str = ""
     is_list: bool = False
+    is_required: bool = False
+    is_number: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +45,10 @@ class Provider:
     separator: str = " "  # of scopes
     has_pkce: bool = True
     auth_method: str = "client_secret_post"
+    signs: bool = False  # the application proves itself by a JWT, and its secret is a private key (`installation`)
     grants: Sequence[str] = (CODE,)
+    id_label: str = "Client ID"
+    secret_label: str = "Client secret"  # noqa: S105  (a label)
     settings: Sequence[Setting] = ()
     setup: Sequence[str] = ()
     access_page: str = ""  # where a person sees and removes what they have allowed

@@ -5,13 +5,22 @@ from typing import Any, TypeVar
 
 from django import forms
 from django.core.exceptions import ValidationError
-from unfold.widgets import UnfoldAdminPasswordWidget
+from unfold.widgets import UnfoldAdminPasswordWidget, UnfoldAdminTextareaWidget
 
 from config.console.parts import fields
 from config.console.parts.pages import Group
 from config.console.parts.service_form import ServiceForm
 from runs.connections.provider import CODE, Provider
 from runs.models import Connection
+
+
+class HiddenText(UnfoldAdminTextareaWidget):
+    """Of several lines, and never shown again, as of a password."""
+
+    def get_context(self, name: str, value: Any, attrs: Any) -> dict[str, Any]:
+        context: dict[str, Any] = super().get_context(name, None, attrs)
+        return context
+
 
 T = TypeVar("T")
 SETTING = "setting_"  # how the names of the provider's own fields begin
@@ -48,6 +57,9 @@ class ConnectionForm(ServiceForm):
         super().__init__(data, initial=_values(provider, connection))
         self.provider = provider
         own: Any = self.fields
+        own["client_id"].label, own["client_secret"].label = provider.id_label, provider.secret_label
+        if provider.signs:
+            own["client_secret"].widget = HiddenText(attrs={"rows": 6, "autocomplete": "off", "spellcheck": "false"})
         own["owner"].choices = [("", OF_INSTALLATION), (user, f"Me, {user}")]
         own["grant"].choices = [one for one in own["grant"].choices if one[0] in provider.grants]
         own["scopes"].choices = [(one.name, one.words) for one in provider.scopes]
@@ -71,6 +83,8 @@ class ConnectionForm(ServiceForm):
         given = self.cleaned_data
         names = ("name", "owner", "grant", "client_id", "client_secret")
         plain: dict[str, Any] = {name: given[name] for name in names if name in given}
+        if "name" in given:  # it is new
+            plain.setdefault("grant", self.provider.grants[0])
         settings = {one.name: given[SETTING + one.name] for one in self.provider.settings}
         return {**plain, "scopes": [*given.get("scopes", []), *given["more_scopes"].split()], "settings": settings}
 

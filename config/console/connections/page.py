@@ -221,6 +221,7 @@ def _notice(connection: Connection) -> Notice:
 
 
 def _facts(connection: Connection) -> Facts:
+    provider = providers().get(connection.provider) or Provider(name="", label="")
     connected = connection.state == Connection.State.CONNECTED
     renews = "yes, before it ends" if connection.refresh_token or connection.grant != CODE else "no"
     ends = moment(connection.expires_at) if connection.expires_at else "not by itself"
@@ -229,8 +230,11 @@ def _facts(connection: Connection) -> Facts:
             ("Name", connection.name),
             ("Provider", _label(connection)),
             ("Account of", connection.owner or "the installation"),
-            ("Client ID", connection.client_id),
-            ("Client secret", "stored, encrypted" if connection.client_secret is not None else "none"),
+            (provider.id_label, connection.client_id),
+            (
+                provider.secret_label,
+                "stored, encrypted" if connection.client_secret is not None else "none",
+            ),
             ("Connected", moment(connection.connected_at) if connected else ""),
             ("By", connection.connected_by if connected else ""),
             ("Token of", moment(connection.refreshed_at) if connected else ""),
@@ -264,5 +268,7 @@ def _setup(provider: Provider) -> Steps:
     return Steps(
         title=f"Set-up at {provider.label}",
         steps=[step.format(redirect_uri=uri) for step in provider.setup],
-        note=f"The redirect URI is {uri}, exactly. If it does not begin as people reach this site, set WAKEFUL_URL.",
+        note=f"The redirect URI is {uri}, exactly. If it does not begin as people reach this site, set WAKEFUL_URL."
+        if CODE in provider.grants
+        else "",
     )

@@ -15,6 +15,7 @@ from runs.connections.consent import NoConsent, begin_consent, connect_applicati
 from runs.connections.edit import change_connection, create_connection, remove_connection
 from runs.connections.ending import revoke_connection, test_connection
 from runs.connections.lease import lease
+from runs.connections.provider import CODE
 from runs.exceptions import IllegalState
 from runs.models import AuditEntry, Connection, PendingConsent
 from tests.support.connections import connected, everything_stored, later, new_connection
@@ -293,10 +294,12 @@ def test_each_provider_says_what_it_allows_and_how_it_is_set_up(name: str) -> No
     one = providers()[name].at({"tenant": "0f0f", "hosts": ["api.example.com"]})
 
     assert one.hosts and one.setup and one.label
-    assert any("{redirect_uri}" in step for step in one.setup)
+    assert any("{redirect_uri}" in step for step in one.setup) is (CODE in one.grants)
     assert all(scope.words[0].isupper() for scope in one.scopes)
     assert (
-        name == "generic" or one.authorize_url.startswith("https://") and "{" not in one.authorize_url + one.token_url
+        name in ("generic", "github_app")
+        or one.authorize_url.startswith("https://")
+        and "{" not in one.authorize_url + one.token_url
     )
 
 

@@ -16,6 +16,7 @@ from tests.config.console.conftest import LogIn
 from tests.support.api import Api
 from tests.support.connections import connected, later, new_connection
 from tests.support.console import list_of, page_of
+from tests.support.github_app import APP, INSTALLATION, pem, serving_github_app
 from tests.support.oauth_server import CLIENT_ID, CLIENT_SECRET, OAuthServer, providing_tokens
 from tests.support.secrets import forgotten as forgotten
 from triggers.models import Source
@@ -196,3 +197,23 @@ def test_the_api_lists_tests_and_revokes_connections_and_shows_no_secret(
     assert answers[4]["detail"] == "it is not connected"
     assert len(provider.given) == 4
     assert not [secret for secret in [*provider.given, CLIENT_SECRET] if secret in str(answers)]
+
+
+def test_an_installation_of_a_github_app_is_connected_without_a_login(
+    admin: Client, provider: OAuthServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = pem()
+    form = {"name": "github", "owner": "", "client_id": APP, "client_secret": key, "setting_installation": "x"}
+    with serving_github_app(monkeypatch):
+        wrong = admin.post(f"{LIST}add/?provider=github_app", form).content.decode()
+        assert "Enter a number." in wrong and "Private key" in wrong and "redirect URI" not in wrong
+
+        made = admin.post(
+            f"{LIST}add/?provider=github_app", {**form, "setting_installation": INSTALLATION}, follow=True
+        )
+        page = made.content.decode() + press(admin, Connection.objects.get(), "get_token").content.decode()
+
+    connection = Connection.objects.get()
+    assert (connection.state, connection.grant) == ("connected", "client_credentials")
+    assert "See whether checks pass" in page
+    assert not [part for part in key.splitlines()[1:-1] if part in wrong + page]
