@@ -199,6 +199,15 @@ def transcript_of(run: Run, page: int | None = None) -> Transcript:
     )
 
 
+def answer_of(request: Step) -> list[Part]:
+    """What a model answered to this request, without its calls of tools."""
+    return [
+        Part(kind=KINDS.get(part["part_kind"], part["part_kind"]), text=_shown(_content(part)))
+        for part in _answer(request).get("parts", ())
+        if part["part_kind"] != "tool-call"
+    ]
+
+
 def _page(steps: QuerySet[Step], number: int) -> list[Step]:
     """One page of turns, with the tool calls of their answers."""
     positions = steps.filter(kind=Step.Kind.MODEL).order_by("position").values_list("position", flat=True)
@@ -256,11 +265,7 @@ class _Reader:
             instructions=_shown(asked.get("instructions", "")),
             tools=_shown_tools(asked.get("tools", [])),
             settings={name: _shown_json(value) for name, value in asked.get("settings", {}).items()},
-            answer=[
-                Part(kind=KINDS.get(part["part_kind"], part["part_kind"]), text=_shown(_content(part)))
-                for part in answer.get("parts", ())
-                if part["part_kind"] != "tool-call"
-            ],
+            answer=answer_of(request),
             tool_calls=self._tool_calls(call, answer, tools, asked.get("output_tools", ())),
             model=usage.get("model", ""),
             provider=usage.get("provider", ""),

@@ -31,12 +31,13 @@ from config.console.parts.pages import form_page
 from config.console.parts.panel import LOOKED_THROUGH, Panel, acting, allowed, button, column, newest, time_column
 from config.console.parts.payload import payload_of
 from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
+from config.console.runs.causal_tree import causal_tree_of_event
 from config.console.runs.failed_children import failed_children
 from config.console.runs.find import find_events
 from config.console.runs.shadow import ShadowForm, not_wanting, tried
-from config.console.runs.words import duration_of, first_line, run_list
+from config.console.runs.words import duration_of, first_line
 from config.console.sources.outbound.words import left_to
-from runs.actions.event_runs import beside, runs_of_event, runs_of_events
+from runs.actions.event_runs import beside, runs_of_event
 from runs.models import NIL, Run
 from runs.processes.alive import alive
 from runs.states import RunStatus
@@ -294,7 +295,7 @@ class EventPanel(Panel):
             _runs(runs),
             _decisions(obj, decisions, runs),
         ]
-        sections += [*_effects(obj, runs), *left_to(obj)]
+        sections += [causal_tree_of_event(obj), *left_to(obj)]
         sections += [_replays(obj), *_redeliveries(redeliveries), entries_of("event", obj.pk)]
         if obj.headers:
             sections.append(Text(title="Headers, without secrets", text=pretty(obj.headers), folded=True))
@@ -432,25 +433,6 @@ def _decisions(event: Event, decisions: list[Decision], runs: list[Run]) -> Tabl
         rows=[(link(page("triggers_trigger", one.trigger_id), one.trigger.slug), *cells_of(one)) for one in decisions],
         empty=none,
     )
-
-
-def _effects(event: Event, runs: list[Run]) -> list[Section]:
-    emitted = list(
-        Event.objects.filter(cause_run_id__in=[run.pk for run in runs]).order_by("seq").defer("data", "body")[:20]
-    )
-    if not emitted:
-        return []
-    started = list(runs_of_events([one.pk for one in emitted]))
-    rows = [
-        (
-            event_link(one.pk),
-            one.type,
-            run_link(one.cause_run_id) if one.cause_run_id else "–",
-            run_list([run for run in started if one.pk in run.event_ids]),
-        )
-        for one in emitted
-    ]
-    return [Table(title="Events its runs emitted", headers=("Event", "Type", "By run", "Started"), rows=rows, empty="")]
 
 
 def _replays(event: Event) -> Table:

@@ -1,12 +1,7 @@
-"""The causal tree of a run: its causes and its effects.
+"""The causes and effects of a run or an event: drawn as a graph of the whole chain, and as two lists."""
 
-Up: a run ← the events that woke it ← the runs that emitted them; a child ← its parent; a fork ← the run it was made of.
-Down: a run → the events it emitted → the runs these started or woke; → its children; → its forks. Each direction is one
-query, level by level: a large tree shows the nearest nodes first, and failed runs before others.
-"""
-
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar
 from uuid import UUID
@@ -15,92 +10,25 @@ from django.utils.safestring import SafeString
 
 from config.console.parts.html import format_html
 from config.console.parts.links import event_link, run_link
-from config.console.runs.children import name_of, spawned_by
-from runs.actions.event_runs import beside
-from runs.db.sql import fetch_as
+from config.console.runs.causal_graph import Graph, draw
+from config.console.runs.causal_nodes import (
+    BREADTH,
+    COUNTED,
+    EVENT,
+    RUN,
+    Named,
+    Node,
+    causes_of,
+    effects_of,
+    names_of,
+)
 from runs.models import Run
 from triggers.models import Event
-
-LEVELS_UP = 12  # an event and the run that emitted it are two
-LEVELS_DOWN = 6
-CAUSES = 3  # events of one run to follow up
-BREADTH = 10  # effects of one kind shown per node
-COUNTED = 1_000  # count further effects up to this number
-NODES = 150  # of one direction
-
-UP = """
-WITH RECURSIVE up (level, kind, id, relation, of, others) AS (
-  SELECT 0, 'run', %(run)s::uuid, '', NULL::uuid, 0::bigint
-  UNION ALL
-  SELECT up.level + 1, cause.kind, cause.id, cause.relation, up.id, cause.others
-  FROM up CROSS JOIN LATERAL (
-    SELECT 'event' AS kind, event.id, 'woken by' AS relation, greatest(cardinality(run.event_ids) - %(causes)s, 0)::bigint AS others
-    FROM runs_run run, unnest(run.event_ids[1:%(causes)s]) AS event(id)
-    WHERE up.kind = 'run' AND run.id = up.id
-    UNION ALL
-    SELECT 'run', run.parent_id, 'child of', 0 FROM runs_run run
-    WHERE up.kind = 'run' AND run.id = up.id AND run.parent_id IS NOT NULL
-    UNION ALL
-    SELECT 'run', run.forked_from_id, 'fork of', 0 FROM runs_run run
-    WHERE up.kind = 'run' AND run.id = up.id AND run.forked_from_id IS NOT NULL
-    UNION ALL
-    SELECT 'run', event.cause_run_id, 'emitted by', 0 FROM triggers_event event
-    WHERE up.kind = 'event' AND event.id = up.id AND event.cause_run_id IS NOT NULL
-  ) cause WHERE up.level < %(levels)s
-) SELECT level, kind, id, relation, of, others FROM up LIMIT %(nodes)s
-"""
-DOWN = """
-WITH RECURSIVE down (level, kind, id, relation, of, others) AS (
-  SELECT 0, 'run', %(run)s::uuid, '', NULL::uuid, 0::bigint
-  UNION ALL
-  SELECT down.level + 1, effect.kind, effect.id, effect.relation, down.id, effect.others
-  FROM down CROSS JOIN LATERAL (
-    SELECT kind, id, relation, greatest(total - %(breadth)s, 0) AS others FROM (
-     SELECT found.*, count(*) OVER (PARTITION BY relation) AS total,
-            row_number() OVER (PARTITION BY relation ORDER BY NOT has_failed, id) AS place FROM (
-      (SELECT 'event' AS kind, event.id, 'emitted' AS relation, false AS has_failed FROM triggers_event event
-       WHERE down.kind = 'run' AND event.cause_run_id = down.id LIMIT %(counted)s)
-      UNION ALL
-      (SELECT 'run', run.id, 'spawned', run.status = 'failed' FROM runs_run run
-       WHERE down.kind = 'run' AND run.parent_id = down.id LIMIT %(counted)s)
-      UNION ALL
-      (SELECT 'run', run.id, 'forked to', run.status = 'failed' FROM runs_run run
-       WHERE down.kind = 'run' AND run.forked_from_id = down.id LIMIT %(counted)s)
-      UNION ALL
-      (SELECT 'run', run.id, 'started', run.status = 'failed' FROM runs_run run
-       WHERE down.kind = 'event' AND run.event_ids @> ARRAY[down.id] AND run.forked_from_id IS NULL
-         AND run.id {of_the_same_time} LIMIT %(counted)s)
-      UNION ALL
-      (SELECT 'run', run.id, 'joined', run.status = 'failed' FROM runs_run run
-       WHERE down.kind = 'event' AND cardinality(run.event_ids) > 1 AND run.event_ids @> ARRAY[down.id]
-         AND run.forked_from_id IS NULL
-         AND NOT run.id {of_the_same_time} LIMIT %(counted)s)
-      UNION ALL
-      (SELECT 'run', wait.run_id, 'woke', false FROM runs_wait wait
-       WHERE down.kind = 'event' AND wait.event_id = down.id LIMIT %(counted)s)
-     ) found
-    ) counted WHERE place <= %(breadth)s ORDER BY relation, place
-  ) effect WHERE down.level < %(levels)s
-) SELECT level, kind, id, relation, of, others FROM down LIMIT %(nodes)s
-""".replace("{of_the_same_time}", beside("down.id"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Node:
-    """A run or event of the tree, its relation to its parent node, and the number of hidden siblings with the same
-    relation."""
-
-    level: int
-    kind: str
-    id: UUID
-    relation: str
-    of: UUID | None
-    others: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """A node as the page shows it."""
+    """A node as a list shows it."""
 
     level: int
     relation: str
@@ -110,51 +38,38 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class CausalTree:
-    """The causes of a run, backwards in time, and its effects."""
+    """The causes of a run or an event, backwards in time, and its effects. `graph`: None if it has neither."""
 
     template: ClassVar[str] = "admin/console/causal_tree.html"
     chain: Sequence[str]
+    graph: Graph | None
     up: Sequence[Line]
     down: Sequence[Line]
 
 
 def causal_tree(run: Run) -> CausalTree:
-    up = _read(UP, run, levels=LEVELS_UP)
-    down = _read(DOWN, run, levels=LEVELS_DOWN)
-    named = _names([*up, *down])
+    chain = [*run.chain, run.trigger or run.agent] if run.chain else []
+    return _tree(RUN, run.pk, chain, Named(name=run.agent, agent=run.agent, state=run.status))
+
+
+def causal_tree_of_event(event: Event) -> CausalTree:
+    return _tree(EVENT, event.pk, [], Named(name=event.type, subject=event.subject))
+
+
+def _tree(kind: str, id: UUID, chain: Sequence[str], named: Named) -> CausalTree:
+    up, down = causes_of(kind, id), effects_of(kind, id)
+    # From the beginning of the chain: also what else came of it.
+    beside = effects_of(up[-1].kind, up[-1].id) if up else []
+    names = {**names_of([*up, *down, *beside]), id: named}
     return CausalTree(
-        chain=[*run.chain, run.trigger or run.agent] if run.chain else [],
-        up=list(_lines(run, up, named)),
-        down=list(_lines(run, down, named)),
+        chain=chain,
+        graph=draw(kind, id, up, [*down, *beside], names) if up or down else None,
+        up=list(_lines(id, up, names)),
+        down=list(_lines(id, down, names)),
     )
 
 
-def _read(query: str, run: Run, *, levels: int) -> list[Node]:
-    limits = {"levels": levels, "causes": CAUSES, "breadth": BREADTH, "counted": COUNTED, "nodes": NODES}
-    return [node for node in fetch_as(Node, query, {"run": run.pk, **limits}) if node.level]
-
-
-def _names(nodes: Iterable[Node]) -> dict[UUID, Line]:
-    """Every node's link and state, but not yet its place."""
-    wanted = {kind: {node.id for node in nodes if node.kind == kind} for kind in ("run", "event")}
-    runs = Run.objects.filter(pk__in=wanted["run"]).values_list("id", "agent", "status")
-    parents = {node.of for node in nodes if node.relation == "spawned" and node.of}
-    spawned = spawned_by(parents) if parents else {}
-    events = Event.objects.filter(pk__in=wanted["event"]).values_list("id", "type", "subject")
-    return {
-        **{
-            id: Line(level=0, relation="", what=run_link(id, name_of(spawned.get(id, agent))), state=status)
-            for id, agent, status in runs
-        },
-        **{id: Line(level=0, relation="", what=_event(id, type, subject)) for id, type, subject in events},
-    }
-
-
-def _event(id: UUID, type: str, subject: str) -> SafeString:
-    return format_html('{} <span class="moment-ago">{}</span>', event_link(id, type), subject)
-
-
-def _lines(run: Run, nodes: Sequence[Node], named: dict[UUID, Line]) -> Iterable[Line]:
+def _lines(id: UUID, nodes: Sequence[Node], names: Mapping[UUID, Named]) -> Iterable[Line]:
     """Depth first, below their parents. A node with two parents is expanded only below the first."""
     hanging: dict[UUID | None, dict[UUID, Node]] = {}
     for node in nodes:
@@ -168,14 +83,23 @@ def _lines(run: Run, nodes: Sequence[Node], named: dict[UUID, Line]) -> Iterable
         for relation, alike in groupby(hanging.get(id, {}).values(), key=lambda node: node.relation):
             others = 0
             for node in alike:
-                gone = Line(level=0, relation="", what=f"{node.kind} {node.id} (deleted)")
-                yield replace(named.get(node.id, gone), level=level, relation=relation)
+                named = names.get(node.id)
+                state = named.state if named else ""
+                yield Line(level=level, relation=relation, what=_linked(node, named), state=state)
                 yield from below(node.id, level + 1)
                 others = node.others
             if others:
                 yield Line(level=level, relation=relation, what=_more(others))
 
-    return below(run.pk, 1)
+    return below(id, 1)
+
+
+def _linked(node: Node, named: Named | None) -> SafeString | str:
+    if named is None:
+        return f"{node.kind} {node.id} (deleted)"
+    if node.kind == RUN:
+        return run_link(node.id, named.name)
+    return format_html('{} <span class="moment-ago">{}</span>', event_link(node.id, named.name), named.subject)
 
 
 def _more(others: int) -> str:

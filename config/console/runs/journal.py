@@ -45,6 +45,7 @@ class Page:
     number: int
     pages: int
     only_failed: bool
+    chosen: str  # the key of the entry that is shown beside the others; empty: none is asked for
 
     @property
     def count(self) -> int:
@@ -61,19 +62,30 @@ class Page:
 
 
 def read_page(run: Run, request: HttpRequest) -> Page:
-    """The requested page, else the last one, which shows the current position of the run."""
+    """The requested page, else that of the chosen entry, else the last one, which shows the current position of the run."""
     steps, waits = Step.objects.filter(run=run), Wait.objects.filter(run=run)
     counted = steps.aggregate(steps=Count("key"), failed=Count("key", filter=~Q(status=Step.Status.DONE)))
     counted["waits"] = waits.count()
     only_failed = request.GET.get("only") == "failed"
     count = counted["failed"] if only_failed else counted["steps"] + counted["waits"]
     pages = max(1, -(-count // PER_PAGE))
-    asked = request.GET.get("entries", "")
+    asked, chosen = request.GET.get("entries", ""), request.GET.get("entry", "")
     # Nine digits at most: int() refuses thousands of them.
-    number = min(max(int(asked[:9]), 1), pages) if asked.isdecimal() else pages
+    wanted = int(asked[:9]) if asked.isdecimal() else _page_of(steps, waits, chosen) if chosen and pages > 1 else 0
+    number = min(max(wanted, 1), pages) if asked.isdecimal() or wanted else pages
     span = slice((number - 1) * PER_PAGE, number * PER_PAGE)
     entries = _failed(steps, span) if only_failed else _entries(steps, waits, span)
-    return Page(**counted, entries=entries, number=number, pages=pages, only_failed=only_failed)
+    return Page(**counted, entries=entries, number=number, pages=pages, only_failed=only_failed, chosen=chosen)
+
+
+def _page_of(steps: QuerySet[Step], waits: QuerySet[Wait], key: str) -> int:
+    """The page of all entries that has this one; 0: none has it."""
+    found = steps.filter(key=key).values_list("position").union(waits.filter(key=key).values_list("position"))
+    position = next((one for (one,) in found), None)
+    if position is None:
+        return 0
+    before = Q(position__lt=position) | Q(position=position, key__lt=key)
+    return sum(entries.filter(before).count() for entries in (steps, waits)) // PER_PAGE + 1
 
 
 def _failed(steps: QuerySet[Step], span: slice) -> list[Entry]:

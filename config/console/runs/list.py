@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 from typing import Any, ClassVar
-from urllib.parse import urlencode
 
+from django import forms
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.contrib.postgres.fields import ArrayField
@@ -13,7 +13,6 @@ from django.db.models.functions import Now
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from agents.registry import all_agents
@@ -27,9 +26,10 @@ from config.console.runs.bulk import Deed, carry_out_or_ask
 from config.console.runs.buttons import RunButtons
 from config.console.runs.comparison import comparison
 from config.console.runs.find import HELP, find_runs
-from config.console.runs.journal_entry import Opened, open_entry
+from config.console.runs.journal_entry import fork_url, open_entry
 from config.console.runs.live import live_answer
 from config.console.runs.page import changing_sections_of, sections_of
+from config.console.runs.parent_filter import ParentFilter
 from config.console.runs.subjects import subjects_of, title_of
 from config.console.runs.transcript import spent
 from config.console.runs.uncertain import doubt_about, unproved_step_of, with_doubts
@@ -111,11 +111,15 @@ class RunPanel(RunButtons):
 
     list_display = ("status_label", "agent", "about", "trigger_link", "tried", "created", "took", "used", "reason")
     list_display_links = ("status_label", "agent")
-    list_filter = ("status", FinishedFilter, PlaceFilter, AgentFilter, WokenFilter)
+    list_filter = ("status", FinishedFilter, PlaceFilter, AgentFilter, WokenFilter, ParentFilter)
     search_fields = ("trigger",)  # only shows the search box: see get_search_results
     search_help_text = HELP
     ordering = ("-id",)
     actions = ("requeue_chosen", "cancel_chosen")
+
+    class Media:
+        js = (forms.Script("console/journal.js", defer=True),)
+
     own_pages = {
         "entry": "<path:object_id>/entry/",
         "live": "<path:object_id>/live/",
@@ -247,19 +251,12 @@ class RunPanel(RunButtons):
         if opened is None:
             raise Http404("The journal has no such entry.")
         if request.headers.get("HX-Request"):
-            may_fork = self.has_fork_permission(request) and run.payload_removed_at is None
-            return TemplateResponse(
-                request, "admin/console/entry.html", {"opened": opened, "fork": _fork_url(run, opened, may_fork)}
-            )
+            fork = fork_url(run, opened, request)
+            return TemplateResponse(request, "admin/console/entry.html", {"opened": opened, "fork": fork})
         sections: list[Section] = [Facts(rows=[("Run", run_link(run.pk, run.agent)), *opened.facts])]
         sections += [Text(title=label, text=text) for label, text in opened.texts]
         title = f"{opened.entry.kind.capitalize()} {opened.entry.key}"
         return plain_page(self, request, title=title, sections=sections, obj=run)
-
-
-def _fork_url(run: Run, opened: Opened, may_fork: bool) -> str:
-    query = urlencode({"step": opened.entry.key})
-    return f"{reverse('admin:runs_run_fork_run', args=[run.pk])}?{query}" if may_fork else ""
 
 
 def as_one(words: SafeString | str) -> SafeString:

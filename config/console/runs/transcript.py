@@ -109,13 +109,13 @@ def conversation(run: Run, request: HttpRequest) -> list[Conversation]:
     transcript = transcript_of(run, int(asked[:9]) if asked.isdecimal() else None)
     if not transcript.calls:
         return []
-    entry_url = reverse("admin:runs_run_entry", args=[run.pk])
+    run_url = reverse("admin:runs_run_change", args=[run.pk])
     warnings = [BUILTIN] if transcript.usage.builtin else []
     return [
         Conversation(
             note=in_words(transcript),
             warnings=[*warnings, *([] if transcript.is_kept else [ERASED])],
-            calls=[_call(call, entry_url) for call in transcript.calls],
+            calls=[_call(call, run_url) for call in transcript.calls],
             links=_links(run, transcript),
         )
     ]
@@ -153,7 +153,7 @@ def _links(run: Run, transcript: Transcript) -> list[tuple[int, str, bool]]:
     return [(one, f"{url}?{urlencode({'turns': one})}#conversation", one == transcript.page) for one in numbers]
 
 
-def _call(call: Call, entry_url: str) -> CallView:
+def _call(call: Call, run_url: str) -> CallView:
     return CallView(
         key=call.key,
         about=[
@@ -162,17 +162,17 @@ def _call(call: Call, entry_url: str) -> CallView:
             *([f"turn in session {call.session}"] if call.session else []),
             *(["given untrusted data"] if call.is_untrusted else []),
         ],
-        steps=[_tool(step, entry_url) for step in call.steps],
-        turns=[_turn(turn, entry_url) for turn in call.turns],
+        steps=[_tool(step, run_url) for step in call.steps],
+        turns=[_turn(turn, run_url) for turn in call.turns],
     )
 
 
-def _turn(turn: Turn, entry_url: str) -> TurnView:
+def _turn(turn: Turn, run_url: str) -> TurnView:
     changed = ", ".join(turn.drifted)
     return TurnView(
         title=f"Turn {turn.number}" if turn.number else turn.key,
         state=turn.status,
-        about=list(_about_turn(turn, entry_url)),
+        about=list(_about_turn(turn, run_url)),
         warning=f"The prompt of {changed} would be another one today; its recorded answer was kept." if changed else "",
         passages=[
             *_passages("Instructions", turn.instructions),
@@ -181,11 +181,11 @@ def _turn(turn: Turn, entry_url: str) -> TurnView:
             *_passages("Settings", pretty(turn.settings) if turn.settings else "", folded=True),
         ],
         answer=[*(_passage(part) for part in turn.answer), *_passages("Error", turn.error)],
-        tools=[_tool(call, entry_url) for call in turn.tool_calls],
+        tools=[_tool(call, run_url) for call in turn.tool_calls],
     )
 
 
-def _about_turn(turn: Turn, entry_url: str) -> Iterator[Cell]:
+def _about_turn(turn: Turn, run_url: str) -> Iterator[Cell]:
     if turn.model:
         yield turn.model
     if turn.usage.requests:
@@ -207,15 +207,15 @@ def _about_turn(turn: Turn, entry_url: str) -> Iterator[Cell]:
         claims = [str(claim) for claim in turn.replayed_by]
         shown = ", ".join(claims if len(claims) <= 5 else [*claims[:4], f"… {claims[-1]}"])
         yield f"replayed by claim{pluralize(len(claims))} {shown}, without a new request"
-    yield _entry(entry_url, turn.key)
+    yield _entry(run_url, turn.key)
 
 
-def _tool(call: ToolCall, entry_url: str) -> ToolView:
+def _tool(call: ToolCall, run_url: str) -> ToolView:
     return ToolView(
         name=call.tool,
         status=STATUSES.get(call.status, call.status),
         state={"denied": "failed", "output": "done", "called": "waiting"}.get(call.status, call.status),
-        about=list(_about_tool(call, entry_url)),
+        about=list(_about_tool(call, run_url)),
         passages=[
             *_passages("Arguments", _json(call.arguments)),
             *_passages("Arguments as edited", _json(call.edited_arguments)),
@@ -225,7 +225,7 @@ def _tool(call: ToolCall, entry_url: str) -> ToolView:
     )
 
 
-def _about_tool(call: ToolCall, entry_url: str) -> Iterator[Cell]:
+def _about_tool(call: ToolCall, run_url: str) -> Iterator[Cell]:
     if call.approval:
         yield link(page("runs_approval", call.approval), f"approval: {call.decision or 'open'}")
     if call.effect:
@@ -235,11 +235,11 @@ def _about_tool(call: ToolCall, entry_url: str) -> Iterator[Cell]:
     if call.began and call.ended:
         yield took(call.began, call.ended)
     if call.key:
-        yield _entry(entry_url, call.key)
+        yield _entry(run_url, call.key)
 
 
 def _entry(url: str, key: str) -> SafeString:
-    return link(f"{url}?{urlencode({'key': key})}", "journal")
+    return link(f"{url}?{urlencode({'entry': key})}#journal-entry", "journal")
 
 
 def _passage(part: Part) -> Passage:

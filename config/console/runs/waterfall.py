@@ -1,4 +1,4 @@
-"""Attempts, steps and waits of a run as bars over one axis of time."""
+"""Attempts, steps and waits of a run as bars over one axis of time, and the chosen one of them beside it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +16,10 @@ from django.utils.safestring import SafeString
 from config.console.parts.axis import Axis
 from config.console.parts.moments import instant
 from config.console.runs.journal import Entry, Page, read_page
+from config.console.runs.journal_entry import Opened, fork_url, open_entry
 from config.console.runs.words import took
-from runs.models import Attempt, Run
-from runs.states import RunStatus
+from runs.models import Attempt, Run, Step
+from runs.states import LIVE, RunStatus
 
 ATTEMPTS = 200  # shown for the time span of one page
 
@@ -35,20 +36,23 @@ class Bar:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """An entry beside its bar."""
+    """An entry beside its bar. `url`: the page on which it is chosen; `content`: what a script shows of it."""
 
     entry: Entry
     bar: Bar
     took: str
     url: str
+    content: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Waterfall:
-    """A page of the journal, drawn."""
+    """A page of the journal, drawn. `chosen`: the content of one of its entries, if there is a chosen one."""
 
     template: ClassVar[str] = "admin/console/waterfall.html"
     page: Page
+    chosen: Opened | None
+    fork: str
     rows: Sequence[Row]
     attempts: Sequence[Bar]
     start: SafeString
@@ -95,19 +99,42 @@ def waterfall(run: Run, request: HttpRequest) -> list[Waterfall]:
     if page.number == 1 and attempts:
         start = min(start, attempts[0][0])
     axis = Axis(start, end, [(began, ended) for began, ended, _ in attempts])
-    entry_url = reverse("admin:runs_run_entry", args=[run.pk])
+    here, content = reverse("admin:runs_run_change", args=[run.pk]), reverse("admin:runs_run_entry", args=[run.pk])
+    query = {name: value for name in ("entries", "only") if (value := request.GET.get(name))}
+    chosen = _chosen(run, page)
     return [
         Waterfall(
             page=page,
-            rows=[_row(entry, axis, now, entry_url) for entry in page.entries],
+            chosen=chosen,
+            fork=fork_url(run, chosen, request) if chosen else "",
+            rows=[
+                _row(
+                    entry,
+                    axis,
+                    now,
+                    url=f"{here}?{urlencode({**query, 'entry': entry.key})}#journal-entry",
+                    content=f"{content}?{urlencode({'key': entry.key})}",
+                )
+                for entry in page.entries
+            ],
             attempts=[_bar(axis, *attempt, title=attempt[2]) for attempt in attempts],
             start=instant(axis.start),
             end=instant(axis.end),
             shortened=axis.shortened,
             shade=_shade(axis),
-            url=reverse("admin:runs_run_change", args=[run.pk]),
+            url=here,
         )
     ]
+
+
+def _chosen(run: Run, page: Page) -> Opened | None:
+    """The entry that is asked for, else the one that a person looks for first: the first that failed, or that is in doubt."""
+    keys = {entry.key for entry in page.entries}
+    goes_on = run.status in LIVE and run.status != RunStatus.UNCERTAIN
+    troubled = {RunStatus.FAILED, *([] if goes_on else [Step.Status.STARTED])}
+    first = next((entry.key for entry in page.entries if entry.kind == "step" and entry.state in troubled), "")
+    key = page.chosen if page.chosen in keys else first
+    return open_entry(run, key) if key else None
 
 
 def _counted(number: int, noun: str) -> str:
@@ -123,12 +150,13 @@ def _attempts(run: Run, start: datetime, end: datetime, now: datetime) -> list[t
     return ended
 
 
-def _row(entry: Entry, axis: Axis, now: datetime, url: str) -> Row:
+def _row(entry: Entry, axis: Axis, now: datetime, *, url: str, content: str) -> Row:
     return Row(
         entry=entry,
         bar=_bar(axis, entry.began, entry.ended or now, entry.state),
         took=took(entry.began, entry.ended) if entry.ended or entry.kind == "wait" else "",
-        url=f"{url}?{urlencode({'key': entry.key})}",
+        url=url,
+        content=content,
     )
 
 

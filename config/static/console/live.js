@@ -26,7 +26,7 @@
     for (const { name, value } of now.attributes) {
       if (name !== "open" && old.getAttribute(name) !== value) old.setAttribute(name, value);
     }
-    if (!("kept" in old.dataset)) changeChildren(old, now);
+    changeChildren(old, now);
   };
   const changeChildren = (old, now) => {
     let next = old.firstChild;
@@ -78,7 +78,9 @@
   const ask = async () => {
     if (part.querySelector("button:hover")) return; // it must not become another one below a pointer
     const headers = { "If-None-Match": part.dataset.tag, "X-Requested-With": "XMLHttpRequest" };
-    const answer = await fetch(part.dataset.live, { headers, cache: "no-store", redirect: "manual" });
+    const address = part.dataset.live;
+    const answer = await fetch(address, { headers, cache: "no-store", redirect: "manual" });
+    if (address !== part.dataset.live) return; // meanwhile something else of it is asked for
     if (stale) stale.hidden = answer.ok || answer.status === 304;
     if (answer.status === 304) {
       pause = Math.min(pause * 1.25, LONGEST);

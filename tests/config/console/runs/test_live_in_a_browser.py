@@ -14,7 +14,7 @@ from tests.support.runs import make_run
 pytestmark = [pytest.mark.chaos, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
-def test_steps_and_the_end_appear_while_focus_and_open_details_stay(live_server: LiveServer, page: Page) -> None:
+def test_steps_and_the_end_appear_while_focus_and_the_chosen_entry_stay(live_server: LiveServer, page: Page) -> None:
     User.objects.create_superuser("ada", password="right")
     run = make_run(status="waiting", trigger="fulfil")
     make_step(run, "first")
@@ -25,16 +25,16 @@ def test_steps_and_the_end_appear_while_focus_and_open_details_stay(live_server:
     page.locator("[name=password]").fill("right")
     page.locator("form").get_by_role("button").first.click()
 
-    entry = page.locator("details[data-key=first]")
-    entry.locator("summary").click()
-    expect(entry.get_by_text("Written by claim")).to_be_visible()
-    entry.locator("summary").focus()
+    entry, pane = page.locator("[data-key=first] a"), page.locator("#journal-entry")
+    entry.click()
+    expect(pane.get_by_text("Written by claim")).to_be_visible()
+    expect(entry).to_be_focused()
     page.evaluate("scrollTo(0, 120)")
     make_step(run, "second")
 
-    expect(page.locator("details[data-key=second]")).to_be_visible(timeout=15_000)
-    expect(entry.locator("summary")).to_be_focused()
-    expect(entry.get_by_text("Written by claim")).to_be_visible()
+    expect(page.locator("[data-key=second]")).to_be_visible(timeout=15_000)
+    expect(entry).to_be_focused()
+    expect(pane.get_by_text("Written by claim")).to_be_visible()
     assert page.evaluate("scrollY") == 120
 
     cancel = page.locator("main li", has_text="Cancel")
