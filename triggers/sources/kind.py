@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from uuid import UUID
@@ -14,7 +14,7 @@ from uuid import UUID
 from triggers.accept import Incoming
 from triggers.sources.continuity import Gaps
 from triggers.sources.replies import Answer, Unanswerable
-from triggers.sources.settings import Field, clean, fields_of
+from triggers.sources.settings import Field, InvalidSettings, clean, fields_of
 
 if TYPE_CHECKING:
     from triggers.models import Event
@@ -62,11 +62,13 @@ class Waits(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One use of a kind. A form offers its `fields`, and `more` below them; other settings are their defaults, or `fixed`."""
+    """One use of a kind. A form offers its `fields`, and `more` below them; other settings are their defaults, or `fixed`. It `needs`
+    some of them, besides those that the kind requires."""
 
     name: str
     label: str
     fields: tuple[str, ...]
+    needs: tuple[str, ...] = ()
     more: tuple[str, ...] = ()
     fixed: Mapping[str, str] = field(default_factory=dict)
 
@@ -101,13 +103,26 @@ class Kind(ABC, Generic[S]):
     waits: ClassVar[Waits | None] = None  # None: its events cannot be kept out
     cases: ClassVar[tuple[Case, ...]] = ()  # a form asks for one of them first; none: it shows all settings
     case_label: ClassVar[str] = "What wakes"  # the choice of a case
-    more_in_words: ClassVar[str] = "how often to look, and what counts"  # what the folded settings are for
+    in_sight: ClassVar[
+        tuple[str, ...]
+    ] = ()  # settings that a form without cases shows; it folds the others. None: it shows all
+    more_in_words: ClassVar[str] = "how often to look, and what counts"  # what the folded settings of cases are for
     is_secret_given: ClassVar[bool] = False  # the provider makes its secret, so that none can be generated here
 
     @property
     def fields(self) -> tuple[Field, ...]:
         """The settings as form fields."""
         return fields_of(self.settings_class)
+
+    @cached_property
+    def required(self) -> frozenset[str]:
+        """Settings that cannot stay at their defaults."""
+        refused = {field.name for field in self.fields if field.check(field.default)}
+        try:
+            self.settings_class()
+        except InvalidSettings as error:
+            refused |= set(error.errors)
+        return frozenset(refused)
 
     def case_of(self, settings: Mapping[str, Any]) -> Case | None:
         """The case of these settings; None: the kind has none."""

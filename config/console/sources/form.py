@@ -12,9 +12,11 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 
 from config.console.parts import fields
 from config.console.parts.pages import Group
+from config.console.sources.explained import explained
 from config.console.sources.setup import setup_steps
 from triggers.models import Source
 from triggers.sources.kind import Kind, kinds
+from triggers.sources.runner import Runner
 from triggers.sources.settings import Field, InvalidSettings
 from triggers.sources.webhooks.limits import clean_limits, limit_fields, without_defaults
 from triggers.sources.webhooks.scheme import Scheme
@@ -80,6 +82,9 @@ class SettingsForm(forms.Form):
         named = next((case for case in kind.cases if case.name == cleaned.get("case")), None)
         case = named or kind.case_of(given)
         cleaned["settings"] = case.only(given, kind.fields) if case else given
+        for name in case.needs if case else ():
+            if not given[name]:
+                self.add_error(f"{kind.name}__{name}", "must not be empty in this case")
         limits = {field.name: cleaned.get(f"limits__{field.name}", field.default) for field in self.limits}
         cleaned["limits"] = without_defaults(limits)
         for prefix, check, values in (
@@ -95,15 +100,28 @@ class SettingsForm(forms.Form):
         return cleaned
 
     def groups(self) -> list[Group]:
+        self._mark_required()
         again = [Group(fields=[self["secret"]])] if "secret" in self.fields else []
         return [Group(fields=[self["enabled"], self["trusted"]]), *self._settings(), *again]
+
+    def _mark_required(self) -> None:
+        """The star is that of the page alone: the kind checks its settings itself, and its errors name what is to be entered."""
+        needed = self.kind.required.union(*(case.needs for case in self.kind.cases))
+        for name in needed:
+            self.fields[f"{self.kind.name}__{name}"].required = True
 
     def _settings(self) -> list[Group]:
         kind = self.kind
         if kind.cases:
             return self._by_cases()
         fields: list[BoundField] = [self[f"{kind.name}__{field.name}"] for field in kind.fields]
-        groups = [Group(title="Settings", fields=fields)] if fields else []
+        names = {f"{kind.name}__{name}" for name in kind.in_sight}
+        more = [field for field in fields if field.name not in names] if names else []
+        first = [field for field in fields if field not in more]
+        groups = [Group(title="Settings", fields=first)] if first else []
+        if more:
+            said = self._set_here(more) or ", ".join(str(field.label) for field in more)
+            groups.append(Group(title="More", fields=more, folded=True, said=said))
         limits = [self[f"limits__{field.name}"] for field in self.limits]
         if limits:
             note = "Limits of this source, beside those of the installation."
@@ -114,8 +132,7 @@ class SettingsForm(forms.Form):
         """The choice of the case, and the settings of each; a setting of several cases is one field."""
         first = self._of_cases([(case.name, case.fields) for case in self.kind.cases])
         more = self._of_cases([(case.name, case.more) for case in self.kind.cases])
-        set_here = [f"{one.label}: {one.value()}" for one in more.fields if str(one.value()) != str(self._default(one))]
-        said = ", ".join(set_here) or self.kind.more_in_words
+        said = self._set_here(more.fields) or self.kind.more_in_words
         return [
             Group(title="Settings", fields=[self["case"], *first.fields], only=first.only),
             Group(title="More", fields=more.fields, only=more.only, folded=True, said=said),
@@ -126,6 +143,10 @@ class SettingsForm(forms.Form):
         bound = {name: self[f"{self.kind.name}__{name}"] for name in names}
         only = {bound[name].name: [case for case, fields in named if name in fields] for name in names}
         return Group(fields=list(bound.values()), only=only)
+
+    def _set_here(self, fields: Sequence[BoundField]) -> str:
+        """The values that are not the defaults, in words."""
+        return ", ".join(f"{one.label}: {one.value()}" for one in fields if str(one.value()) != str(self._default(one)))
 
     def _default(self, bound: BoundField) -> Any:
         return next(field.default for field in self.kind.fields if bound.name == f"{self.kind.name}__{field.name}")
@@ -158,7 +179,7 @@ class NewSourceForm(SettingsForm):
         )
         self.fields["secret"] = secret_field(
             label=kind.secret_label,
-            help_text="The provider makes it: paste it here. You can also enter it later, on the source's page."
+            help_text=f"{_whose(kind)} You can also enter it later, on the source's page."
             if kind.is_secret_given
             else "Paste the provider's, or leave it empty to generate one, which is shown once.",
         )
@@ -182,6 +203,7 @@ class NewSourceForm(SettingsForm):
         """The groups of the form in the order of the work: the name makes the address; the steps at the provider need
         the address and give the secret.
         """
+        self._mark_required()
         secret = [self["secret"]] if self.kind.needs_secret else []
         steps = Group(sections=list(setup_steps(self.kind, "")))
         return [
@@ -190,6 +212,11 @@ class NewSourceForm(SettingsForm):
             Group(fields=[*secret, self["enabled"], self["trusted"]]),
             *self._settings(),
         ]
+
+
+def _whose(kind: Kind[Any]) -> str:
+    is_read = isinstance(kind, Runner)
+    return "Only if the server requires one." if is_read else "The provider makes it: paste it here."
 
 
 def merged(lists: Sequence[Sequence[str]]) -> list[str]:
@@ -211,7 +238,8 @@ def secret_field(*, label: str, help_text: str) -> forms.Field:
 
 def form_field(field: Field, value: Any) -> forms.Field:
     initial = field.default if value is None else value
-    common: dict[str, Any] = {"label": field.label, "help_text": field.help_text, "initial": initial, "required": False}
+    said = explained(field.help_text)
+    common: dict[str, Any] = {"label": field.label, "help_text": said, "initial": initial, "required": False}
     if isinstance(field.default, bool):
         return fields.BooleanField(**common)
     if isinstance(field.default, int):

@@ -6,7 +6,8 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page, ViewportSize, expect
 from pytest_django.live_server_helper import LiveServer
 
-from tests.support.console import make_one_of_each, page_of
+from tests.support.console import make_one_of_each, make_source, page_of
+from tests.support.journals import make_child, make_step
 
 pytestmark = [pytest.mark.chaos, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 DESKTOP: ViewportSize = {"width": 1300, "height": 900}
@@ -16,7 +17,9 @@ FORMS = (
     "/admin/triggers/trigger/add/",
     "/admin/triggers/schedule/add/",
     "/admin/triggers/source/add/",
+    "/admin/triggers/source/add/?choice=absence",
     "/admin/triggers/source/add/?choice=hmac",
+    "/admin/triggers/source/add/?choice=table",
     "/admin/agents/promptagent/add/",
     "/admin/auth/user/?o=1",
 )
@@ -37,7 +40,11 @@ def paths(live_server: LiveServer, page: Page) -> list[str]:
         "links => links.map(link => link.getAttribute('href') || '')"
     )
     sidebar = dict.fromkeys(link for link in links if link.startswith("/admin/") and "logout" not in link)
-    return [*sidebar, *FORMS, *(page_of(noun, row) for noun, row in rows.items())]
+    run, pushed = rows["runs_run"], make_source("load", kind="pushed")
+    make_step(run, "pay", status="failed", error="refused")
+    make_child(run, status="failed")
+    detector = page_of("triggers_source", pushed).replace("change", "detector")
+    return [*sidebar, *FORMS, detector, *(page_of(noun, row) for noun, row in rows.items())]
 
 
 @pytest.mark.parametrize(("scheme", "size"), [("light", DESKTOP), ("dark", DESKTOP), ("light", PHONE), ("dark", PHONE)])

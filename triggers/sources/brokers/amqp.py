@@ -77,6 +77,7 @@ class Amqp(Broker[AmqpSettings]):
     )
     group = Group.BROKERS
     settings_class = AmqpSettings
+    in_sight = ("url", "queue")
     secret_label = "Password"  # noqa: S105  (a label)
     setup = (
         "Declare a durable queue that only Wakeful reads, and bind it to the exchange that the events are published to.",

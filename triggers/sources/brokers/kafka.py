@@ -15,6 +15,7 @@ class Kafka(Broker[KafkaSettings]):
     )
     group = Group.BROKERS
     settings_class = KafkaSettings
+    in_sight = ("servers", "topics", "start", "protocol", "username")
     secret_label = "Password"  # noqa: S105  (a label)
     gaps = Gaps(
         are_seen=True,

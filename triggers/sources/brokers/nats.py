@@ -72,6 +72,7 @@ class Nats(Broker[NatsSettings]):
     )
     group = Group.BROKERS
     settings_class = NatsSettings
+    in_sight = ("servers", "stream", "subjects", "start")
     secret_label = "Password or token"  # noqa: S105  (a label)
     gaps = Gaps(
         are_seen=True,

@@ -83,6 +83,7 @@ class RedisStreams(Broker[RedisStreamsSettings]):
     )
     group = Group.BROKERS
     settings_class = RedisStreamsSettings
+    in_sight = ("url", "stream", "group", "start")
     secret_label = "Password"  # noqa: S105  (a label)
     setup = (
         "Create an ACL user that may use XREADGROUP, XACK, XAUTOCLAIM, XINFO and XGROUP on the key of the stream, and enter its "

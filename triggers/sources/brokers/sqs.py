@@ -57,6 +57,7 @@ class Sqs(Broker[SqsSettings]):
     )
     group = Group.BROKERS
     settings_class = SqsSettings
+    in_sight = ("queue_url", "region")
     secret_label = LABEL
     gaps = Gaps(
         are_seen=False,

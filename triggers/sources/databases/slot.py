@@ -20,6 +20,7 @@ class ReplicationSlot(Runner[SlotSettings]):
     group = Group.DATABASES
     docs = "replication"
     settings_class = SlotSettings
+    in_sight = ("url", "slot", "publication")
     secret_label = "Password"  # noqa: S105  (a label)
     is_secret_given = True
     setup = (

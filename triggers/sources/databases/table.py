@@ -19,6 +19,7 @@ class Table(Kind[TableSettings]):
     group = Group.DATABASES
     docs = "databases"
     settings_class = TableSettings
+    in_sight = ("table", "inserts", "updates", "deletes", "columns")
     needs_secret = False
     gaps = Gaps(
         are_seen=True,

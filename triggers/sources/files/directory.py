@@ -22,6 +22,7 @@ class Directory(Runner[DirectorySettings]):
     group = Group.FILES
     docs = "files"
     settings_class = DirectorySettings
+    in_sight = ("directory", "patterns", "settle")
     needs_secret = False
     gaps = Gaps(
         are_seen=False,

@@ -93,6 +93,7 @@ class ObjectStore(Broker[ObjectStoreSettings]):
     group = Group.FILES
     docs = "files#object-stores"
     settings_class = ObjectStoreSettings
+    in_sight = ("bucket", "prefix", "server", "region")
     secret_label = LABEL
     gaps = Gaps(
         are_seen=False,

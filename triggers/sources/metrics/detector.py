@@ -128,6 +128,7 @@ class Detector(ABC, Generic[S]):
 
     name: ClassVar[str]
     label: ClassVar[str]
+    use: ClassVar[str]  # what it is for, to follow “for”
     help_text: ClassVar[str]
     settings_class: type[S]
     sees_absence: ClassVar[bool] = False  # is also shown observations without a value

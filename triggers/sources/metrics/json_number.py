@@ -38,6 +38,7 @@ class JsonNumber(Metric[JsonNumberSettings]):
     label = "Number in JSON"
     help_text = "Polls a number, or a list with a number in each item, in JSON over HTTP."
     settings_class = JsonNumberSettings
+    in_sight = ("url", "value_path", "every")
     secret_label = "Token"  # noqa: S105  (a label)
     setup = (
         "Enter the address that answers with JSON, and the path of the number in the answer.",

@@ -21,9 +21,9 @@ class PrometheusSettings(AddressSettings, MetricSettings):
     query: str = setting("", "Query", 'In PromQL, such as sum by (job) (rate(http_requests_total{code=~"5.."}[5m])).')
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not self.query.strip():
             raise InvalidSettings({"query": "must not be empty"})
+        super().__post_init__()
 
 
 @register
@@ -32,6 +32,7 @@ class Prometheus(Metric[PrometheusSettings]):
     label = "Prometheus query"
     help_text = "Evaluates a PromQL query at a Prometheus server, or one with its API. Each set of labels is a series."
     settings_class = PrometheusSettings
+    in_sight = ("url", "query", "every")
     secret_label = "Token"  # noqa: S105  (a label)
     setup = (
         "Enter the address of the server, such as https://prometheus.example.org, without /api/v1.",

@@ -32,7 +32,7 @@ GUESSED = (
 
 def address(value: str) -> str:
     wrong = what_is_wrong_with(value)
-    return f"must be an address such as https://example.org/feed: {wrong}" if wrong else ""
+    return f"must be an address such as https://example.org/: {wrong}" if wrong else ""
 
 
 @dataclass(frozen=True, kw_only=True)

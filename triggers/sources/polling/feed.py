@@ -40,6 +40,7 @@ class Feed(Poller[FeedSettings]):
     help_text = f"Polls a feed. Each new item is an event of type {TYPE}."
     group = Group.POLLING
     settings_class = FeedSettings
+    in_sight = ("url", "every")
     secret_label = "Token"  # noqa: S105  (a label)
     gaps = Gaps(
         are_seen=True,

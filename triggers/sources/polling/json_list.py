@@ -106,6 +106,7 @@ class JsonList(Poller[JsonListSettings]):
     help_text = "Polls a list in JSON over HTTP, such as that of an API. Each new item is an event."
     group = Group.POLLING
     settings_class = JsonListSettings
+    in_sight = ("url", "items_path", "id_path")
     secret_label = "Token"  # noqa: S105  (a label)
     gaps = Gaps(
         are_seen=True,

@@ -86,6 +86,7 @@ class ImapMailbox(Poller[MailboxSettings]):
     help_text = f"Polls a mailbox. Each new message is an event of type {TYPE}."
     group = Group.POLLING
     settings_class = MailboxSettings
+    in_sight = ("host", "user", "connection", "mailbox")
     secret_label = "Password"  # noqa: S105  (a label)
     gaps = Gaps(
         are_seen=False,

@@ -35,12 +35,14 @@ AFTER = Case(
     name="after",
     label="After another event, such as no order.paid within 30 minutes of order.placed",
     fields=("types", "of_types", "within", *HOURS, "key"),
+    needs=("of_types",),
     more=("source", "filter", *MORE_OF, "grace", "most_keys"),
 )
 DUE = Case(
     name="due",
     label="After another event, by a time of day, such as no order.paid by the next 17:00 after order.placed",
     fields=("types", "of_types", "by", "days", "active_zone", "key"),
+    needs=("of_types", "by"),
     more=("source", "filter", *MORE_OF, "grace", "most_keys"),
     fixed={"within": UNUSED},
 )
@@ -48,6 +50,7 @@ DEADLINE = Case(
     name="deadline",
     label="By a time of day, such as no ci.passed since noon at 15:00",
     fields=("types", "by", "since", "days", "active_zone", "key", "keys"),
+    needs=("by",),
     more=("source", "filter", "grace"),
     fixed={"within": UNUSED},
 )

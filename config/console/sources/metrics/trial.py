@@ -1,5 +1,7 @@
-"""A detector is chosen, tried on the last days of a series, and armed."""
+"""A detector is chosen, tried on the last days of a series, and armed: on one page."""
 
+from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -7,11 +9,13 @@ from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
+from django.template.defaultfilters import pluralize
 from unfold.forms import BaseDialogForm
 
-from agents.kernel.durations import in_words
+from agents.kernel.durations import in_words as span
 from config.console.parts import fields
 from config.console.parts.dialogs import dialog, leave
+from config.console.parts.html import format_html
 from config.console.parts.links import page
 from config.console.parts.moments import moment
 from config.console.parts.pages import Group, render
@@ -31,52 +35,72 @@ from triggers.sources.metrics.metric import Metric
 from triggers.sources.metrics.replay import Replayed
 
 ARM = "_arm"
+FIRST = "threshold"  # the detector that is chosen at first
+RESULT = "result"  # where the page has what a trial found
 SHOWN = 50
-
-
-class ChoiceForm(forms.Form):
-    """The detector, and what it is tried on."""
-
-    detector = fields.ChoiceField(help_text="Its settings follow.")
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.fields["detector"].choices = [(name, one.label) for name, one in detectors().items()]  # type: ignore[attr-defined]
+WORDS = {Change.OPENED: "when an episode opens", Change.WORSENED: "when one worsens", Change.CLOSED: "when one closes"}
 
 
 class TrialForm(forms.Form):
-    """The settings of one detector."""
+    """The choice of a detector and the settings of each, named `<detector>__<setting>`."""
 
+    detector = fields.RadioField(label="Detector")
     days = fields.ChoiceField(choices=CHOICES.items(), initial="7", label="Try on the last")
     series = fields.ModelChoiceField(queryset=MetricSeries.objects.none(), required=False, empty_label=None)
 
-    def __init__(self, *args: Any, detector: Detector[Any], source: Source, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.detector = detector
+    def __init__(self, data: Mapping[str, Any] | None, *, source: Source, **kwargs: Any) -> None:
+        super().__init__(data, **kwargs)
+        detector = self.fields["detector"]
+        detector.choices = [  # type: ignore[attr-defined]
+            (name, format_html("<b>{}</b>, for {}", one.label, one.use)) for name, one in detectors().items()
+        ]
+        detector.initial = FIRST
+        detector.widget.attrs["x-model"] = "choice"
         series = MetricSeries.objects.filter(source=source).order_by("name")
         self.fields["series"].queryset = series  # type: ignore[attr-defined]
         self.fields["series"].label_from_instance = lambda one: one.name or "the only one"  # type: ignore[attr-defined]
         self.initial.setdefault("series", series.first())
-        for field in detector.fields:
-            self.fields[field.name] = form_field(field, None)
+        for name, one in detectors().items():
+            for field in one.fields:
+                self.fields[f"{name}__{field.name}"] = form_field(field, None)
+
+    def clean(self) -> dict[str, Any]:
+        """What stands in the settings of another detector is not used."""
+        cleaned = super().clean() or {}
+        own = f"{cleaned.get('detector')}__"
+        for name in [name for name in self.errors if "__" in name and not name.startswith(own)]:
+            del self.errors[name]
+        return cleaned
+
+    @property
+    def chosen(self) -> Detector[Any]:
+        return detectors()[self.cleaned_data["detector"]]
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {field.name: self.cleaned_data[field.name] for field in self.detector.fields}
+        return {field.name: self.cleaned_data[f"{self.chosen.name}__{field.name}"] for field in self.chosen.fields}
 
     def groups(self) -> list[Group]:
-        settings = [self[field.name] for field in self.detector.fields]
+        settings = [
+            Group(
+                title=one.label,
+                note=one.help_text,
+                fields=[self[f"{name}__{field.name}"] for field in one.fields],
+                when=[name],
+            )
+            for name, one in detectors().items()
+        ]
         tried = Group(
             title="Trial",
             note="A trial reads the stored samples. It records nothing.",
             fields=[self["series"], self["days"]],
         )
-        return [Group(title=self.detector.label, note=self.detector.help_text, fields=settings), tried]
+        return [Group(fields=[self["detector"]]), *settings, tried]
 
     def refuse(self, invalid: Invalid) -> None:
         for problem in invalid.problems:
             name, _, text = problem.partition(": ")
-            field = name.removeprefix("settings.")
+            field = f"{self.chosen.name}__{name.removeprefix('settings.')}"
             self.add_error(field if field in self.fields else None, text)
 
 
@@ -99,21 +123,24 @@ class MetricButtons:
     @button("Try a detector", permissions=["triggers.change_source"], icon="query_stats", url_path="detector")
     def try_detector(self, request: HttpRequest, object_id: str) -> HttpResponse:
         source = get_object_or_404(Source, pk=object_id, kind__in=metric_kinds())
-        detector = detectors().get(request.GET.get("detector", ""))
-        if detector is None:
-            return _page(self, request, source, ChoiceForm(), sections=(), submit="Go on", method="get")
-        form = TrialForm(request.POST or None, detector=detector, source=source)
+        form = TrialForm(request.POST or None, source=source)
         sections: list[Section] = []
         if form.is_valid():
             try:
                 if ARM in request.POST:
-                    arm(source, detector.name, form.settings, by=acting(request))
-                    messages.success(request, f"{detector.label} is armed on {source.slug}.")
+                    arm(source, form.chosen.name, form.settings, by=acting(request))
+                    messages.success(request, f"{form.chosen.label} is armed on {source.slug}.")
                     return leave(request, page("triggers_source", source.pk))
                 sections = try_sections(form)
             except Invalid as invalid:
                 form.refuse(invalid)
-        return _page(self, request, source, form, sections=sections, submit="Try it", method="post")
+        panel: Any = self
+        return render(
+            panel, request, "admin/console/form.html", title=f"Try a detector on {source.slug}", original=source, form=form,
+            groups=form.groups(), choice=form["detector"], submit_text="Try it", back=page("triggers_source", source.pk),
+            sections=sections, result=RESULT, media=panel.media + form.media, method="post",
+            also=(ARM, "Arm it") if sections else None,
+        )  # fmt: skip
 
     @service_button("Disarm a detector", "triggers.change_source", DISARM, icon="notifications_off", url_path="disarm")
     def disarm_detector(self, object_id: str, by: str, detector: MetricDetector) -> str:
@@ -130,7 +157,7 @@ def try_sections(form: TrialForm) -> list[Section]:
     if series is None:
         return [Table(title="Trial", headers=(), rows=(), empty="There are no samples yet.")]
     days = days_of(form.cleaned_data["days"])
-    replayed = try_on(series, form.detector.name, form.settings, days=float(days), most=MOST_TRIED)
+    replayed = try_on(series, form.chosen.name, form.settings, days=float(days), most=MOST_TRIED)
     return [_drawn(series, days, replayed), _transitions(replayed)]
 
 
@@ -144,18 +171,33 @@ def _drawn(series: MetricSeries, days: str, replayed: Replayed) -> Section:
         )
         for opened, closed in replayed.episodes
     ]
-    learning = next(
-        (number for number, (_, reading) in enumerate(replayed.readings) if reading), len(replayed.readings)
-    )
-    note = (
-        f"{len(replayed.readings):,} samples; it learns from the first {learning:,}. "
-        f"It would have recorded {len(replayed.transitions)} events of {len(spans)} episodes."
-    )
+    note = in_words(replayed)
     if sum(observation.value is not None for observation, _ in replayed.readings) == MOST_TRIED:
         note += " Older samples are not tried: there are too many."
     return draw(
         f"Trial on the last {CHOICES[days]} of {series.name or 'the series'}", replayed.readings, spans=spans, note=note
     )
+
+
+def in_words(replayed: Replayed) -> str:
+    """What the detector would have recorded, and what it did with the samples."""
+    samples = [reading for observation, reading in replayed.readings if observation.value is not None]
+    learned = sum(reading is None for reading in samples)
+    if samples and learned == len(samples):
+        return f"It would have recorded no event: it was still learning after {_counted(len(samples), 'sample')}."
+    judged = f"It would have judged {_counted(len(samples) - learned, 'sample')}"
+    judged += f", after it had learned from {learned:,}." if learned else "."
+    if not replayed.episodes:
+        return f"It would have recorded no event: nothing was out. {judged}"
+    counts = Counter(one.change for one in replayed.transitions)
+    parts = [f"{counts[change]:,} {word}" for change, word in WORDS.items() if counts[change]]
+    events = _counted(len(replayed.transitions), "event")
+    still_open = " The last episode is open." if replayed.episodes[-1][1] is None else ""
+    return f"It would have recorded {events}: {', '.join(parts)}.{still_open} {judged}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{pluralize(count)}"
 
 
 def _transitions(replayed: Replayed) -> Table:
@@ -167,7 +209,7 @@ def _transitions(replayed: Replayed) -> Table:
             (
                 moment(_at(opened.at)),
                 moment(_at(opened.since)),
-                in_words(_at(closed.at) - _at(opened.at)) if closed else "open",
+                span(_at(closed.at) - _at(opened.at)) if closed else "open",
                 figure(opened.value),
                 figure(opened.reading.expected),
                 _worst(replayed, opened),
@@ -188,14 +230,3 @@ def _worst(replayed: Replayed, opened: Transition) -> int:
 
 def _at(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
-
-
-def _page(
-    panel: Any, request: HttpRequest, source: Source, form: Any, *, sections: Any, submit: str, method: str
-) -> HttpResponse:
-    groups = form.groups() if isinstance(form, TrialForm) else [Group(fields=[form["detector"]])]
-    return render(
-        panel, request, "admin/console/form.html", title=f"Try a detector on {source.slug}", original=source, form=form,
-        groups=groups, choice=None, submit_text=submit, back=page("triggers_source", source.pk), sections=sections,
-        media=panel.media + form.media, method=method, also=(ARM, "Arm it") if sections else None,
-    )  # fmt: skip

@@ -437,8 +437,15 @@ ADMIN: dict[str, Door] = {
     ),
     "triggers.source sweep_table": button("triggers_source", "sweep-table", watched_table),
     "triggers.source try_detector": lambda client: client.post(
-        f"/admin/triggers/source/{pushed_source().pk}/detector/?detector=missing",
-        {"days": "7", "after": "10m", "hold": "0s", "release": "0s", "_arm": "1"},
+        f"/admin/triggers/source/{pushed_source().pk}/detector/",
+        {
+            "detector": "missing",
+            "days": "7",
+            "missing__after": "10m",
+            "missing__hold": "0s",
+            "missing__release": "0s",
+            "_arm": "1",
+        },
     ),
     "triggers.source disarm_detector": lambda client: press(
         client, "triggers_source", (armed := armed_detector()).source, "disarm", detector=armed.pk

@@ -28,6 +28,7 @@ class ChangePointSettings(LearnedTerms):
 class ChangePoint(Detector[ChangePointSettings]):
     name = "change_point"
     label = "Change point"
+    use = "a level that shifts for good, even by little, such as after a release"
     help_text = (
         "Out when the level of a series has changed for good, even by little (two-sided CUSUM). The episode closes when the new level "
         "is learned."

@@ -13,6 +13,7 @@ class DifferenceSettings(Terms):
 class Difference(Detector[DifferenceSettings]):
     name = "difference"
     label = "Difference"
+    use = "a count that should be zero, such as that of a drift or of unsent invoices"
     help_text = (
         "Out when a count is not zero; it worsens each time the count doubles. It watches every source of drift."
     )

@@ -40,6 +40,7 @@ class DistributionSettings(Terms):
 class Distribution(Detector[DistributionSettings]):
     name = "distribution"
     label = "Distribution (PSI)"
+    use = "values that are spread otherwise than before, even where their mean is the same"
     help_text = (
         "Out when the newest samples are distributed otherwise than those before them (population stability index), also where their "
         "mean is the same. The episode closes when the reference consists of such samples."

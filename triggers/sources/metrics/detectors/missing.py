@@ -28,6 +28,7 @@ class MissingSettings(Terms):
 class Missing(Detector[MissingSettings]):
     name = "missing"
     label = "Missing data"
+    use = "a series that stops, such as when a probe or its server is down"
     help_text = (
         "Out when a series has had no sample for some time, back with the next one; it worsens as that time doubles."
     )

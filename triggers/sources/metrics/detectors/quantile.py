@@ -35,6 +35,7 @@ class QuantileSettings(LearnedTerms):
 class Quantile(Detector[QuantileSettings]):
     name = "quantile"
     label = "Quantile"
+    use = "skewed series without a rhythm, such as latencies"
     help_text = "Out beyond a high or low quantile of the last samples. It assumes no distribution; for skewed series such as latencies."
     settings_class = QuantileSettings
 

@@ -44,6 +44,7 @@ class RateOfChangeSettings(Terms):
 class RateOfChange(Detector[RateOfChangeSettings]):
     name = "rate_of_change"
     label = "Rate of change"
+    use = "a jump or a fall within some time, such as 20% in an hour"
     help_text = "Out when a value differs too much from that of some time before, such as 20% within an hour."
     settings_class = RateOfChangeSettings
 

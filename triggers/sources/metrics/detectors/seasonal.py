@@ -46,6 +46,7 @@ class SeasonalSettings(LearnedTerms):
 class Seasonal(Detector[SeasonalSettings]):
     name = "seasonal"
     label = "Seasonal baseline"
+    use = "series with a rhythm of days, weeks or years, such as orders or visitors"
     help_text = "Out when a value differs from what is usual at this hour, weekday or month: the median of the last eight of them."
     settings_class = SeasonalSettings
 

@@ -46,6 +46,7 @@ class ThresholdSettings(Terms):
 class Threshold(Detector[ThresholdSettings]):
     name = "threshold"
     label = "Threshold"
+    use = "a limit that you know, such as a disk above 90%"
     help_text = "Out beyond a fixed limit, back on its other side by a margin."
     settings_class = ThresholdSettings
 

@@ -29,6 +29,7 @@ class ZScoreSettings(LearnedTerms):
 class ZScore(Detector[ZScoreSettings]):
     name = "z_score"
     label = "Z-score"
+    use = "series that swing around one mean, without a rhythm of days or weeks"
     help_text = "Out many standard deviations from the moving mean (EWMA). For series without a daily or weekly rhythm."
     settings_class = ZScoreSettings
 

@@ -64,6 +64,7 @@ class GenericHmac(Scheme[HmacSettings]):
         "Compare the settings of this source with the page on which the sender describes its signature.",
     )
     settings_class = HmacSettings
+    in_sight = ("algorithm", "encoding", "header", "prefix", "template", "timestamp_header")
 
     def clean_secret(self, secret: str) -> str:
         # Not stripped: a shared secret may contain any characters.
