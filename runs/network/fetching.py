@@ -1,4 +1,4 @@
-"""GET an address that an operator has set, within limits of time, size and redirects, and at public addresses only.
+"""Ask an address that an operator has set, within limits of time, size and redirects, and at public addresses only.
 
 The address, its redirects and its name in DNS may lead elsewhere tomorrow: only public addresses and those in WAKEFUL_HTTP_NETWORKS
 are called. Headers that the operator gave, which may hold a secret, do not follow a redirect to another origin. No error quotes an
@@ -24,9 +24,11 @@ class NotFetched(OSError):
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """`headers` are sent to any origin that redirects lead to, `private` ones to the first only."""
+    """`headers` are sent to any origin that redirects lead to, with the same method and content; `private` ones to the first only."""
 
     url: str
+    method: str = "GET"
+    content: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     private: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -73,7 +75,7 @@ async def _fetch(request: Request, limits: Limits) -> FetchResponse:
     ):
         for _ in range(limits.redirects + 1):
             private = request.private if _origin(url) == _origin(first) else {}
-            answer = await _ask(client, url, {**request.headers, **private}, limits)
+            answer = await _ask(client, request, url, {**request.headers, **private}, limits)
             location = answer.headers.get("location") if answer.status in REDIRECTS else None
             if not location:
                 return answer
@@ -81,9 +83,12 @@ async def _fetch(request: Request, limits: Limits) -> FetchResponse:
     raise NotFetched(f"more than {limits.redirects} redirects")
 
 
-async def _ask(client: httpx.AsyncClient, url: httpx.URL, headers: Mapping[str, str], limits: Limits) -> FetchResponse:
+async def _ask(
+    client: httpx.AsyncClient, request: Request, url: httpx.URL, headers: Mapping[str, str], limits: Limits
+) -> FetchResponse:
     sent = {"User-Agent": "wakeful", **PACKED, **headers}
-    response = await client.send(client.build_request("GET", url, headers=sent), stream=True)
+    asked = client.build_request(request.method, url, headers=sent, content=request.content or None)
+    response = await client.send(asked, stream=True)
     try:
         is_last = response.status_code not in REDIRECTS
         return FetchResponse(

@@ -12,7 +12,7 @@ from runs.api.resource import Query, Resource
 from runs.api.shown import Shown
 from runs.db.sql import database_now
 from triggers.api.fields import InstantInUtc
-from triggers.upcoming.entry import KINDS, OF_RUNS, Coming
+from triggers.upcoming.entry import KINDS, Coming, kinds_for
 from triggers.upcoming.listing import ahead
 
 HORIZON = timedelta(days=1)
@@ -41,6 +41,7 @@ class ComingSerializer(Shown):
     is_endless = serializers.BooleanField(help_text="there are more times than were counted")
     schedule = serializers.IntegerField(source="schedule_id", allow_null=True)
     run = serializers.UUIDField(source="run_id", allow_null=True)
+    calendar = serializers.UUIDField(source="source_id", allow_null=True, help_text="the source of a meeting")
 
     def get_times(self, coming: Coming) -> int:
         return 1 + len(coming.later)
@@ -58,7 +59,8 @@ class UpcomingListSerializer(Shown):
 
 
 class UpcomingResource(Resource):
-    """Upcoming wakes: schedules, wakes set by runs, windows that close, timers of waiting runs, delayed runs."""
+    """Upcoming wakes: schedules, wakes set by runs, windows that close, starts of meetings, timers of waiting runs, delayed
+    runs."""
 
     required_permissions = {"list": "triggers.view_schedule"}
     serializer_class = UpcomingListSerializer
@@ -67,12 +69,12 @@ class UpcomingResource(Resource):
     @extend_schema(parameters=[UpcomingQuery], responses=UpcomingListSerializer)
     def list(self, request: Request) -> Response:
         """Upcoming wakes, soonest first, each schedule once. Requires `runs.view_run` for entries that runs have
-        set.
+        set, and `triggers.view_event` for meetings.
         """
         query, now = UpcomingQuery.read(request), database_now()
         until = query.get("until", now + HORIZON)
         if until <= now:
             raise serializers.ValidationError({"until": ["Enter a time in the future."]})
-        kinds = set(query.get("kind") or KINDS) - (set() if request.user.has_perm("runs.view_run") else set(OF_RUNS))
+        kinds = set(query.get("kind") or KINDS) & set(kinds_for(request.user.has_perm))
         found = ahead(now, until, min(query["limit"], MOST), kinds=kinds, agent=query["agent"])
         return Response({"results": ComingSerializer(found, many=True).data, "next": None, "previous": None})

@@ -3,9 +3,10 @@
 Erased: data, body, headers, subject and body error of the events; input, result, error, traceback, journal and key of their
 runs and of runs whose wait they ended; the same of these runs' children and forks, and of parents that received their
 results; the texts of these runs' notifications and checklist items, and names in their audit entries; reasons of gates; answers
-of endpoints that the events left to, while what waits to leave is called off; the keys for which switches wait; and the same
-for events that those runs emitted or received as signals, down the causal chain. Kept: ids, types, times, states and the
-ledger, so that nothing is processed twice and the history remains readable.
+of endpoints that the events left to, while what waits to leave is called off; the keys for which switches wait; what calendars
+have recorded of the events that the subject has organized; and the same for events that those runs emitted or received as
+signals, down the causal chain. Kept: ids, types, times, states and the ledger, so that nothing is processed twice and the
+history remains readable.
 
 An event that is still needed or has a live run is not erased, and neither is any event that led to it, so that a later
 erasure finds it again. Agents must erase their own state and what their code wrote elsewhere.
@@ -35,6 +36,7 @@ from triggers.matching.payload import Payload
 from triggers.matching.pending import item_of
 from triggers.models import Decision, Event, EventDelivery, Gate, Replay, Source, Switch, SwitchTimer
 from triggers.retention.payloads import not_needed
+from triggers.sources.calendars.erasure import Meetings
 from triggers.switches.switch import ABSENCE
 
 MARK = "erased:"
@@ -72,6 +74,7 @@ class Erasure:
     events: int = 0
     runs: int = 0
     left: list[Left] = field(default_factory=list)
+    meetings: int = 0  # entries of calendars, and starts that wait
     unread: list[UUID] = field(default_factory=list)  # their data did not parse, so `where` could not be evaluated
 
 
@@ -86,17 +89,26 @@ class Traces:
 def erase(selection: Selection, *, by: str, dry_run: bool = False) -> Erasure:
     """Erase the events of a selection and everything derived from them. Repeat it when the events that were left are done."""
     unread: list[UUID] = []
+    # Before its events are looked for: a start that the dispatcher records at this moment is one of them.
+    meetings = _meetings(selection, dry_run=dry_run)
     chosen = list(select(selection, unread))
     about = mark_of(selection.subject) if selection.subject else "where"
     if selection.subject and not dry_run:
         _forget_searches(selection.subject)
         _keys_of_events().filter(key=selection.subject).delete()
-    return _erase(chosen, by=by, about=about, unread=unread, dry_run=dry_run)
+    return _erase(chosen, by=by, about=about, unread=unread, dry_run=dry_run, meetings=meetings)
 
 
 def erase_event(event: Event, *, by: str) -> Erasure:
     """Erase one event and everything derived from it."""
     return _erase([event.pk], by=by, about=str(event.pk))
+
+
+def _meetings(selection: Selection, *, dry_run: bool) -> int:
+    if not selection.subject or selection.where:  # an expression is of events
+        return 0
+    meetings = Meetings(organizer=selection.subject, source=selection.source)
+    return meetings.count() if dry_run else meetings.erase()
 
 
 def mark_of(subject: str) -> str:
@@ -156,7 +168,13 @@ def _holds(expression: str, event: Event, evaluator: Evaluator) -> bool:
 
 
 def _erase(
-    chosen: Sequence[UUID], *, by: str, about: str, unread: Sequence[UUID] = (), dry_run: bool = False
+    chosen: Sequence[UUID],
+    *,
+    by: str,
+    about: str,
+    unread: Sequence[UUID] = (),
+    dry_run: bool = False,
+    meetings: int = 0,
 ) -> Erasure:
     traces = follow(chosen)
     left = needed(traces)
@@ -164,7 +182,9 @@ def _erase(
     # Effects before causes: if an effect is needed by then, a later erasure still finds it through its causes.
     going = [id for id in reversed(traces.runs_of) if id not in kept]
     erasure = Erasure(
-        left=[Left(event_id=id, runs=_live_runs(traces.runs_of[id])) for id in sorted(left)], unread=list(unread)
+        left=[Left(event_id=id, runs=_live_runs(traces.runs_of[id])) for id in sorted(left)],
+        unread=list(unread),
+        meetings=meetings,
     )
     if dry_run:
         for some in pieces(going):
@@ -175,7 +195,8 @@ def _erase(
     for some in pieces(going):
         _erase_together(some, traces, erasure)
     detail = {"events": erasure.events, "runs": erasure.runs, "left": [str(one.event_id) for one in erasure.left]}
-    record_about(by, "erase", "subject", about, **detail, **({"unread": len(unread)} if unread else {}))
+    more = {name: count for name, count in {"unread": len(unread), "meetings": meetings}.items() if count}
+    record_about(by, "erase", "subject", about, **detail, **more)
     return erasure
 
 

@@ -1,3 +1,3 @@
-"""Upcoming wakes: `listing` (all of them), `run_wakes` (wakes, windows, timers), as an `entry` each; `days` counts by
-day.
+"""Upcoming wakes: `listing` (all of them), `run_wakes` (wakes, windows, timers), `meetings` (starts of calendars), as an
+`entry` each; `days` counts by day.
 """

@@ -1,5 +1,6 @@
 """An entry of the list of what wakes next."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -9,7 +10,8 @@ from django.db.models import Q, QuerySet
 
 BY_CLOCK = ("schedule", "heartbeat", "reminder", "task")
 OF_RUNS = ("wake", "timer", "retry", "start")
-KINDS = (*BY_CLOCK, "window", *OF_RUNS)
+MEETING = "meeting"
+KINDS = (*BY_CLOCK, "window", MEETING, *OF_RUNS)
 SEEN = 10_000
 
 
@@ -30,6 +32,14 @@ class Coming:
     schedule_id: int | None = None
     trigger_id: UUID | None = None
     run_id: UUID | None = None
+    source_id: UUID | None = None
+
+
+def kinds_for(has_perm: Callable[[str], bool]) -> tuple[str, ...]:
+    """The kinds that a person with these permissions may see."""
+    hidden = () if has_perm("runs.view_run") else OF_RUNS
+    # Its title is data of an event.
+    return tuple(kind for kind in KINDS if kind not in hidden and (kind != MEETING or has_perm("triggers.view_event")))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,5 @@
-"""Upcoming wakes and their times: schedules, wakes that runs have set, windows that close, timers of waiting runs,
-delayed runs.
+"""Upcoming wakes and their times: schedules, wakes that runs have set, windows that close, starts of meetings, timers of
+waiting runs, delayed runs.
 
 Each kind is read by the index on its time, up to the requested number of rows: a million schedules cost as much as ten.
 A filter searches the first SEEN rows of a kind.
@@ -28,7 +28,8 @@ from triggers.schedules.reminders import text_of
 from triggers.schedules.rows import RELATED
 from triggers.schedules.rules.rows import rule_of
 from triggers.schedules.rules.rule import Rule
-from triggers.upcoming.entry import BY_CLOCK, KINDS, Coming, Span, soonest
+from triggers.upcoming.entry import BY_CLOCK, KINDS, MEETING, Coming, Span, soonest
+from triggers.upcoming.meetings import meetings
 from triggers.upcoming.run_wakes import put_off, timers, wakes, windows
 
 REPEATS = 100  # further times of one schedule that are computed
@@ -61,6 +62,8 @@ def not_by_clock(span: Span, limit: int, wanted: frozenset[str], agent: str) -> 
         found += wakes(span, limit, agent)
     if "window" in wanted:
         found += windows(span, limit, agent)
+    if MEETING in wanted:
+        found += meetings(span, limit, agent)
     if "timer" in wanted:
         found += timers(span, limit, agent)
     if wanted & {"retry", "start"}:

@@ -257,7 +257,9 @@ class EventPanel(Panel):
             erasure = erase(Selection(subject=event.subject), by=acting(request))
         else:
             erasure = erase_event(event, by=acting(request))
-        messages.success(request, f"Erased: {_number(erasure.events, 'event')} and {_number(erasure.runs, 'run')}.")
+        meetings = f", and {erasure.meetings:,} of what calendars have recorded" if erasure.meetings else ""
+        erased = f"{_number(erasure.events, 'event')} and {_number(erasure.runs, 'run')}"
+        messages.success(request, f"Erased: {erased}{meetings}.")
         if erasure.left:
             left = ", ".join(str(one.event_id) for one in erasure.left[:5])
             messages.warning(

@@ -27,7 +27,7 @@ from runs.db.sql import database_now
 from triggers.models import Schedule
 from triggers.schedules.clock import instant_of
 from triggers.upcoming.days import Day, days_ahead
-from triggers.upcoming.entry import BY_CLOCK, KINDS, OF_RUNS, Coming
+from triggers.upcoming.entry import BY_CLOCK, MEETING, Coming, kinds_for
 from triggers.upcoming.listing import ahead
 
 VIEWS = {"list": "List", "line": "Next 24 hours", "month": "Calendar"}
@@ -36,7 +36,7 @@ USUAL = 7
 SHOWN, MOST = 100, 500
 LANES = 60
 NAMES = 4  # shown on a day of the month
-NAMED = 80  # characters of a reminder
+NAMED = 80  # characters of a reminder, or of the title of a meeting
 FURTHEST = timedelta(days=36_525)  # the last month that can be shown
 HOURS = 3  # between two lines of the axis
 EDITED = 1000  # count edited schedules up to this number
@@ -48,6 +48,7 @@ WORDS = {
     "task": "ordinary task",
     "wake": "wake set by a run",
     "window": "end of a debounce or batch",
+    MEETING: "start of a meeting",
     "timer": "timer of a waiting run",
     "retry": "retry",
     "start": "start delayed by a rate limit",
@@ -148,8 +149,7 @@ def _asked(request: HttpRequest) -> Asked:
 
 
 def allowed_kinds(request: HttpRequest) -> tuple[str, ...]:
-    hidden = () if request.user.has_perm("runs.view_run") else OF_RUNS
-    return tuple(kind for kind in KINDS if kind not in hidden)
+    return kinds_for(request.user.has_perm)
 
 
 # The list
@@ -211,6 +211,8 @@ def subject_of(one: Coming) -> SafeString | str:
         return link(page("triggers_schedule", one.schedule_id), one.name) if one.kind != "task" else one.name
     if one.kind in ("timer", "retry", "start") and one.run_id:
         return format_html("{} of run {}", one.name, run_link(one.run_id))
+    if one.source_id:
+        return link(page("triggers_source", one.source_id), Truncator(one.name).chars(NAMED))
     return link(page("triggers_trigger", one.trigger_id), one.name) if one.trigger else one.name
 
 

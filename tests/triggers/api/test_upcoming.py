@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from tests.support.api import Api
 from tests.support.triggers import make_heartbeat, make_trigger
-from tests.triggers.upcoming.test_listing import put_wake
+from tests.triggers.upcoming.test_listing import make_calendar, put_meeting, put_wake
 from triggers.models import Schedule
 from triggers.schedules.firing import due_schedules
 
@@ -81,3 +81,12 @@ def test_until_is_in_utc_unless_it_has_an_offset(heartbeat: Schedule) -> None:
 def test_wakes_set_by_runs_require_permission_to_view_runs(heartbeat: Schedule) -> None:
     assert [one["kind"] for one in Api(["triggers.view_schedule"]).get("upcoming/").body["results"]] == ["heartbeat"]
     assert Api(["runs.view_run"], name="other").get("upcoming/").status == 403
+
+
+def test_meetings_require_permission_to_view_events() -> None:
+    source = make_calendar()
+    put_meeting(source, timezone.now() + timedelta(hours=1), "Review")
+
+    [meeting] = Api(["triggers.view_schedule", "triggers.view_event"]).get("upcoming/").body["results"]
+    assert (meeting["kind"], meeting["name"], meeting["calendar"]) == ("meeting", "Review", str(source.pk))
+    assert Api(["triggers.view_schedule"], name="other").get("upcoming/").body["results"] == []

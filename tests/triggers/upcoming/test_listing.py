@@ -15,7 +15,7 @@ from runs.models import NIL, OutboxMessage
 from tests.support.journals import make_wait
 from tests.support.runs import make_run
 from tests.support.triggers import make_heartbeat, make_trigger
-from triggers.models import Schedule, Trigger, Window
+from triggers.models import Schedule, Source, Trigger, Window
 from triggers.schedules.firing import due_schedules
 from triggers.schedules.heartbeats import set_pace
 from triggers.upcoming import listing
@@ -58,6 +58,15 @@ def put_window(trigger: Trigger, at: datetime, **fields: Any) -> Window:
     return Window.objects.create(trigger=trigger, due_at=at, **{**values, **fields})
 
 
+def put_meeting(source: Source, at: datetime, title: str, *, before: timedelta = timedelta()) -> OutboxMessage:
+    payload = {"source": str(source.pk), "starts_at": (at + before).isoformat(), "data": {"title": title}}
+    return OutboxMessage.objects.create(topic="calendar", key=str(source.pk), payload=payload, available_at=at)
+
+
+def make_calendar(slug: str = "meetings", **fields: Any) -> Source:
+    return Source.objects.create(slug=slug, kind="ics", settings={"url": "https://example.com/a.ics"}, **fields)
+
+
 def day(**options: Any) -> list[Coming]:
     return ahead(NINE, NINE + DAY, 100, **options)
 
@@ -74,6 +83,7 @@ def one_of_each() -> Trigger:
     armed("cleanup", "4")
     put_wake(trigger, NINE + MINUTE, "quarterly review")
     make_wait(make_run(status="waiting", trigger="order", agent="seller"), key="sleep#1", due_at=NINE + 2 * MINUTE)
+    put_meeting(make_calendar(), NINE + 7 * MINUTE, "Review", before=15 * MINUTE)
     late: dict[str, Any] = {"status": "queued", "ready_at": None, "trigger": "mailer"}
     make_run(**late, due_at=NINE + 3 * MINUTE, attempt=2, error="OSError: no route\nmore")
     make_run(**late, due_at=NINE + 4 * MINUTE)
@@ -93,6 +103,7 @@ def test_everything_that_is_to_come_is_in_one_list_soonest_first() -> None:
         ("start", "mailer", "mailer", "the rate of its trigger lets it start at this time"),
         ("reminder", "reminder", "reminders", "Call Ada"),
         ("window", "digest", "reporter", "2 events wait to become one run"),
+        ("meeting", "Review", "", "meetings: starts 15 min later"),
         ("schedule", "nightly", "nightly", "At 03:00 (UTC)"),
         ("task", "cleanup", "", "At 04:00 (UTC)"),
     ]
@@ -136,6 +147,28 @@ def test_the_listing_is_filtered_by_kind_and_by_agent(options: dict[str, Any], f
     one_of_each()
 
     assert [one.kind for one in day(**options)] == found
+
+
+# Meetings
+
+
+def test_a_meeting_is_listed_for_the_agents_whose_triggers_listen_to_its_source() -> None:
+    make_trigger("brief", source="meetings", types=["calendar.st*"])
+    make_trigger("log", types=["*"])
+    make_trigger("changes", source="meetings", types=["calendar.changed"])
+    make_trigger("elsewhere", source="others", types=["calendar.starts"])
+    put_meeting(make_calendar(), NINE + MINUTE, "Review")
+
+    assert [one.why for one in day()] == ["meetings: starts at this time"]
+    found = {agent: names(day(agent=agent)) for agent in ("brief", "log", "changes", "elsewhere", "none")}
+    assert found == {"brief": ["Review"], "log": ["Review"], "changes": [], "elsewhere": [], "none": []}
+
+
+def test_a_meeting_of_a_disabled_source_wakes_nothing_and_one_without_a_title_is_listed() -> None:
+    put_meeting(make_calendar(enabled=False), NINE + MINUTE, "")
+
+    [one] = day()
+    assert (one.name, one.why) == ("(no title)", "meetings: its source is disabled or deleted, so nothing wakes")
 
 
 # Schedules

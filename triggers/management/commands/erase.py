@@ -55,7 +55,8 @@ class Command(BaseCommand):
             )
 
     def _tell(self, erasure: Erasure, verb: str) -> None:
-        self.stdout.write(f"{erasure.events} events and {erasure.runs} runs {verb}")
+        meetings = f", {erasure.meetings} entries and waiting starts of calendars" if erasure.meetings else ""
+        self.stdout.write(f"{erasure.events} events and {erasure.runs} runs{meetings} {verb}")
         for one in erasure.left:
             why = (
                 f"needed by run {', '.join(map(str, one.runs))}" if one.runs else "not dispatched, held, or in a window"

@@ -7,7 +7,17 @@ from typing import Any
 from uuid import UUID
 
 from triggers.models import CalendarEntry
-from triggers.sources.calendars.entry import CANCELLED, Entry, Look, as_its_series_says, instant, key_of, short
+from triggers.sources.calendars.entry import (
+    BLANK,
+    CANCELLED,
+    IS_ERASED,
+    Entry,
+    Look,
+    as_its_series_says,
+    instant,
+    key_of,
+    short,
+)
 from triggers.sources.http.payload import Payload
 from triggers.sources.runner import BATCH, Received
 from triggers.sources.webhooks.naming import is_name
@@ -77,7 +87,8 @@ def _known(source_id: UUID, look: Look) -> dict[str, CalendarEntry]:
     rows = CalendarEntry.objects.filter(source_id=source_id)
     if not look.is_whole:
         entries = look.entries or ()
-        keys = {key for entry in entries for key in (entry.key, key_of(entry.series))} | set(map(key_of, look.gone))
+        keys = {key for entry in entries for key in (entry.key, key_of(entry.series))}
+        keys |= set(map(key_of, [*look.gone, *look.renewed]))
         rows = rows.filter(key__in=keys) | rows.filter(series__in=keys)
     found = {row.key: row for row in rows}
     missing = {row.series for row in found.values() if row.series} - found.keys()
@@ -122,13 +133,14 @@ def _gone(known: Mapping[str, CalendarEntry], look: Look) -> Iterator[tuple[Cale
     named = {key_of(id) for id in look.gone}
     there = {entry.key for entry in look.entries or ()}
     unread = set(map(short, look.left_out or ()))
+    followed = named | set(map(key_of, look.renewed))
     for key, row in known.items():
         if key in named:
             yield row, True
         elif (
             key not in there
-            and (look.is_whole or row.series in named)
-            and not unread & {row.data["id"], row.data["uid"]}
+            and (look.is_whole or not followed.isdisjoint((key, row.series)))
+            and not unread & {row.data["id"], row.data["uid"], row.data["series"]}
         ):
             yield row, False
 
@@ -181,7 +193,8 @@ def _ends_with_series(row: CalendarEntry, known: Mapping[str, CalendarEntry], lo
     if row.series in {key_of(id) for id in look.gone}:
         return True
     there: Sequence[Entry] = [entry for entry in look.entries or () if entry.key == row.series]
-    return (look.is_whole and not there) or any(entry.is_cancelled for entry in there)
+    is_given = look.is_whole or row.series in map(key_of, look.renewed)
+    return (is_given and not there) or any(entry.is_cancelled for entry in there)
 
 
 def _changes_with_series(row: CalendarEntry, known: Mapping[str, CalendarEntry], look: Look) -> bool:
@@ -201,11 +214,8 @@ def _is_beyond(row: CalendarEntry, known: Mapping[str, CalendarEntry], look: Loo
 
 
 def _changed(key: str, digest: str, data: Mapping[str, Any], old: Mapping[str, Any], by: Comparing) -> Received:
-    names = [
-        name for name, value in data.items() if old.get(name) != value and name not in ("updated_at", "description")
-    ]
-    if data["description"] != old.get("description"):
-        names.append("description")
+    unknown = {"updated_at", IS_ERASED, *(BLANK if old.get(IS_ERASED) else ())}
+    names = [name for name, value in data.items() if name not in unknown and old.get(name) != value]
     before = {name: old.get(name) for name in names if name != "description"}
     return _event(CHANGED, key, digest, {**data, "changed": sorted(names), "before": before}, by)
 

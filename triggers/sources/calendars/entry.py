@@ -14,6 +14,17 @@ LONGEST_TEXT = 10_000  # characters of a description
 LONGEST = 1_000  # of any other text
 MOST_PEOPLE = 100
 UNCOMPARED = frozenset({"updated_at", "response"})  # may change while nothing of the event does
+# What an erasure takes from the data of a recorded entry, with what is left there.
+BLANK: Mapping[str, Any] = {
+    "title": "",
+    "description": "",
+    "location": "",
+    "link": "",
+    "meeting": "",
+    "organizer": {"name": "", "address": ""},
+    "attendees": [],
+}
+IS_ERASED = "is_erased"  # in the data: its fields were erased
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +80,7 @@ class Look:
     entries: Sequence[Entry] | None = None
     gone: Sequence[str] = ()  # ids that the calendar has named
     is_whole: bool = False  # what is not among the entries is gone
+    renewed: Sequence[str] = ()  # ids of events and series: what is recorded of them and not among the entries is gone
     is_moved: bool = False  # another part of the calendar than before: what was made earlier is not new
     occurrences: Sequence[Occurrence] | None = None
     left_out: Mapping[str, str] | None = None  # ids of what cannot be read, and why

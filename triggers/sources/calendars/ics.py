@@ -4,7 +4,7 @@ import json
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import available_timezones
 
@@ -72,28 +72,30 @@ class IcsReader(CalendarReader):
         if answer is None:
             return Look(cursor=cursor)
         view = view or (self.whole_view(now) if self.wants_starts() else None)
-        found = self._parsed(answer.body, view, now)
+        span = [view.start.isoformat(), view.until.isoformat()] if view else None
+        asked = {"now": now.isoformat(), "view": span, "zone": self.settings.zone}
+        found = parsed(answer.body, asked, self.settings.pause)
         return Look(
             cursor=validators_of(answer),
-            entries=[_entry(one) for one in found["entries"]],
+            entries=[entry_of(one) for one in found["entries"]],
             is_whole=True,
-            occurrences=[_occurrence(one) for one in found["occurrences"]] if view else None,
+            occurrences=[occurrence_of(one) for one in found["occurrences"]] if view else None,
             left_out=found["left_out"],
         )
 
-    def _parsed(self, body: bytes, view: View | None, now: datetime) -> Mapping[str, Any]:
-        """The calendar as parsed by `ics_parser`. Raises SourceError."""
-        span = [view.start.isoformat(), view.until.isoformat()] if view else None
-        found = in_its_process(body, {"now": now.isoformat(), "view": span, "zone": self.settings.zone})
-        if found is None:
-            raise SourceError(
-                "The calendar cannot be parsed within the limits of time and memory.",
-                remedy="Publish a shorter calendar, or disable the source: some calendars are made to cost time.",
-                retry_after=self.settings.pause,
-            )
-        if error := found.get("error"):
-            raise SourceError(error, remedy=found["remedy"], retry_after=self.settings.pause)
-        return found
+
+def parsed(body: bytes, asked: Mapping[str, Any], pause: timedelta) -> Mapping[str, Any]:
+    """The answer of `ics_parser`. Raises SourceError."""
+    found = in_its_process(body, asked)
+    if found is None:
+        raise SourceError(
+            "The calendar cannot be parsed within the limits of time and memory.",
+            remedy="Publish a shorter calendar, or disable the source: some calendars are made to cost time.",
+            retry_after=pause,
+        )
+    if error := found.get("error"):
+        raise SourceError(error, remedy=found["remedy"], retry_after=pause)
+    return found
 
 
 def in_its_process(body: bytes, asked: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -115,14 +117,14 @@ def in_its_process(body: bytes, asked: Mapping[str, Any]) -> Mapping[str, Any] |
     return found
 
 
-def _entry(one: Mapping[str, Any]) -> Entry:
+def entry_of(one: Mapping[str, Any]) -> Entry:
     over_at = one["over_at"]
     return Entry(
         id=one["id"], series=one["series"], over_at=instant(over_at) if over_at else None, data=_data(one["data"])
     )
 
 
-def _occurrence(one: Mapping[str, Any]) -> Occurrence:
+def occurrence_of(one: Mapping[str, Any]) -> Occurrence:
     data = _data(one["data"])
     return Occurrence(id=one["id"], starts_at=instant(data["starts_at"]), data=data)
 

@@ -1,7 +1,8 @@
 """The process that parses one calendar, in isolation (`runs.processes.isolation`). A rule of a stranger's invitation may recur a million
 times, or be looked for until the year 9999: each series has its own time, and one that takes longer is left out.
 
-It gets the request in JSON, a newline and the calendar; it answers the entries and the occurrences in JSON.
+It gets the request in JSON, a newline and the calendar; it answers the entries and the occurrences in JSON. A calendar whose events
+are kept one by one comes as a list of `documents`, each with a name and its size in bytes: the name is the id of its event.
 """
 
 import json
@@ -44,7 +45,8 @@ def main() -> None:
 
 
 def found_in(body: bytes, asked: Mapping[str, Any]) -> dict[str, Any]:
-    # Not for the processes that only know of this module. Their types differ from version to version.
+    if "documents" in asked:
+        return _found_in_documents(body, asked)
     try:
         calendars = [one for one in _calendars(body) if one.name == "VCALENDAR"]
     except Exception as error:  # the parser raises what it likes
@@ -53,9 +55,29 @@ def found_in(body: bytes, asked: Mapping[str, Any]) -> dict[str, Any]:
         return _wrong("The answer is no calendar.")
     parsing = _Parsing(asked)
     for calendar in calendars:
-        own = _zone(str(calendar.get("X-WR-TIMEZONE", "")))
-        parsing.own_zone, parsing.zone = own, _zone(asked["zone"]) or own or UTC
         parsing.read(calendar)
+    return _answer(parsing)
+
+
+def _found_in_documents(body: bytes, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """One that cannot be read is left out."""
+    parsing = _Parsing(asked)
+    begin = 0
+    for name, size in asked["documents"]:
+        document = body[begin : begin + size]
+        begin += size
+        try:
+            calendars = _calendars(document)
+            for calendar in calendars:
+                parsing.read(calendar, name)
+            if not calendars:
+                parsing.left_out[name] = "it has no calendar"
+        except Exception as error:  # the parser raises what it likes
+            parsing.left_out[name] = f"it cannot be read: {type(error).__name__}"
+    return _answer(parsing)
+
+
+def _answer(parsing: "_Parsing") -> dict[str, Any]:
     if len(parsing.entries) > MOST_ENTRIES:
         return _wrong(f"The calendar has more than {MOST_ENTRIES:,} events to come.", "Publish a smaller calendar.")
     return {
@@ -66,6 +88,7 @@ def found_in(body: bytes, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _calendars(body: bytes) -> list[Any]:
+    # Not for the processes that only know of this module. Its types differ from version to version.
     icalendar: Any = import_module("icalendar")
     icalendar.Component.ignore_exceptions = True  # a line that cannot be read is left out, not the calendar
     try:
@@ -77,6 +100,8 @@ def _calendars(body: bytes) -> list[Any]:
 
 class _Parsing:
     def __init__(self, asked: Mapping[str, Any]) -> None:
+        self.asked_zone = _zone(asked["zone"])
+        self.began = clock.process_time()
         self.now = datetime.fromisoformat(asked["now"])
         self.view = tuple(map(datetime.fromisoformat, asked["view"])) if asked["view"] else None
         self.zone: tzinfo = UTC
@@ -85,20 +110,21 @@ class _Parsing:
         self.occurrences: list[dict[str, Any]] = []
         self.left_out: dict[str, str] = {}
 
-    def read(self, calendar: Any) -> None:
-        by_uid: defaultdict[str, list[Any]] = defaultdict(list)
+    def read(self, calendar: Any, name: str = "") -> None:
+        """`name` is the id of its event; empty: each is known by its UID."""
+        self.own_zone = _zone(str(calendar.get("X-WR-TIMEZONE", "")))
+        self.zone = self.asked_zone or self.own_zone or UTC
+        by_id: defaultdict[str, list[Any]] = defaultdict(list)
         for event in calendar.walk("VEVENT"):
-            uid = str(event.get("UID", "")) or f"{event.get('SUMMARY', '')} {_text(event, 'DTSTART')}"
-            by_uid[uid[:LONGEST]].append(event)
-        began = clock.process_time()
-        for uid, events in by_uid.items():
-            spent = clock.process_time() - began
+            by_id[name or _uid(event)].append(event)
+        for id, events in by_id.items():
+            spent = clock.process_time() - self.began
             try:
                 with _seconds(max(SERIES_SECONDS * (1 - spent / SPENT_SECONDS), SHORTEST_SECONDS)):
                     there = self._latest(events)
-                    entries, occurrences = self._entries(uid, there), self._occurrences(uid, there)
+                    entries, occurrences = self._entries(id, there), self._occurrences(id, there)
             except Costly:
-                self.left_out[uid] = "its rule takes too long to follow"
+                self.left_out[id] = "its rule takes too long to follow"
             except (
                 ValueError,
                 TypeError,
@@ -108,7 +134,7 @@ class _Parsing:
                 OverflowError,
                 RecursionError,
             ) as error:
-                self.left_out[uid] = f"it cannot be read: {type(error).__name__}"
+                self.left_out[id] = f"it cannot be read: {type(error).__name__}"
             else:
                 self.entries |= entries
                 self.occurrences += occurrences
@@ -122,20 +148,20 @@ class _Parsing:
             events = list({self._original(event): event for event in sorted(events, key=_version)}.values())
         return events
 
-    def _entries(self, uid: str, events: Sequence[Any]) -> dict[str, dict[str, Any]]:
+    def _entries(self, whole: str, events: Sequence[Any]) -> dict[str, dict[str, Any]]:
         found = {}
         # An occurrence that is taken out and there as well is there.
         for event in sorted(events, key=lambda one: "RECURRENCE-ID" in one):
             original = self._original(event)
             over_at = self._over_at(event)
             if over_at is None or over_at >= self.now - KEPT:
-                id, series = (f"{uid}/{original.isoformat()}", uid) if original else (uid, "")
-                found[id] = self._entry(id, series, over_at, self._data(event, uid, id, series, original))
+                id, series = (f"{whole}/{original.isoformat()}", whole) if original else (whole, "")
+                found[id] = self._entry(id, series, over_at, self._data(event, id, series, original))
             if not original:
-                found |= {one["id"]: one for one in self._left_free(event, uid)}
+                found |= {one["id"]: one for one in self._left_free(event, whole)}
         return found
 
-    def _left_free(self, event: Any, uid: str) -> Iterator[dict[str, Any]]:
+    def _left_free(self, event: Any, whole: str) -> Iterator[dict[str, Any]]:
         """The occurrences to come that are taken out of the series: they are cancelled."""
         length = self._end(event) - self._start(event)
         given = event.get("EXDATE", [])
@@ -145,13 +171,13 @@ class _Parsing:
                 if start < self.now:
                     continue
                 original = start.astimezone(UTC)
-                id = f"{uid}/{original.isoformat()}"
-                data = self._data(event, uid, id, uid, original)
+                id = f"{whole}/{original.isoformat()}"
+                data = self._data(event, id, whole, original)
                 times = {"starts_at": start.isoformat(), "ends_at": (start + length).isoformat()}
                 data |= {**times, "status": "cancelled", "recurrence": []}
-                yield self._entry(id, uid, start + length, data)
+                yield self._entry(id, whole, start + length, data)
 
-    def _occurrences(self, uid: str, events: Sequence[Any]) -> list[dict[str, Any]]:
+    def _occurrences(self, whole: str, events: Sequence[Any]) -> list[dict[str, Any]]:
         if self.view is None:
             return []
         recurs = any("RRULE" in event or "RDATE" in event for event in events)
@@ -161,8 +187,8 @@ class _Parsing:
             start = self._start(event)
             if self.view[0] < start < self.view[1]:
                 original = self._original(event) or (start.astimezone(UTC) if recurs else None)
-                id = f"{uid}/{original.isoformat()}" if original else uid
-                data = self._data(event, uid, id, uid if original else "", original)
+                id = f"{whole}/{original.isoformat()}" if original else whole
+                data = self._data(event, id, whole if original else "", original)
                 occurrences.append({"id": id, "data": {**data, "recurrence": []}})
         if len(occurrences) > MOST_OCCURRENCES:
             raise Costly
@@ -210,7 +236,7 @@ class _Parsing:
         last = deque(islice(rule, MOST_COUNTED), maxlen=1)
         return last[0].replace(tzinfo=start.tzinfo) + (end - start) if last else end
 
-    def _data(self, event: Any, uid: str, id: str, series: str, original: datetime | None) -> dict[str, Any]:
+    def _data(self, event: Any, id: str, series: str, original: datetime | None) -> dict[str, Any]:
         start, end = self._start(event), self._end(event)
         for at in (start, end):
             at.astimezone(UTC)  # raises what a time at the end of the calendar costs others
@@ -220,7 +246,7 @@ class _Parsing:
         link = _short(event, "URL")
         return {
             "id": id,
-            "uid": uid,
+            "uid": _uid(event),
             "series": series,
             "title": _short(event, "SUMMARY"),
             "description": str(event.get("DESCRIPTION", ""))[:20_000],
@@ -276,6 +302,11 @@ def _seconds(seconds: float) -> Iterator[None]:
         yield
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+def _uid(event: Any) -> str:
+    uid = str(event.get("UID", "")) or f"{event.get('SUMMARY', '')} {_text(event, 'DTSTART')}"
+    return uid[:LONGEST]
 
 
 def _rule(event: Any) -> Mapping[str, Any]:

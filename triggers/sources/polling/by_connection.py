@@ -4,6 +4,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
@@ -61,16 +62,19 @@ class Account:
         headers: Mapping[str, str] | None = None,
         allowed: Collection[int] = (),
         most_bytes: int = MOST_BYTES,
+        method: str = "GET",
+        content: bytes = b"",
     ) -> FetchResponse:
         """The answer, which has status 200 or one of those that are `allowed`. Raises SourceError."""
         address = httpx.URL(url)
         if parameters:
             address = address.copy_merge_params(dict(parameters))
+        request = Request(url=str(address), method=method, content=content, headers=dict(headers or {}))
         self.lease = self.lease or leased(self.connection)
-        answer = self._sent(address, self.lease, headers or {}, most_bytes)
+        answer = self._sent(request, self.lease, most_bytes)
         if answer.status == HTTPStatus.UNAUTHORIZED:
             self.lease = leased(self.connection, refused=self.lease.token)
-            answer = self._sent(address, self.lease, headers or {}, most_bytes)
+            answer = self._sent(request, self.lease, most_bytes)
         if answer.status != HTTPStatus.OK and answer.status not in allowed:
             raise self._refused(answer)
         return answer
@@ -83,7 +87,8 @@ class Account:
             raise SourceError("The provider's answer is no object in JSON.")
         return answer.status, found or {}
 
-    def _sent(self, address: httpx.URL, lease: Lease, headers: Mapping[str, str], most: int) -> FetchResponse:
+    def _sent(self, request: Request, lease: Lease, most: int) -> FetchResponse:
+        address = httpx.URL(request.url)
         if not is_allowed(address, lease.hosts) or not is_private(address):
             raise SourceError(
                 f"Connection {self.connection} sends its token to {', '.join(lease.hosts)} only, with TLS.",
@@ -92,9 +97,9 @@ class Account:
         seconds = min(REQUEST_SECONDS, self.until - time.monotonic())
         if seconds <= 0:
             raise SourceError(f"The poll took longer than {SECONDS:g} s.")
-        request = Request(url=str(address), headers=dict(headers), private={"Authorization": f"Bearer {lease.token}"})
+        sent = replace(request, private={"Authorization": f"Bearer {lease.token}"})
         try:
-            return fetch(request, Limits(seconds=seconds, bytes=most, redirects=0))
+            return fetch(sent, Limits(seconds=seconds, bytes=most, redirects=0))
         except NotFetched as error:
             if "larger than" in str(error):
                 raise TooLarge(f"The provider sends too much: {error}") from None

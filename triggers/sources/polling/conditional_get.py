@@ -3,7 +3,7 @@
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
@@ -84,28 +84,39 @@ class Asking:
     secret: str
     most_bytes: int
     accept: str
+    remedy: str = (
+        "Enter the secret that the server expects, and check the header that carries it."  # if it refuses the secret
+    )
 
     def __post_init__(self) -> None:
         self.until = time.monotonic() + SECONDS
 
     def ask(self, url: str, validators: Mapping[str, str] | None = None) -> FetchResponse | None:
         """None: nothing has changed since the validators. Raises SourceError."""
+        answer = self.send(Request(url=url, headers=conditions(validators or {})))
+        if answer.status == HTTPStatus.NOT_MODIFIED and validators:
+            return None
+        return self.accepted(answer)
+
+    def send(self, request: Request) -> FetchResponse:
+        """The answer to the request with the secret, whatever its status. Raises SourceError."""
         seconds = min(REQUEST_SECONDS, self.until - time.monotonic())
         if seconds <= 0:
             raise SourceError(f"The poll took longer than {SECONDS:g} s.", remedy="Poll fewer pages.")
         private = {}
         if self.secret and self.settings.secret_header:
             private[self.settings.secret_header] = self.settings.secret_prefix + self.secret
-        request = Request(url=url, headers={"Accept": self.accept, **conditions(validators or {})}, private=private)
+        sent = replace(request, headers={"Accept": self.accept, **request.headers}, private=private)
         try:
-            answer = fetch(request, Limits(seconds=seconds, bytes=self.most_bytes))
+            return fetch(sent, Limits(seconds=seconds, bytes=self.most_bytes))
         except NotFetched as error:
             remedy = "Addresses of your own network must be in WAKEFUL_HTTP_NETWORKS." if "public" in str(error) else ""
             raise SourceError(f"The address cannot be fetched: {error}", remedy=remedy) from None
-        if answer.status == HTTPStatus.NOT_MODIFIED and validators:
-            return None
-        if answer.status != HTTPStatus.OK:
-            raise _refused(answer, self.settings)
+
+    def accepted(self, answer: FetchResponse, *statuses: int) -> FetchResponse:
+        """The answer, which has one of these statuses; without any, 200. Raises SourceError."""
+        if answer.status not in (statuses or (HTTPStatus.OK,)):
+            raise _refused(answer, self.settings, self.remedy)
         return answer
 
     def expect(self, url: str) -> FetchResponse:
@@ -159,12 +170,12 @@ def validators_of(answer: FetchResponse) -> dict[str, str]:
     return {name: value for name, value in found.items() if value.isprintable() and len(value) <= 1_000}
 
 
-def _refused(answer: FetchResponse, settings: Any) -> SourceError:
+def _refused(answer: FetchResponse, settings: Any, remedy_of_secret: str) -> SourceError:
     status = answer.status
     phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
     remedy = ""
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        remedy = "Enter the secret that the server expects, and check the header that carries it."
+        remedy = remedy_of_secret
     elif status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
         remedy = "Check the address, or disable the source if it is gone."
     pause = pause_of(answer.headers.get("retry-after", ""))

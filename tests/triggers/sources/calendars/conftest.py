@@ -39,9 +39,10 @@ def provider(settings: Any, forgotten: None, monkeypatch: pytest.MonkeyPatch) ->
 class Polled:
     """A source that is polled and recorded as the process does it, each time as by a new one."""
 
-    def __init__(self, kind: str, **settings: Any) -> None:
+    def __init__(self, kind: str, *, secret: str = "", **settings: Any) -> None:
         self.source: Source = create_source("meetings", kind=kind, settings=settings, by="test")
         self.settings = settings
+        self.secret = secret
         worker = Worker.objects.create(kind=Worker.Kind.SOURCES, host="test", pid=1)
         Reading.objects.update_or_create(source=self.source, defaults={"owner": worker, "epoch": 1})
         self.mandate = Mandate(source_id=self.source.pk, slug=self.source.slug, owner=worker.pk, epoch=1)
@@ -56,6 +57,7 @@ class Polled:
         assignment: Assignment[Any] = Assignment(
             slug=self.source.slug,
             settings=runner.clean_settings(self.settings),
+            secret=self.secret,
             position=position,
             source_id=UUID(str(self.source.pk)),
         )
