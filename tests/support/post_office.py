@@ -1,6 +1,7 @@
 """Servers that take mail and webhooks, over real sockets, and behave as a test sets them up: in threads of the test, or each as a
 process that can be killed (`ServerProcess`)."""
 
+import base64
 import json
 import re
 import socket
@@ -8,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email import message_from_bytes, policy
@@ -82,6 +83,10 @@ class MailServer(Server):
 
     def __init__(self, port: int = 0) -> None:
         self.letters: list[EmailMessage] = []
+        self.tokens: Callable[[], Container[str]] | None = (
+            None  # those that it accepts (XOAUTH2); None: no one signs in
+        )
+        self.said: list[str] = []  # commands, without what they carry
         super().__init__(port)
 
     @property
@@ -97,7 +102,18 @@ class MailServer(Server):
         say("220 here" if self.manner != "later" else "421 not now")
         for raw in lines:
             verb = raw.decode().strip().upper()[:4]
+            self.said.append(verb)
             match verb:
+                case "EHLO" if self.tokens:
+                    say("250-here")
+                    say("250 AUTH LOGIN PLAIN XOAUTH2")
+                case "AUTH" if self.tokens:
+                    given = base64.b64decode(raw.split()[-1]).decode()
+                    if given.removeprefix("user=ada@example.com\1auth=Bearer ").removesuffix("\1\1") in self.tokens():
+                        say("235 accepted")
+                    else:
+                        say("334 " + base64.b64encode(b'{"status":"401","schemes":"bearer","scope":"mail"}').decode())
+                        say("535 not accepted" if next(lines) == b"\r\n" else "501 an empty line was expected")
                 case "RCPT" if self.manner == "refuse":
                     say("550 no such user <ops@example.com>")
                 case "RCPT" if self.manner == "greylist":

@@ -1,4 +1,4 @@
-"""Google: Gmail, Calendar, Drive, and mail by IMAP."""
+"""Google: Gmail, Calendar, Drive, and mail by IMAP and SMTP."""
 
 from runs.connections.provider import Provider, Scope
 
@@ -11,14 +11,14 @@ PROVIDER = Provider(
     token_url="https://oauth2.googleapis.com/token",  # noqa: S106  (an address)
     revoke_url="https://oauth2.googleapis.com/revoke",
     issuer="https://accounts.google.com",
-    hosts=("*.googleapis.com", "imap.gmail.com:993", "smtp.gmail.com:465"),
+    hosts=("*.googleapis.com", "imap.gmail.com:993", "smtp.gmail.com:465", "smtp.gmail.com:587"),
     scopes=(
         Scope(name=f"{PREFIX}gmail.readonly", words="Read your mail"),
         Scope(name=f"{PREFIX}gmail.compose", words="Write drafts, and send them"),
         Scope(
             name=f"{PREFIX}gmail.modify", words="Read, label and move your mail to the bin, write drafts and send them"
         ),
-        Scope(name="https://mail.google.com/", words="All of your mail, also by IMAP, with deletion for good"),
+        Scope(name="https://mail.google.com/", words="All of your mail, also by IMAP and SMTP, with deletion for good"),
         Scope(name=f"{PREFIX}calendar.readonly", words="Read your calendars"),
         Scope(name=f"{PREFIX}calendar.events", words="Read and change the events of your calendars"),
         Scope(name=f"{PREFIX}drive.readonly", words="Read your files in Drive"),

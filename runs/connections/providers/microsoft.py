@@ -1,4 +1,4 @@
-"""Microsoft 365: mail and calendar by Graph, and mail by IMAP."""
+"""Microsoft 365: mail and calendar by Graph, and mail by IMAP and SMTP."""
 
 from runs.connections.provider import CLIENT, CODE, Provider, Scope, Setting
 
@@ -20,6 +20,10 @@ PROVIDER = Provider(
         Scope(
             name="https://outlook.office.com/IMAP.AccessAsUser.All",
             words="All of your mail by IMAP (a connection of its own: Microsoft gives no token for this and Graph together)",
+        ),
+        Scope(
+            name="https://outlook.office.com/SMTP.Send",
+            words="Send mail by SMTP (with IMAP or alone: Microsoft gives no token for this and Graph together)",
         ),
     ),
     always=("offline_access",),

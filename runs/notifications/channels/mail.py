@@ -1,9 +1,12 @@
 """E-mail, through the server that EMAIL_URL names: `smtp://user:password@host:587/?tls=starttls&from=wakeful@example.com`.
 
+With `?connection=NAME` a connection signs in (SASL XOAUTH2, of Google and Microsoft) instead of a password.
+
 The message counts as handed over as soon as its first byte follows the server's 354: a server that is cut off afterwards may have
 taken it, and no mail server can tell a repeat.
 """
 
+import base64
 import smtplib
 import socket
 import ssl
@@ -16,8 +19,13 @@ from email.policy import SMTP as WIRE
 from email.utils import format_datetime
 from typing import ClassVar
 
+import httpx2 as httpx
 from django.conf import settings
+from django.db import connection
 
+from agents.exceptions import AgentError
+from agents.guards.http import is_allowed
+from agents.kernel.connecting import lease
 from runs.network.mail_server import EXAMPLE, OUR_ID, MailServer, is_address
 from runs.notifications.channels.channel import CONNECT, NotNow, Outcome, Refused, Sent, Unknown
 from runs.notifications.message import Message
@@ -62,28 +70,48 @@ def send_letter(letter_of: Callable[[str], EmailMessage]) -> Outcome:
     return _Dialogue(server).deliver(letter_of(server.sender))
 
 
+class TokenRefused(Exception):
+    """The server has refused the token; nothing was handed over."""
+
+
 class _Dialogue:
-    """One connection to a mail server, for one letter."""
+    """The talk with a mail server about one letter: one session, and a second one if it refuses a token, which is renewed once."""
 
     def __init__(self, server: MailServer) -> None:
         self.server = server
         self.has_begun_data = False
 
     def deliver(self, letter: EmailMessage) -> Outcome:
+        server = self.server
         try:
-            with self._connected() as smtp:
+            token = token_for(server) if server.connection else ""
+            try:
+                return self._talk(letter, token)
+            except TokenRefused:
+                return self._talk(letter, token_for(server, refused=token))
+        except TokenRefused:
+            return NotNow(
+                why=f"the server refuses the token of connection {server.connection}: may it send mail as this user?"
+            )
+        except AgentError as error:
+            return NotNow(why=f"{error}")
+
+    def _talk(self, letter: EmailMessage, token: str) -> Outcome:
+        """Raises TokenRefused."""
+        try:
+            with self._connected(token) as smtp:
                 return self._hand_over(smtp, letter)
         except smtplib.SMTPResponseException as error:
             return NotNow(why=f"the server answered {error.smtp_code} ({type(error).__name__})")
         except smtplib.SMTPNotSupportedError:
-            return NotNow(why="the server does not offer what EMAIL_URL asks for: starttls, or a login")
+            return NotNow(why="the server does not offer what EMAIL_URL asks for: starttls, a login, or AUTH=XOAUTH2")
         except (OSError, smtplib.SMTPException, UnicodeError) as error:
             said = getattr(error, "strerror", "")
             why = f"{type(error).__name__}: {said}" if said else type(error).__name__
             return Unknown(why=f"handed over, and then: {why}") if self.has_begun_data else NotNow(why=why)
 
     @contextmanager
-    def _connected(self) -> Iterator[smtplib.SMTP]:
+    def _connected(self, token: str) -> Iterator[smtplib.SMTP]:
         server, context = self.server, ssl.create_default_context()
         is_ssl = server.tls == "ssl"
         smtp = smtplib.SMTP_SSL(timeout=CONNECT, context=context) if is_ssl else smtplib.SMTP(timeout=CONNECT)
@@ -102,7 +130,9 @@ class _Dialogue:
             if server.tls == "starttls" or (server.tls == "offered" and smtp.has_extn("starttls")):
                 smtp.starttls(context=context)
                 smtp.ehlo()
-            if server.user:
+            if token:
+                _sign_in(smtp, server.user, token)
+            elif server.user:
                 smtp.login(server.user, server.password)
             yield smtp
         finally:
@@ -134,6 +164,47 @@ class _Dialogue:
             return Refused(why=why)
         # 421: it closes the connection. Another 4xx may be about this letter alone.
         return NotNow(why=why, is_away=code == 421)
+
+
+def token_for(server: MailServer, *, refused: str = "") -> str:
+    """Only for a server of the connection's provider, so that its token goes nowhere else. AgentError: there is none."""
+    found: list[str | AgentError] = []
+
+    def take() -> None:
+        try:
+            given = lease(server.connection, refused=refused, may_retry=False)
+            address = httpx.URL(scheme="https", host=server.host, port=server.port)
+            if not is_allowed(address, given.hosts):
+                raise AgentError(f"connection {server.connection} sends its token to {', '.join(given.hosts)} only")
+            found.append(given.token)
+        except AgentError as error:
+            found.append(error)
+        finally:
+            connection.close()
+
+    # The threads that send have no session with the database, and this one ends with its thread.
+    thread = threading.Thread(target=take, name="wakeful-mail-token", daemon=True)
+    thread.start()
+    thread.join()
+    if not found:
+        raise AgentError(f"no token of connection {server.connection} can be read just now")
+    if isinstance(found[0], AgentError):
+        raise found[0]
+    return found[0]
+
+
+def _sign_in(smtp: smtplib.SMTP, user: str, token: str) -> None:
+    """Raises TokenRefused."""
+    if "XOAUTH2" not in smtp.esmtp_features.get("auth", "").upper().split():
+        raise smtplib.SMTPNotSupportedError
+    first = base64.b64encode(f"user={user}\1auth=Bearer {token}\1\1".encode()).decode()
+    code, _ = smtp.docmd("AUTH", f"XOAUTH2 {first}")
+    if code == 334:  # a challenge with the reason, which an empty line answers
+        code, _ = smtp.docmd("")
+    if code == 535:
+        raise TokenRefused
+    if code != 235:
+        raise smtplib.SMTPResponseException(code, "")
 
 
 def _letter(sender: str, to: str, message: Message) -> EmailMessage:

@@ -96,7 +96,7 @@ def test_an_address_of_a_server_is_read_as_url(monkeypatch: pytest.MonkeyPatch) 
         ("smtp://", "it has no host"),
         ("smtp://host:x", "it is not a URL"),
         ("smtp://host/?tls=maybe", "its tls is not starttls, ssl or none"),
-        ("smtp://host/?form=a@b.c", "it has an option 'form'; there are tls and from"),
+        ("smtp://host/?form=a@b.c", "it has an option 'form'; there are tls, from and connection"),
         ("smtp://host/?from=me", "its option from is not an e-mail address"),
     ],
 )
