@@ -22,6 +22,8 @@ from pydantic_ai.tools import ToolDefinition
 BUILTIN = "builtin"
 WORDS = re.compile(r"[a-z]+")
 LINE = 200  # characters; a longer text is a letter
+ASKED = re.compile(r"\bwrite the answer if one is due\b", re.IGNORECASE)
+MESSAGE = re.compile(r'"text": "((?:[^"\\]|\\.)*)"')  # of a message in JSON
 ABOUT = re.compile(r"(?:write|draft) an? (\w+ of) this (\w+)\.?", re.IGNORECASE)  # "Write a reminder of this invoice."
 SAID = {"customer", "number"}  # in the greeting and the first sentence
 VERDICT = {"notify", "items", "text", "next_check"}
@@ -113,11 +115,15 @@ def _filled(schema: dict[str, Any], prompt: str, root: dict[str, Any]) -> Any:
         return schema["default"]
     match schema.get("type"):
         case "object":
-            return {
+            parts = schema.get("properties", {})
+            filled = {
                 name: _found(name, part, prompt) or _filled(part, prompt, root)
-                for name, part in schema.get("properties", {}).items()
+                for name, part in parts.items()
                 if name in schema.get("required", ())
             }
+            if "answer" in parts and (answer := _answer_due(prompt)):
+                filled["answer"] = answer
+            return filled
         case "array":
             return [_filled(schema["items"], prompt, root)] * schema.get("minItems", 0)
         case "integer" | "number":
@@ -157,6 +163,20 @@ def _letter(prompt: str) -> str:
     greeting = f"Dear {facts.get('customer', 'customer')},\n\nThis is a {subject[0].lower()}{subject[1:]}."
     told = [f"{name.replace('_', ' ').capitalize()}: {facts[name]}" for name in sorted(facts.keys() - SAID)]
     return "\n".join([greeting, "", *told, "", "Kind regards"])
+
+
+def _answer_due(prompt: str) -> str:
+    """An answer that leaves all to the person who reads it, where the prompt asks for one and the message has a question; empty: none
+    is due."""
+    message = MESSAGE.search(prompt)
+    if (
+        not ASKED.search(_first_line(prompt))
+        or not message
+        or "?" not in message[1]
+        or '"is_automatic": true' in prompt
+    ):
+        return ""
+    return "Thank you for your message.\n\n[your answer]\n\n(drafted by the built-in model, which does not read)"
 
 
 def _first_line(prompt: str) -> str:
