@@ -78,6 +78,8 @@ WAKEFUL_ALARM_TRANSACTION = env.duration("WAKEFUL_ALARM_TRANSACTION", "15m", "ag
 WAKEFUL_INCIDENT_AFTER = env.count("WAKEFUL_INCIDENT_AFTER", 2, "failures of one thing with one cause, without a success between, that open an incident; 0: none do", low=0)
 WAKEFUL_INCIDENT_COOLDOWN = env.duration("WAKEFUL_INCIDENT_COOLDOWN", "1h", "time after its end within which an incident opens again instead of a new one, and least time between its messages from then on")
 WAKEFUL_INCIDENT_MESSAGES = env.count("WAKEFUL_INCIDENT_MESSAGES", 20, "incidents an hour that open with a message of their own; one alarm covers further ones")
+WAKEFUL_ESCALATE_AFTER = env.duration("WAKEFUL_ESCALATE_AFTER", "30m", "time after its message until an urgent incident is escalated that is neither acknowledged, muted nor closed, and then from one recipient of WAKEFUL_ESCALATE_TO to the next")
+WAKEFUL_ESCALATE_TO = env.words("WAKEFUL_ESCALATE_TO", "", "recipients or groups that such an incident is escalated to, one after the other, each once, such as lead,management; empty: none")
 WAKEFUL_VERSION = env.text("WAKEFUL_VERSION", "", "version of this code, such as a release or a commit; empty: the package's version")
 WAKEFUL_HOST_NAME = env.text("WAKEFUL_HOST_NAME", socket.gethostname(), "name of this host in the list of processes", shown="the system's name of the host")
 WAKEFUL_LOG_FORMAT = env.text("WAKEFUL_LOG_FORMAT", "text", "text or json", choices=("text", "json"))

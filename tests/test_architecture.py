@@ -170,7 +170,7 @@ FLOORS = {
         "test_event views",
     ],
     "config/console": [
-        "navigation theme parts",
+        "icons navigation theme parts",
         "access dress",
         "connections runs sources",
         "incidents events notifications",

@@ -16,7 +16,7 @@ UNFOLD: dict[str, Any] = {
     "BORDER_RADIUS": "6px",
     "DASHBOARD_CALLBACK": "config.console.home.page.dashboard",
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda request: static("console/icon.svg")}],
-    "STYLES": [lambda request: static("console/console.css")],
+    "STYLES": ["config.console.icons.icons", lambda request: static("console/console.css")],
     "SCRIPTS": [
         lambda request: static("console/moments.js"),
         lambda request: static("console/regions.js"),

@@ -1,4 +1,4 @@
-"""Incidents over HTTP: what fails and why, requeueing what an incident covers, and closing one."""
+"""Incidents over HTTP: what fails and why, requeueing what an incident covers, closing, acknowledging and muting one."""
 
 from django.db.models import BigIntegerField, QuerySet
 from drf_spectacular.utils import extend_schema
@@ -7,9 +7,21 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from runs.actions.incidents import IN_STATUS, STATUSES, close_incident, failed_runs, last_covered, requeue_incident
+from runs.actions.incidents import (
+    IN_STATUS,
+    MUTED,
+    NOTE,
+    STATUSES,
+    acknowledge_incident,
+    close_incident,
+    failed_runs,
+    last_covered,
+    mute_incident,
+    requeue_incident,
+    unmute_incident,
+)
 from runs.api.body import Body
-from runs.api.resource import Query, Refusal, Resource
+from runs.api.resource import Query, Refusal, Resource, faults_at
 from runs.api.shown import Shown
 from runs.models import Incident
 
@@ -25,7 +37,8 @@ class IncidentSerializer(Shown, serializers.ModelSerializer[Incident]):
         fields = [
             "id", "status", "kind", "subject", "name", "agent", "cause", "error", "urgency", "count", "in_a_row",
             "first_at", "last_at", "first_run_id", "last_run_id", "opened_at", "closed_at", "closed_by", "reopened",
-            "told", "told_at",
+            "told", "told_at", "acknowledged_at", "acknowledged_by", "acknowledged_note", "escalated", "muted_at", "muted_by",
+            "muted_note", "muted_until", "muted_versions",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -55,6 +68,17 @@ class IncidentQuery(Query):
     subject = serializers.CharField(
         required=False, help_text="slug of a trigger or source, name of an agent, id of an item"
     )
+    muted = serializers.BooleanField(required=False, allow_null=True, default=None)
+
+
+class AcknowledgeBody(Body):
+    note = serializers.CharField(required=False, default="", allow_blank=True, max_length=NOTE)
+
+
+class MuteBody(AcknowledgeBody):
+    until = serializers.CharField(
+        help_text='"version": the next version of the code; "closed": its end; a duration such as "8h"; or a time with an offset'
+    )
 
 
 class RequeueBody(Body):
@@ -82,6 +106,9 @@ class IncidentResource(Resource):
         "retrieve": "runs.view_incident",
         "requeue": "runs.requeue_run",
         "close": "runs.close_incident",
+        "acknowledge": "runs.acknowledge_incident",
+        "mute": "runs.mute_incident",
+        "unmute": "runs.mute_incident",
     }
     serializer_class = IncidentSerializer
     queryset = Incident.objects.all()
@@ -93,8 +120,10 @@ class IncidentResource(Resource):
     def list(self, request: Request) -> Response:
         """Incidents, newest first; without `status`, those that are or were open."""
         asked = IncidentQuery.read(request)
-        status = asked.pop("status", None)
+        status, muted = asked.pop("status", None), asked.pop("muted", None)
         found = self.get_queryset().filter(IN_STATUS[status] if status else ~IN_STATUS["noticed"], **asked)
+        if muted is not None:
+            found = found.filter(MUTED if muted else ~MUTED)
         page = self.paginate_queryset(found) or []
         return self.get_paginated_response(IncidentSerializer(page, many=True).data)
 
@@ -116,3 +145,26 @@ class IncidentResource(Resource):
     def close(self, request: Request, pk: str) -> Response:
         """Close an open incident whose thing will not succeed by itself."""
         return Response(OneIncidentSerializer(close_incident(self.get_object().pk, by=str(request.user))).data)
+
+    @extend_schema(request=AcknowledgeBody, responses={200: OneIncidentSerializer, 409: Refusal})
+    @action(detail=True, methods=["post"])
+    def acknowledge(self, request: Request, pk: str) -> Response:
+        """Acknowledge an incident that fails: it is escalated no further, and there is no further message while it is open."""
+        body = AcknowledgeBody.read(request)
+        done = acknowledge_incident(self.get_object().pk, by=str(request.user), note=body["note"])
+        return Response(OneIncidentSerializer(done).data)
+
+    @extend_schema(request=MuteBody, responses={200: OneIncidentSerializer, 409: Refusal})
+    @action(detail=True, methods=["post"])
+    def mute(self, request: Request, pk: str) -> Response:
+        """Mute an incident that fails: there is no message about this cause until then."""
+        body = MuteBody.read(request)
+        with faults_at("until"):
+            done = mute_incident(self.get_object().pk, until=body["until"], by=str(request.user), note=body["note"])
+        return Response(OneIncidentSerializer(done).data)
+
+    @extend_schema(request=None, responses={200: OneIncidentSerializer, 409: Refusal})
+    @action(detail=True, methods=["post"])
+    def unmute(self, request: Request, pk: str) -> Response:
+        """End a mute before its time."""
+        return Response(OneIncidentSerializer(unmute_incident(self.get_object().pk, by=str(request.user))).data)

@@ -145,6 +145,13 @@ class ResolveBody(Body):
     result = serializers.JSONField(
         required=False, default=None, allow_null=True, help_text="the output of the step that happened"
     )
+    epoch = serializers.IntegerField(
+        required=False,
+        default=None,
+        allow_null=True,
+        min_value=0,
+        help_text="refuse unless the run has this `epoch`: it rises before the run has another question",
+    )
 
 
 class DecideBody(Body):

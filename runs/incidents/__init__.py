@@ -3,7 +3,8 @@
 - `cause`: an error without what differs from failure to failure. Pure.
 - `note`: failures and successes → incidents, in the transaction of the caller. One statement if there are no failures,
   new or earlier.
-- `tell`: which messages people get about incidents, and how often.
+- `tell`: which messages people get about incidents, and how often; and to whom one is escalated that no person acknowledges.
+- `mutes`: the end of mutes with a new version of the code.
 - `items`: items of checklists that could not be looked at.
 
 A thing is a trigger, an agent (of runs without a trigger), an item of a checklist, or a source. Failures of runs are noted by the

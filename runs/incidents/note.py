@@ -23,8 +23,9 @@ MOST_CLOSED = 50  # newest closed incidents of a thing that may open again: stra
 ERROR_LENGTH = 2_000
 LOGGED = 5
 COVERED_AT_ONCE = 1_000  # rows of a statement
-# Of these things: what fails now, and what was closed so lately that it opens again. OFFSET 0 makes PostgreSQL look up each thing
-# in the two partial indexes instead of reading all incidents. Arrays in a sub-SELECT: one plan for any number of things.
+# Of these things: what fails now, what was closed so lately that it opens again, and what is muted: if it fails again, however
+# much later, it is the same incident, and still muted. OFFSET 0 makes PostgreSQL look up each thing
+# in the three partial indexes instead of reading all incidents. Arrays in a sub-SELECT: one plan for any number of things.
 CURRENT = """
 SELECT DISTINCT current.id FROM unnest((SELECT %(kinds)s::text[]), (SELECT %(subjects)s::text[])) thing (kind, subject)
 CROSS JOIN LATERAL (
@@ -35,6 +36,9 @@ CROSS JOIN LATERAL (
     WHERE incident.kind = thing.kind AND incident.subject = thing.subject
       AND closed_at > (SELECT clock_timestamp()) - %(cooldown)s::interval
     ORDER BY closed_at DESC LIMIT %(most)s::int)
+  UNION ALL
+  SELECT id FROM runs_incident incident
+  WHERE incident.kind = thing.kind AND incident.subject = thing.subject AND muted_at IS NOT NULL AND %(fails)s::bool
   OFFSET 0) current
 """
 COVER = """
@@ -44,7 +48,8 @@ ON CONFLICT (run_id) DO UPDATE SET incident_id = excluded.incident_id, id = excl
 """
 CHANGES = [
     "name", "error", "urgency", "count", "in_a_row", "last_at", "first_run_id", "last_run_id", "opened_at", "closed_at",
-    "closed_by", "reopened", "told", "told_at", "tell_at",
+    "closed_by", "reopened", "told", "told_at", "tell_at", "acknowledged_at", "acknowledged_by", "acknowledged_note",
+    *Incident.MUTE,
 ]  # fmt: skip
 
 
@@ -89,11 +94,12 @@ class Succeeded:
 def note(ended: Sequence[Failed | Succeeded]) -> None:
     """Note what ended, in this order, in the caller's transaction. Calls for the same thing come one after the other."""
     things = {one.thing.key for one in ended}
-    if not things or not (any(isinstance(one, Failed) for one in ended) or _current(things)):
+    fails = any(isinstance(one, Failed) for one in ended)
+    if not things or not (fails or _current(things)):
         return
     with transaction.atomic():
         lock()
-        book = Book(_current(things), database_now())
+        book = Book(_current(things, fails=fails), database_now())
         for one in ended:
             if isinstance(one, Failed):
                 book.fail(one)
@@ -103,10 +109,10 @@ def note(ended: Sequence[Failed | Succeeded]) -> None:
         tell()
 
 
-def _current(things: Iterable[tuple[str, str]]) -> list[int]:
+def _current(things: Iterable[tuple[str, str]], *, fails: bool = False) -> list[int]:
     kinds, subjects = zip(*sorted(things), strict=True)
     asked = {"kinds": list(kinds), "subjects": list(subjects), "cooldown": settings.WAKEFUL_INCIDENT_COOLDOWN}
-    return fetch_column(CURRENT, {**asked, "most": MOST_CLOSED})
+    return fetch_column(CURRENT, {**asked, "most": MOST_CLOSED, "fails": fails})
 
 
 class Book:

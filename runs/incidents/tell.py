@@ -3,12 +3,16 @@
 - One message when an incident opens, one all-clear when it is closed.
 - It opens again within WAKEFUL_INCIDENT_COOLDOWN of its end: the same incident. From then on people get its state at
   most once per cooldown, and only if it differs from the last message.
+- An urgent one that is neither acknowledged, muted nor closed is escalated: after WAKEFUL_ESCALATE_AFTER to the first recipient of
+  WAKEFUL_ESCALATE_TO, after the same time to the next, each once.
+- A muted one sends nothing. `tell_at` is the end of its mute.
 - WAKEFUL_INCIDENT_MESSAGES incidents an hour open with a message of their own. One alarm stands for the others, which get no
   all-clear either (`config.health.problems`).
 """
 
 from datetime import datetime, timedelta
 
+import structlog
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
@@ -19,6 +23,8 @@ from runs.db.sql import database_now
 from runs.incidents.lock import lock
 from runs.models import Incident, Notification
 from runs.notifications import alarms
+
+log = structlog.get_logger(__name__)
 
 BATCH = 500  # incidents per pass; the next pass continues
 HOUR = timedelta(hours=1)
@@ -57,12 +63,18 @@ def tell() -> int:
     since = now - HOUR
     begun = Incident.objects.filter(told_at__gt=since).filter(Q(opened_at__gt=since) | Q(reopened__gt=0))
     left = max(settings.WAKEFUL_INCIDENT_MESSAGES - begun.count(), 0)
-    fresh = [incident for incident in incidents if incident.is_open]
+    fresh = []
+    for incident in incidents:
+        if incident.is_muted:
+            _unmute(incident, now)
+        elif not incident.is_open:
+            _say(incident, Told.CLOSED, now)
+        elif incident.told == Told.OPEN:
+            _escalate(incident, now)
+        else:
+            fresh.append(incident)
     for incident in fresh[:left]:
         _say(incident, Told.OPEN, now)
-    for incident in incidents:
-        if not incident.is_open:
-            _say(incident, Told.CLOSED, now)
     untold = Incident.objects.filter(pk__in=[incident.pk for incident in fresh[left:]])
     untold.exclude(told="").update(tell_at=now + settings.WAKEFUL_INCIDENT_COOLDOWN)
     untold.filter(told="").update(tell_at=None)
@@ -70,9 +82,35 @@ def tell() -> int:
     return len(incidents)
 
 
+def _unmute(incident: Incident, now: datetime) -> None:
+    incident.unmute(now=now, cooldown=settings.WAKEFUL_INCIDENT_COOLDOWN)
+    incident.save(update_fields=[*Incident.MUTE, "tell_at"])
+
+
+def _escalate(incident: Incident, now: datetime) -> None:
+    if not incident.escalates_at(now):  # the settings have changed since
+        Incident.objects.filter(pk=incident.pk).update(tell_at=None)
+        return
+    to = settings.WAKEFUL_ESCALATE_TO[incident.escalated]
+    incident.escalated += 1
+    incident.tell_at = incident.escalates_at(now)
+    incident.save(update_fields=["escalated", "tell_at"])
+    lasts = in_words(now - (incident.told_at or now))
+    Notification.objects.create(
+        sender=incident.agent or incident.name,
+        run_id=incident.last_run_id,
+        urgency=Notification.Urgency.HIGH,
+        text=f"Not acknowledged for {lasts}. {opened(incident)}",
+        topic=topic_of(incident),
+        link=topic_of(incident),
+        to=[to],
+    )
+    log.warning("incident.escalated", incident=incident.pk, step=incident.escalated, to=to)
+
+
 def _say(incident: Incident, state: Incident.Told, now: datetime) -> None:
     again = bool(incident.told)
-    incident.told, incident.told_at, incident.tell_at = state, now, None
+    incident.told, incident.told_at, incident.tell_at = state, now, incident.escalates_at(now)
     incident.save(update_fields=["told", "told_at", "tell_at"])
     is_open = state == Told.OPEN
     text = opened(incident, again=again) if is_open else closed(incident)

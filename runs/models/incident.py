@@ -1,5 +1,8 @@
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -18,6 +21,8 @@ class Incident(models.Model):
         AGENT = "agent", "runs of an agent, without a trigger"
         ITEM = "item", "an item of a checklist"
         SOURCE = "source", "deliveries of a source"
+
+    MUTE = ("muted_at", "muted_by", "muted_note", "muted_until", "muted_versions")  # the fields of a mute
 
     class Told(models.TextChoices):
         NOTHING = ""
@@ -49,11 +54,33 @@ class Incident(models.Model):
 
     told = models.TextField(choices=Told, default=Told.NOTHING, blank=True, help_text="state in the last notification")
     told_at = models.DateTimeField(null=True)
-    tell_at = models.DateTimeField(null=True, help_text="time of the next notification")
+    tell_at = models.DateTimeField(null=True, help_text="time of the next notification, or of the end of a mute")
+    escalated = models.PositiveSmallIntegerField(
+        default=0, db_default=0, help_text="how many recipients of WAKEFUL_ESCALATE_TO it has been escalated to"
+    )
+
+    acknowledged_at = models.DateTimeField(null=True)
+    acknowledged_by = models.TextField(default="", db_default="")
+    acknowledged_note = models.TextField(default="", db_default="")
+
+    muted_at = models.DateTimeField(null=True)
+    muted_by = models.TextField(default="", db_default="")
+    muted_note = models.TextField(default="", db_default="")
+    muted_until = models.DateTimeField(null=True)
+    muted_versions = ArrayField(
+        models.TextField(),
+        default=list,
+        db_default=[],
+        help_text="versions of the code: the mute ends when a worker starts with another one",
+    )
 
     class Meta:
         default_permissions = ("view",)
-        permissions = [("close_incident", "Can close incidents")]
+        permissions = [
+            ("close_incident", "Can close incidents"),
+            ("acknowledge_incident", "Can acknowledge incidents"),
+            ("mute_incident", "Can mute incidents"),
+        ]
         indexes = [
             models.Index(fields=["kind", "subject"], name="incident_failing", condition=Q(in_a_row__gt=0)),
             models.Index(
@@ -63,6 +90,7 @@ class Incident(models.Model):
             models.Index(fields=["tell_at"], name="incident_to_tell", condition=Q(tell_at__isnull=False)),
             models.Index(fields=["told_at"], name="incident_told", condition=Q(told_at__isnull=False)),
             models.Index(fields=["last_at"], name="incident_last"),
+            models.Index(fields=["kind", "subject"], name="incident_muted", condition=Q(muted_at__isnull=False)),
         ]
         constraints = [
             models.UniqueConstraint(
@@ -83,6 +111,19 @@ class Incident(models.Model):
                 name="incident_told_at_a_time", condition=Q(told="", told_at=None) | Q(told_at__isnull=False)
             ),
             models.CheckConstraint(name="incident_row_counts", condition=Q(in_a_row__lte=models.F("count"))),
+            models.CheckConstraint(
+                name="incident_acknowledged_by",
+                condition=Q(acknowledged_at=None, acknowledged_by="", acknowledged_note="")
+                | Q(acknowledged_at__isnull=False, opened_at__isnull=False) & ~Q(acknowledged_by=""),
+            ),
+            models.CheckConstraint(
+                name="incident_muted_by",
+                condition=Q(muted_at=None, muted_by="", muted_note="", muted_until=None, muted_versions=[])
+                | Q(muted_at__isnull=False, opened_at__isnull=False) & ~Q(muted_by=""),
+            ),
+            models.CheckConstraint(
+                name="incident_muted_for_one_reason", condition=Q(muted_until=None) | Q(muted_versions=[])
+            ),
         ]
 
     def __str__(self) -> str:
@@ -103,14 +144,27 @@ class Incident(models.Model):
     def is_open(self) -> bool:
         return self.status == "open"
 
+    @property
+    def is_muted(self) -> bool:
+        return self.muted_at is not None
+
+    @property
+    def is_failing(self) -> bool:
+        """Open, or its thing has failed since its end. Only then may a person acknowledge or mute it."""
+        return self.is_open or self.has_failed_since
+
     def fail(self, times: int, *, after: int, now: datetime, cooldown: timedelta) -> None:
         """Count failures. It opens, or opens again, once there are `after` since the last success; 0: never."""
         self.count += times
         self.in_a_row += times
+        if self.is_open and not self.is_muted and not self.told and self.tell_at:
+            self.tell_at = now  # a mute has ended, and it still fails
         if self.is_open or not after or self.in_a_row < after:
             return
         if self.closed_at:
             self.reopened += 1
+            if self.closed_at < now - cooldown:  # a muted one, long after
+                self.acknowledged_at, self.acknowledged_by, self.acknowledged_note = None, "", ""
         self.opened_at = self.opened_at or now
         self.closed_at, self.closed_by = None, ""
         self._plan_message(now, cooldown)
@@ -121,13 +175,45 @@ class Incident(models.Model):
         if self.is_open:
             self.closed_at, self.closed_by = now, by
             self._plan_message(now, cooldown)
+            if self.is_muted and not self.muted_until and not self.muted_versions:
+                self.unmute(now=now, cooldown=cooldown)
+
+    def acknowledge(self, *, by: str, note: str, now: datetime) -> None:
+        """A person looks into it: while it is open, people get no further message about it."""
+        self.acknowledged_at, self.acknowledged_by, self.acknowledged_note = now, by, note
+        if self.is_open and not self.is_muted:
+            self.tell_at = None
+
+    def mute(
+        self, *, by: str, note: str, now: datetime, until: datetime | None = None, versions: Sequence[str] = ()
+    ) -> None:
+        """People get no message about it: until then, until a worker starts with another version, or without both until it is closed."""
+        self.muted_at, self.muted_by, self.muted_note = now, by, note
+        self.muted_until, self.muted_versions = until, list(versions)
+        self.told, self.tell_at = self.Told.NOTHING, until
+
+    def unmute(self, *, now: datetime, cooldown: timedelta) -> None:
+        """If it is open, people get a message at its next failure, or after the cooldown, unless it is closed before."""
+        self.muted_at, self.muted_by, self.muted_note = None, "", ""
+        self.muted_until, self.muted_versions = None, []
+        self.tell_at = now + cooldown if self.is_open and not self.acknowledged_at else None
+
+    def escalates_at(self, now: datetime) -> datetime | None:
+        """The time of the next escalation of one that people have been notified of."""
+        is_due = self.is_open and self.urgency == Notification.Urgency.HIGH and not self.acknowledged_at
+        is_left = self.escalated < len(settings.WAKEFUL_ESCALATE_TO)
+        return now + settings.WAKEFUL_ESCALATE_AFTER if is_due and is_left else None
 
     def _plan_message(self, now: datetime, cooldown: timedelta) -> None:
         """Plan a message if the state differs from the last one sent: at once, or, after the incident has opened again,
-        not before the cooldown since the last message.
+        not before the cooldown since the last message. Of an acknowledged one, only its end, once it lasts for the cooldown.
         """
+        if self.is_muted:
+            return
         if (self.told or self.Told.CLOSED) == self.status:
-            self.tell_at = None
+            self.tell_at = self.escalates_at(now)
+        elif self.acknowledged_at and not self.closed_by:
+            self.tell_at = None if self.is_open else now + cooldown
         elif self.reopened and self.told_at:
             self.tell_at = max(now, self.told_at + cooldown)
         else:

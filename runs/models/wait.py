@@ -83,6 +83,9 @@ class Wait(models.Model):
                 condition=Q(status="open", looked_at=None, kind__in=["event", "children"]),
             ),
             models.Index(fields=["id"], name="wait_for_approval", condition=Q(status="open", kind="approval")),
+            models.Index(
+                fields=["due_at", "id"], name="wait_approval_by_end", condition=Q(status="open", kind="approval")
+            ),
             models.Index(fields=["id"], name="wait_for_budget", condition=Q(status="open", kind="budget")),
             models.Index(fields=["id"], name="wait_for_session", condition=Q(status="open", kind="session")),
             models.Index(fields=["id"], name="wait_for_model", condition=Q(status="open", kind="model")),

@@ -7,7 +7,8 @@ from runs.db.sql import execute, fetch_column
 
 # Hashes go too: they would reveal one of few possible values. The class of the exception is part of the code.
 REMOVE = """
-UPDATE runs_incident SET error = '{error}', cause = split_part(cause, ':', 1), fingerprint = 'removed:' || id WHERE {which}
+UPDATE runs_incident SET error = '{error}', cause = split_part(cause, ':', 1), fingerprint = 'removed:' || id,
+  acknowledged_note = '', muted_note = '' WHERE {which}
 """
 # Those that these runs failed in, or looked at an item for.
 OF_RUNS = """

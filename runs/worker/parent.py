@@ -33,6 +33,7 @@ from runs.db.ready_runs import IS_STOPPED
 from runs.db.schema_check import wait_for_migrations
 from runs.db.sql import execute
 from runs.failpoints import failpoint
+from runs.incidents.mutes import end_mutes
 from runs.models import UNPARSED, Attempt, Run, Worker
 from runs.processes import lease, timeline
 from runs.processes.lease import Running
@@ -124,6 +125,7 @@ class Parent(bootsteps.StartStopStep):
             queues=queues,
             **names_of(agents),
         )
+        end_mutes(lease.wakeful_version())
         connection.close()
         Parent.watch = Watch(worker, agents, pulse)
         Parent.watch.start()

@@ -75,6 +75,8 @@ def test_the_inbox_needs_the_permissions_of_the_other_doors() -> None:
         "runs.actions.resolve.resolve": ("did_not_happen", "fail"),
         "runs.actions.incidents.requeue_incident": ("requeue",),
         "runs.actions.incidents.close_incident": ("close",),
+        "runs.actions.incidents.acknowledge_incident": ("acknowledge",),
+        "runs.actions.incidents.mute_incident": ("mute",),
     }
 
     needed = {one: doors_by_service()[name].permissions for name, of in services.items() for one in of}

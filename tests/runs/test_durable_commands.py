@@ -51,6 +51,15 @@ def test_resolve_records_what_happened() -> None:
     assert Step.objects.get().output == {"id": 1}
 
 
+def test_a_question_that_the_operator_has_not_seen_is_not_resolved() -> None:
+    run = make_run(status=RunStatus.UNCERTAIN, epoch=3)
+    make_step(run, "charge", status="started")
+
+    _, err, well = run_command("resolve", run.id, "--outcome", "fail", "--epoch", "2")
+
+    assert "another question" in err and not well
+
+
 def test_signal_makes_an_event_for_each_run() -> None:
     runs, finished = [make_run(), make_run()], make_run(status=RunStatus.SUCCEEDED)
 

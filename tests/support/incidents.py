@@ -30,7 +30,8 @@ def succeed(name: str = "greeter") -> None:
 def pass_by(span: timedelta) -> None:
     """Everything that happened to incidents is older by this span."""
     moved: dict[str, Any] = {
-        name: F(name) - span for name in ("first_at", "last_at", "opened_at", "closed_at", "told_at", "tell_at")
+        name: F(name) - span
+        for name in ("first_at", "last_at", "opened_at", "closed_at", "told_at", "tell_at", "muted_until")
     }
     Incident.objects.update(**moved)
 

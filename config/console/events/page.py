@@ -74,6 +74,25 @@ class StateFilter(ConditionFilter):
     }
 
 
+class HeldFilter(admin.SimpleListFilter):
+    """The events that a paused trigger holds, which another page links: by its slug."""
+
+    title = "held by"
+    parameter_name = "held"
+
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
+        return [(value, f"trigger {value}")] if (value := self._asked()) else []
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Event]) -> QuerySet[Event]:
+        held = Decision.objects.filter(trigger__slug=self._asked(), outcome=Decision.Outcome.HELD)
+        return queryset.filter(pk__in=held.values("event")) if self._asked() else queryset
+
+    def _asked(self) -> str:
+        value: Any = self.used_parameters.get(self.parameter_name)
+        value = value[-1] if isinstance(value, list) else value
+        return str(value) if value and "\0" not in value else ""
+
+
 class EraseForm(BaseDialogForm):  # type: ignore[misc]
     """The scope of an erasure."""
 
@@ -106,7 +125,7 @@ class EventPanel(Panel):
     """Accepted events and their outcomes."""
 
     list_display = ("type", "source", "subject_shown", "received", "state", "runs_started", "flags")
-    list_filter = (StateFilter, "source")
+    list_filter = (StateFilter, HeldFilter, "source")
     list_before_template = "admin/console/event_search.html"
     list_select_related = ("source",)
     search_fields = ("type",)  # only shows the search box: see get_search_results

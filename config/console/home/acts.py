@@ -10,9 +10,10 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
-from config.console.notifications.decide import decide_as_seen, requeue_covered
+from config.console.notifications.decide import acknowledge, decide_as_seen, mute, requeue_covered
 from config.console.parts.dialogs import attempt
 from config.console.parts.panel import acting
+from runs.actions.incidents import unmute_incident
 from triggers.dispatch.hold import resume
 from triggers.models import Source, Trigger
 from triggers.sources.manual import fire
@@ -34,6 +35,11 @@ def _requeue(value: str, by: str) -> str:
     return requeue_covered(int(incident), int(upto), by)
 
 
+def _unmute(value: str, by: str) -> str:
+    unmute_incident(int(value), by=by)
+    return "No longer muted."
+
+
 def _resume(value: str, by: str) -> str:
     trigger = resume(get_object_or_404(Trigger, pk=UUID(value)), held="run", by=by)
     return f"Trigger {trigger.slug} is resumed: its held events run now, in their order."
@@ -52,6 +58,9 @@ DEEDS: Mapping[str, tuple[tuple[str, ...], Deed]] = {
     "approve": (("runs.decide_approval",), _decide("approve")),
     "deny": (("runs.decide_approval",), _decide("deny")),
     "requeue": (("runs.requeue_run",), _requeue),
+    "acknowledge": (("runs.acknowledge_incident",), lambda value, by: acknowledge(int(value), by)),
+    "mute": (("runs.mute_incident",), lambda value, by: mute(int(value), by)),
+    "unmute": (("runs.mute_incident",), _unmute),
     "resume": (("triggers.pause_trigger",), _resume),
     "test": (("triggers.fire_trigger", "triggers.change_source"), _test),
 }

@@ -8,16 +8,14 @@ from decimal import Decimal
 
 from agents import registry
 from config.console.home.day import Day, usd
-from config.console.home.last_runs import LastRuns, Strip
 from config.console.parts.links import listing
 from config.console.parts.moments import appointment
 from config.console.parts.sections import Cell
+from config.console.runs.last_runs import LastRuns, Strip, triggers_of_agents
 from runs.actions.stop_agents import AgentState, all_agents
 from runs.states import RunStatus
-from triggers.models import Trigger
 
 SHOWN = 12
-TRIGGERS = 100  # of the shown agents
 LENGTH = 110  # characters of a description
 
 
@@ -28,12 +26,16 @@ class Row:
     about: str
     runs: str
     runs_url: str
-    failed: str
+    count: int
+    failed: int
+    percent: str
     failed_url: str
     running: int
+    running_url: str
     is_stopped: bool
     strip: Strip
     spent: str
+    spent_url: str
     next_at: datetime | None
 
     @property
@@ -43,11 +45,11 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """The agents that are shown, the busiest and most troubled first, and the slugs of their triggers."""
+    """The agents that are shown, the busiest and most troubled first, and the slugs of the triggers of each."""
 
     agents: Sequence[AgentState]
     count: int
-    slugs: Sequence[str]
+    triggers: Mapping[str, Sequence[str]]
     are_all_stopped: bool
 
 
@@ -59,12 +61,8 @@ def known_agents(day: Day) -> Known:
         return -counts[RunStatus.FAILED], -counts.total(), agent.name
 
     shown = sorted(found, key=importance)[:SHOWN]
-    slugs = (
-        Trigger.objects.filter(agent__in=[one.name for one in shown]).order_by("slug").values_list("slug", flat=True)
-    )
-    return Known(
-        agents=shown, count=len(found), slugs=list(slugs[:TRIGGERS]), are_all_stopped=everything.is_stopped
-    )  # fmt: skip
+    triggers = triggers_of_agents([one.name for one in shown])
+    return Known(agents=shown, count=len(found), triggers=triggers, are_all_stopped=everything.is_stopped)
 
 
 def agent_rows(known: Known, day: Day, runs: LastRuns, wakes: Mapping[str, datetime]) -> list[Row]:
@@ -81,12 +79,16 @@ def _row(agent: AgentState, known: Known, day: Day, runs: LastRuns, next_at: dat
         about=describe(agent.name),
         runs=f"{total:,}{'+' if any(hour.is_cut for hour in day.today) else ''} run{'' if total == 1 else 's'}",
         runs_url=day.span.runs(agent=agent.name),
-        failed=f"{100 * failed / total:.0f} % failed" if failed else "",
+        count=total,
+        failed=failed,
+        percent=f"{100 * failed / total:.0f} % failed" if failed else "",
         failed_url=day.span.runs(agent=agent.name, status__exact=RunStatus.FAILED.value),
         running=agent.running,
+        running_url=listing("runs_run", agent=agent.name, status__exact=RunStatus.RUNNING.value),
         is_stopped=agent.is_stopped or known.are_all_stopped,
         strip=runs.of_agent(agent.name),
         spent=usd(spent) if spent else "",
+        spent_url=day.span.overnight,
         next_at=next_at,
     )
 

@@ -10,14 +10,17 @@ from django.urls import reverse
 
 from agents.kernel.durations import in_words
 from config.console.home.deploys import Deploy, deploy_before
-from config.console.home.last_runs import LastRuns, Strip
-from config.console.incidents.failing import FAILED_SINCE, INTERMITTENT
+from config.console.incidents.failing import FAILED_SINCE, INTERMITTENT, FailingThings
 from config.console.incidents.failure_rates import Failing
-from config.console.parts.links import link, listing, page
+from config.console.parts.html import format_html
+from config.console.parts.incident_words import acknowledged, muted
+from config.console.parts.links import counted, link, listing, page
 from config.console.parts.moments import appointment
 from config.console.parts.sections import Cell
+from config.console.runs.last_runs import LastRuns, Strip
 from config.console.runs.words import first_line
 from runs.db.sql import fetch
+from runs.incidents.cause import OTHER
 from runs.incidents.signs.open_incidents import INCIDENTS
 from runs.incidents.tell import words_of
 from runs.models import Incident
@@ -37,9 +40,9 @@ ELSEWHERE = {
     "stopped",
 }  # rows or banners of their own
 COVERED_RUNS = """
-SELECT incident.id, newest.upto, newest.failed FROM unnest(%(ids)s::bigint[]) incident (id)
+SELECT incident.id, newest.upto, newest.failed, newest.covered FROM unnest(%(ids)s::bigint[]) incident (id)
 CROSS JOIN LATERAL (
-  SELECT max(covered.id) AS upto, count(*) FILTER (WHERE run.status = 'failed') AS failed
+  SELECT max(covered.id) AS upto, count(*) FILTER (WHERE run.status = 'failed') AS failed, count(*) AS covered
   FROM (SELECT id, run_id FROM runs_coveredrun WHERE incident_id = incident.id ORDER BY id DESC LIMIT %(most)s::int) covered
   JOIN runs_run run ON run.id = covered.run_id) newest
 """
@@ -84,7 +87,7 @@ class Act:
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """`is_bad`: it fails until a person acts; else it fails now and then, or is late."""
+    """`is_bad`: it fails until a person acts; else it fails now and then, or is late. `is_muted`: it does not count."""
 
     key: str
     name: Cell
@@ -92,6 +95,7 @@ class Cause:
     is_bad: bool
     label: str
     text: str
+    is_muted: bool = False
     since: datetime | None = None
     facts: Sequence[Cell] = ()
     strip: Strip | None = None
@@ -116,11 +120,22 @@ class Cause:
 
 
 @dataclass(frozen=True)
+class Covered:
+    """Of the last runs that an incident covers: the last failure, how many are still failed, and how many they are."""
+
+    upto: int
+    failed: int
+    runs: int
+
+
+@dataclass(frozen=True)
 class Rights:
     """What the reader may do."""
 
     requeue: bool
     pause: bool
+    acknowledge: bool
+    mute: bool
 
 
 def paused_triggers() -> list[Trigger]:
@@ -128,21 +143,21 @@ def paused_triggers() -> list[Trigger]:
 
 
 def causes(
-    found: tuple[list[Incident], list[Failing]], paused: Sequence[Trigger], problems: Sequence[Problem],
+    found: FailingThings, paused: Sequence[Trigger], problems: Sequence[Problem],
     runs: LastRuns, deployed: Sequence[Deploy], rights: Rights,
 ) -> list[Cause]:  # fmt: skip
-    """The bad ones first."""
-    incidents, others = found
+    """The bad ones first, the muted ones last."""
+    incidents = [*found.incidents, *found.muted]
     by_slug = {one.slug: one for one in paused}
-    covered = _covered(incidents, rights)
+    covered = _covered(incidents)
     shown = [_of_incident(one, by_slug, runs, deployed, rights, covered) for one in incidents]
-    shown += [_of_runs(one, runs, deployed) for one in others]
-    named = {one.subject for one in incidents if one.kind == Incident.Kind.TRIGGER}
+    shown += [_of_runs(one, runs, deployed, without_muted=bool(found.muted)) for one in found.others]
+    named = {one.subject for one in found.incidents if one.kind == Incident.Kind.TRIGGER}
     held = _held(paused)
     shown += [_of_pause(one, held, runs, deployed, rights) for one in paused if one.slug not in named]
     refused = {one.subject for one in incidents if one.kind == Incident.Kind.SOURCE}
     shown += [_of_problem(one) for one in problems if _is_shown(one, refused)]
-    return sorted(shown, key=lambda one: not one.is_bad)
+    return sorted(shown, key=lambda one: (one.is_muted, not one.is_bad))
 
 
 def _is_shown(problem: Problem, refused: set[str]) -> bool:
@@ -152,34 +167,42 @@ def _is_shown(problem: Problem, refused: set[str]) -> bool:
 
 def _of_incident(
     one: Incident, paused: dict[str, Trigger], runs: LastRuns, deployed: Sequence[Deploy], rights: Rights,
-    covered: Mapping[int, tuple[int, int]],
+    covered: Mapping[int, Covered],
 ) -> Cause:  # fmt: skip
     thing, failures = words_of(one)
-    trigger = paused.get(one.subject) if one.kind == Incident.Kind.TRIGGER else None
+    # A pause is a cause of its own beside a muted one.
+    trigger = paused.get(one.subject) if one.kind == Incident.Kind.TRIGGER and not one.is_muted else None
     strip = _strip(one.kind, one.subject, runs)
     label = "paused" if trigger else "fails" if one.is_open else FAILED_SINCE if one.closed_by else INTERMITTENT
-    acts = [*_requeue(one, covered), *(_resume(trigger, rights) if trigger else [])]
-    failed = f"{one.count:,} {failures}"
+    acts = [*_requeue(one, covered, rights), *(_resume(trigger, rights) if trigger else []), *_calm(one, rights)]
+    known = [_free("acknowledged {}", acknowledged(one))] if one.acknowledged_at else []
+    known += [_free("{}", muted(one))] if one.is_muted else []
     return Cause(
         key=f"incident-{one.pk}",
         name=link(page("runs_incident", one.pk), thing),
         said=f"{one.name} {label}",
-        is_bad=one.is_open or trigger is not None,
-        label=label,
+        is_bad=(one.is_open and not one.is_muted) or trigger is not None,
+        label="muted" if one.is_muted else label,
         text=one.cause,
+        is_muted=one.is_muted,
         since=one.first_at,
-        facts=[link(page("runs_incident", one.pk), failed)],
+        facts=[_failures(one, failures, covered), *known],
         strip=strip,
-        rate=_rate(strip, one.subject if one.kind == Incident.Kind.TRIGGER else "", one.agent),
+        rate=_rate(strip),
         deploy=deploy_before(deployed, one.first_at),
         acts=acts,
     )
 
 
-def _of_runs(one: Failing, runs: LastRuns, deployed: Sequence[Deploy]) -> Cause:
+def _free(words: str, of: Cell) -> Cell:
+    """What people wrote, and times."""
+    return format_html(f'<span class="home-free">{words}</span>', of)
+
+
+def _of_runs(one: Failing, runs: LastRuns, deployed: Sequence[Deploy], *, without_muted: bool) -> Cause:
     name = f"Trigger {one.trigger}" if one.trigger else f"Agent {one.agent}"
     strip = runs.of_trigger(one.trigger) if one.trigger else runs.of_spawned(one.agent)
-    failed = _failed_runs(one.trigger, one.agent)
+    failed = _failed_runs(one.trigger, one.agent, without_muted=without_muted)
     label = INTERMITTENT if strip.rate.failed < strip.rate.runs else "failed"
     return Cause(
         key=name,
@@ -189,9 +212,9 @@ def _of_runs(one: Failing, runs: LastRuns, deployed: Sequence[Deploy]) -> Cause:
         label=label,
         text=first_line(one.error),
         since=one.first_at,
-        facts=[link(failed, f"{one.count:,} failed run{'' if one.count == 1 else 's'} of the last day")],
+        facts=[counted(failed, one.count, f"{one.count:,} failed run{'' if one.count == 1 else 's'} of the last day")],
         strip=strip,
-        rate=_rate(strip, one.trigger, one.agent),
+        rate=_rate(strip),
         deploy=deploy_before(deployed, one.first_at),
     )
 
@@ -200,7 +223,8 @@ def _of_pause(
     one: Trigger, held: dict[object, int], runs: LastRuns, deployed: Sequence[Deploy], rights: Rights
 ) -> Cause:
     strip, count = runs.of_trigger(one.slug), held.get(one.pk, 0)
-    facts = [f"{count:,}{'+' if count >= HELD else ''} event{'' if count == 1 else 's'} held"] if count else []
+    words = f"{count:,}{'+' if count >= HELD else ''} event{'' if count == 1 else 's'} held"
+    facts = [counted(listing("triggers_event", held=one.slug), count, words)] if count else []
     return Cause(
         key=f"pause-{one.slug}",
         name=link(page("triggers_trigger", one.pk), f"Trigger {one.slug}"),
@@ -211,7 +235,7 @@ def _of_pause(
         since=one.paused_at,
         facts=facts,
         strip=strip if strip.runs else None,
-        rate=_rate(strip, one.slug, one.agent),
+        rate=_rate(strip),
         deploy=deploy_before(deployed, one.paused_at) if one.paused_at and one.failures_in_a_row else None,
         acts=_resume(one, rights),
     )
@@ -245,14 +269,15 @@ def _strip(kind: str, subject: str, runs: LastRuns) -> Strip | None:
     return strip if strip and strip.runs else None
 
 
-def _rate(strip: Strip | None, trigger: str, agent: str) -> Cell:
+def _rate(strip: Strip | None) -> Cell:
     if strip is None or not strip.rate.runs:
         return ""
-    return link(listing("runs_run", **_whose(trigger, agent)), f"{strip.rate.in_short} failed")
+    return counted(strip.rate_url, strip.rate.runs, f"{strip.rate.in_short} failed")
 
 
-def _failed_runs(trigger: str, agent: str) -> str:
-    return listing("runs_run", status__exact="failed", finished="24h", **_whose(trigger, agent))
+def _failed_runs(trigger: str, agent: str, *, without_muted: bool) -> str:
+    others = {"muted": "no"} if without_muted else {}
+    return listing("runs_run", status__exact="failed", finished="24h", **others, **_whose(trigger, agent))
 
 
 def _whose(trigger: str, agent: str) -> dict[str, str]:
@@ -260,18 +285,36 @@ def _whose(trigger: str, agent: str) -> dict[str, str]:
     return {"trigger__exact": trigger} if trigger else {"trigger__exact": "", "agent": agent}
 
 
-def _requeue(one: Incident, covered: Mapping[int, tuple[int, int]]) -> Iterator[Act]:
-    upto, failed = covered.get(one.pk, (0, 0))
-    if failed:
-        label = f"Requeue {failed}{'+' if failed >= COVERED else ''}"
-        yield Act(verb="requeue", label=label, value=f"{one.pk}:{upto}", about=one.name, is_primary=True)
+def _failures(one: Incident, failures: str, covered: Mapping[int, Covered]) -> Cell:
+    """The runs that it covers; where it covers none, such as that of a source, its failures."""
+    runs = covered[one.pk].runs if one.pk in covered else 0
+    if not runs:
+        return counted(page("runs_incident", one.pk), one.count, f"{one.count:,} {failures}")
+    words = f"{runs:,}{'+' if runs >= COVERED else ''} failed run{'' if runs == 1 else 's'}"
+    return counted(listing("runs_run", incident=one.pk), runs, words)
 
 
-def _covered(incidents: Sequence[Incident], rights: Rights) -> dict[int, tuple[int, int]]:
-    """Of each incident whose runs the reader may requeue: the last failure that it covers, and how many runs are still failed."""
-    ids = [one.pk for one in incidents] if rights.requeue else []
+def _requeue(one: Incident, covered: Mapping[int, Covered], rights: Rights) -> Iterator[Act]:
+    found = covered.get(one.pk)
+    if rights.requeue and found and found.failed:
+        label = f"Requeue {found.failed}{'+' if found.failed >= COVERED else ''}"
+        yield Act(verb="requeue", label=label, value=f"{one.pk}:{found.upto}", about=one.name, is_primary=True)
+
+
+def _calm(one: Incident, rights: Rights) -> Iterator[Act]:
+    value = str(one.pk)
+    if rights.acknowledge and not one.acknowledged_at and not one.is_muted:
+        yield Act(verb="acknowledge", label="Acknowledge", value=value, about=one.name)
+    if rights.mute and one.is_muted:
+        yield Act(verb="unmute", label="End the mute", value=value, about=one.name)
+    elif rights.mute and one.cause != OTHER:
+        yield Act(verb="mute", label="Mute until the next version", value=value, about=one.name)
+
+
+def _covered(incidents: Sequence[Incident]) -> dict[int, Covered]:
+    ids = [one.pk for one in incidents]
     found = fetch(COVERED_RUNS, {"ids": ids, "most": COVERED}) if ids else []
-    return {pk: (upto, failed) for pk, upto, failed in found}
+    return {pk: Covered(upto, failed, runs) for pk, upto, failed, runs in found}
 
 
 def _resume(trigger: Trigger, rights: Rights) -> list[Act]:

@@ -7,6 +7,8 @@ from zoneinfo import ZoneInfo
 
 from config.console.home.day import Day, Hour
 from config.console.home.deploys import Deploy
+from config.console.parts.links import counted
+from config.console.parts.sections import Cell
 from runs.states import RunStatus
 
 WIDTH, HEIGHT, STEP, GAP = 960, 110, 40, 6
@@ -31,7 +33,7 @@ class Bar:
     says: str
     parts: Sequence[Part]
     label: str
-    failed: int
+    runs: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +48,7 @@ class Mark:
 class Chart:
     bars: Sequence[Bar]
     marks: Sequence[Mark]
-    highest: str
+    highest: Cell
     width: int = WIDTH
     height: int = HEIGHT
     column: int = STEP - GAP
@@ -57,7 +59,8 @@ def chart_of(day: Day, deploys: Sequence[Deploy], zone: ZoneInfo) -> Chart:
     bars = [_bar(hour, number, highest, zone) for number, hour in enumerate(day.today)]
     inside = [one for one in deploys if day.span.start <= one.at < day.span.end]
     marks = [_mark(one, day.span.start, zone) for one in inside]
-    return Chart(bars=bars, marks=marks, highest=day.counted([max(day.today, key=lambda hour: hour.runs)]))
+    top = max(day.today, key=lambda hour: hour.runs)
+    return Chart(bars=bars, marks=marks, highest=counted(top.span.runs(), top.runs, day.counted([top])))
 
 
 def _bar(hour: Hour, number: int, highest: int, zone: ZoneInfo) -> Bar:
@@ -71,7 +74,7 @@ def _bar(hour: Hour, number: int, highest: int, zone: ZoneInfo) -> Bar:
         says=says,
         parts=_parts(hour, highest),
         label=f"{start:%H:%M}" if number % LABELLED == 0 else "",
-        failed=failed,
+        runs=hour.runs,
     )
 
 

@@ -9,6 +9,9 @@ from decimal import Decimal
 from agents.kernel.durations import in_words
 from agents.kernel.ids import first_id_at
 from config.console.home.span import HOURS, Span
+from config.console.parts.links import link, page
+from config.console.parts.sections import Cell
+from config.console.runs.woken_filter import STARTED
 from runs.budgets.room import amount_in_words
 from runs.budgets.spending import Spent, spent_between
 from runs.db.sql import fetch
@@ -17,7 +20,6 @@ from runs.states import RunStatus
 
 MOST = 2_000  # runs of an hour that are read
 MOST_DECISIONS = MOST_REQUESTS = 20_000  # of a day
-STARTED = 1_000  # the newest runs of a day, for the time from event to start
 WOKEN = """
 SELECT hour.number - 1, run.agent, run.status, count(*)
 FROM unnest(%(firsts)s::uuid[], %(lasts)s::uuid[]) WITH ORDINALITY hour (first, last, number)
@@ -25,9 +27,9 @@ CROSS JOIN LATERAL (
   SELECT agent, status FROM runs_run WHERE id >= hour.first AND id < hour.last ORDER BY id DESC LIMIT %(most)s::int) run
 GROUP BY hour.number, run.agent, run.status
 """
-# Those that an event woke: replays, forks and spawned runs have the time of an older one in their ids.
+# The runs of `StartedFilter`.
 LATENCY = """
-SELECT percentile_cont(0.95) WITHIN GROUP (
+SELECT count(run.started_at), percentile_cont(0.95) WITHIN GROUP (
   ORDER BY greatest(extract(epoch FROM run.started_at)
     - ('x' || translate(left(run.id::text, 13), '-', ''))::bit(48)::bigint / 1000.0, 0)::float8)
   FILTER (WHERE run.started_at IS NOT NULL)
@@ -64,14 +66,17 @@ class Hour:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A number, the same of the day before, and the list that it counts."""
+    """A number, the same of the day before, and the list of what each counts. `count`: the rows of the list, also where the number
+    is an amount or a time."""
 
     label: str
     value: str
+    count: int
     url: str
     before: str
+    before_count: int
     before_url: str
-    note: str = ""
+    notes: Sequence[Cell] = ()
     level: str = ""
 
 
@@ -90,8 +95,10 @@ class Day:
         return self.hours[:HOURS]
 
     def counted(self, hours: Sequence[Hour], status: str = "") -> str:
-        number = sum(hour.outcomes[status] if status else hour.runs for hour in hours)
-        return f"{number:,}{'+' if any(hour.is_cut for hour in hours) else ''}"
+        return f"{self.number(hours, status):,}{'+' if any(hour.is_cut for hour in hours) else ''}"
+
+    def number(self, hours: Sequence[Hour], status: str = "") -> int:
+        return sum(hour.outcomes[status] if status else hour.runs for hour in hours)
 
     def spent_by(self, agent: str) -> Decimal:
         return sum((one.usd for one in self.spent if one.agent == agent), Decimal(0))
@@ -109,7 +116,7 @@ def read_day(span: Span, before: Span) -> Day:
     return Day(span=span, before=before, hours=hours, agents=agents, spent=spent)
 
 
-def figures(day: Day, causes: str) -> list[Figure]:
+def figures(day: Day, causes: Cell) -> list[Figure]:
     return [_runs(day), _failed(day, causes), _quiet(day), _spent(day), _latency(day)]
 
 
@@ -117,22 +124,26 @@ def _runs(day: Day) -> Figure:
     return Figure(
         label="runs in 24 h",
         value=day.counted(day.today),
+        count=day.number(day.today),
         url=day.span.runs(),
         before=day.counted(day.hours[HOURS:]),
+        before_count=day.number(day.hours[HOURS:]),
         before_url=day.before.runs(),
     )
 
 
-def _failed(day: Day, causes: str) -> Figure:
+def _failed(day: Day, causes: Cell) -> Figure:
     failed = {"status__exact": RunStatus.FAILED.value}
     value = day.counted(day.today, RunStatus.FAILED)
     return Figure(
         label="of them failed",
         value=value,
+        count=day.number(day.today, RunStatus.FAILED),
         url=day.span.runs(**failed),
         before=day.counted(day.hours[HOURS:], RunStatus.FAILED),
+        before_count=day.number(day.hours[HOURS:], RunStatus.FAILED),
         before_url=day.before.runs(**failed),
-        note=f"{causes} cause{'' if causes == '1' else 's'}" if causes else "",
+        notes=[causes] if causes else (),
         level="bad" if value.strip("0+") else "",
     )
 
@@ -142,8 +153,10 @@ def _quiet(day: Day) -> Figure:
     return Figure(
         label="quiet wakes, without a run",
         value=f"{now:,}{'+' if read >= MOST_DECISIONS else ''}",
+        count=now,
         url=day.span.overnight,
         before=f"{then:,}{'+' if read_then >= MOST_DECISIONS else ''}",
+        before_count=then,
         before_url=day.before.overnight,
     )
 
@@ -153,29 +166,40 @@ def _spent(day: Day) -> Figure:
     by_agent: Counter[str] = Counter()
     for one in day.spent:
         by_agent[one.agent] += one.usd  # type: ignore[assignment]
-    most = [f"most: {agent} {usd(Decimal(amount))}" for agent, amount in by_agent.most_common(1) if amount]
+    most = [
+        link(day.span.overnight, f"most: {agent} {usd(Decimal(amount))}")
+        for agent, amount in by_agent.most_common(1)
+        if amount
+    ]
     caps = Budget.objects.filter(scope="installation", period="day", measure="usd", cap__isnull=False)
-    cap = [f"cap {usd(cap)} a day" for cap in caps.values_list("cap", flat=True)[:1] if cap is not None]
+    cap = [
+        link(page("runs_budget", pk), f"cap {usd(cap)} a day")
+        for pk, cap in caps.values_list("pk", "cap")[:1]
+        if cap is not None
+    ]
     return Figure(
         label="for models",
         value=usd(sum((one.usd for one in day.spent), Decimal(0))),
+        count=sum(one.requests for one in day.spent),
         url=day.span.overnight,
         before=usd(sum((one.usd for one in before), Decimal(0))),
+        before_count=sum(one.requests for one in before),
         before_url=day.before.overnight,
-        note=" · ".join(cap + most),
+        notes=[*cap, *most],
     )
 
 
 def _latency(day: Day) -> Figure:
     found = fetch(LATENCY, {**_ids([day.span, day.before]), "most": STARTED})
-    now, then = (_seconds(seconds) for (seconds,) in found)
+    (count, now), (count_then, then) = ((count, _seconds(seconds)) for count, seconds in found)
     return Figure(
         label="event → start, p95",
         value=now,
-        url=day.span.runs(),
+        count=count,
+        url=day.span.started,
         before=then,
-        before_url=day.before.runs(),
-        note=f"of the newest {STARTED:,} runs",
+        before_count=count_then,
+        before_url=day.before.started,
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import QuerySet
+from django.urls import reverse
 
 from config.console.parts.links import listing
 from config.console.runs.list import BLOCKED
@@ -55,7 +56,7 @@ def _missed() -> Sequence[Count]:
         Count(
             label=f"fires of {one.name} missed in the last day",
             count=one.count,
-            url=listing("triggers_schedule", q=one.name),
+            url=reverse("admin:triggers_schedule_why", args=[one.schedule_id]),
         )
         for one in missed_lately(MISSED)
     ]

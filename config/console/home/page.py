@@ -22,16 +22,17 @@ from config.console.home.deploys import deploys
 from config.console.home.doors import SHOWN as DOORS
 from config.console.home.doors import Door, doors
 from config.console.home.first import First, first
-from config.console.home.last_runs import LastRuns
 from config.console.home.now import Count, under_way
 from config.console.home.span import spans
 from config.console.home.verdict import Verdict, verdict
 from config.console.home.waiting import Waiting, waiting
-from config.console.incidents.failing import failing_things
+from config.console.incidents.failing import FailingThings, failing_things
 from config.console.operations.upcoming import subject_of
 from config.console.parts.browser_zone import zone_shown
+from config.console.parts.links import counted, listing
 from config.console.parts.moments import appointment
 from config.console.parts.sections import Cell
+from config.console.runs.last_runs import LastRuns
 from config.health.problems import problems
 from config.health.situation import read_situation
 from runs.db.sql import database_now
@@ -51,6 +52,7 @@ class Home:
     figures: list[Figure]
     chart: Chart
     failed_url: str
+    failed_count: int
     day: Day
     agents: list[Row]
     agents_count: int
@@ -99,10 +101,14 @@ def read_home(request: HttpRequest) -> Home:
     day = read_day(*spans(now))
     known, paused, failing, deployed = known_agents(day), paused_triggers(), failing_things(CAUSES), deploys()
     situation = read_situation()
-    runs = LastRuns(sorted({*known.slugs, *_slugs(failing), *(one.slug for one in paused)}))
-    rights = Rights(requeue=may("runs.requeue_run"), pause=may("triggers.pause_trigger"))
-    count = len(failing[0]) + len(failing[1])
-    are_cut = max(sum(one.is_open for one in failing[0]), len(paused)) >= CAUSES
+    runs = LastRuns([*_slugs(failing), *(one.slug for one in paused)], known.triggers)
+    rights = Rights(
+        requeue=may("runs.requeue_run"),
+        pause=may("triggers.pause_trigger"),
+        acknowledge=may("runs.acknowledge_incident"),
+        mute=may("runs.mute_incident"),
+    )
+    are_cut = max(sum(one.is_open for one in failing.incidents), len(paused)) >= CAUSES
     found = causes(failing, paused, problems(situation), runs, deployed, rights)
     waits = waiting(
         may_see_approvals=may("runs.view_approval"),
@@ -112,12 +118,13 @@ def read_home(request: HttpRequest) -> Home:
     ahead = coming_up(request, now) if may("triggers.view_schedule") else []
     sources = doors(now) if may("triggers.view_source") else []
     return Home(
-        verdict=verdict(situation, found, waits, _last_failure(), are_cut=are_cut),
+        verdict=verdict(situation, found, waits, None if found else _last_failure(), are_cut=are_cut),
         causes=found,
         waiting=waits,
-        figures=figures(day, f"{count}{'+' if count >= CAUSES else ''}" if count else ""),
+        figures=figures(day, _incidents(len(failing.incidents))),
         chart=chart_of(day, deployed, zone_shown(request)),
         failed_url=day.span.runs(status__exact="failed"),
+        failed_count=day.number(day.today, "failed"),
         day=day,
         agents=agent_rows(known, day, runs, next_wakes(ahead)),
         agents_count=known.count,
@@ -131,10 +138,16 @@ def read_home(request: HttpRequest) -> Home:
     )
 
 
-def _slugs(failing: tuple[list[Incident], list[Any]]) -> list[str]:
-    incidents, others = failing
+def _incidents(count: int) -> Cell:
+    """What the failures of the day belong to; less is a sign of failures that are no incident yet."""
+    words = f"{count:,}{'+' if count >= CAUSES else ''} incident{'' if count == 1 else 's'}"
+    return counted(listing("runs_incident", status="failing"), count, words) if count else ""
+
+
+def _slugs(failing: FailingThings) -> list[str]:
+    incidents = [*failing.incidents, *failing.muted]
     of_incidents = [one.subject for one in incidents if one.kind == Incident.Kind.TRIGGER]
-    return [*of_incidents, *(one.trigger for one in others if one.trigger)]
+    return [*of_incidents, *(one.trigger for one in failing.others if one.trigger)]
 
 
 def _last_failure() -> datetime | None:

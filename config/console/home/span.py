@@ -26,6 +26,11 @@ class Span:
         return listing("runs_run", woken=interval(self.start, self.end), **filters)
 
     @property
+    def started(self) -> str:
+        """The list of those among them whose time from event to start is known."""
+        return listing("runs_run", started=interval(self.start, self.end))
+
+    @property
     def overnight(self) -> str:
         """The page of what agents did in this time."""
         query = {"from": _utc(self.start), "to": _utc(self.end)}

@@ -8,7 +8,7 @@ from typing import Any
 
 from agents.kernel.redaction import shown, shown_json
 from config.console.home.causes import Act
-from config.console.parts.inboxes import pending_approvals, uncertain_runs
+from config.console.parts.inboxes import first_to_expire, pending_approvals, uncertain_runs
 from config.console.parts.links import listing, page, run_link
 from config.console.parts.moments import appointment
 from config.console.parts.sections import Cell
@@ -96,10 +96,10 @@ def _up_to(count: int, most: int) -> str:
 
 
 def _approvals(may_decide: bool) -> list[Asked]:
-    waits = list(pending_approvals().order_by("id").values_list("pk", flat=True)[:SHOWN])
-    found = Approval.objects.filter(wait__in=waits).select_related("wait__run").order_by("wait_id")
+    waits = list(first_to_expire().values_list("pk", flat=True)[:SHOWN])
     heavy = ("wait__run__input", "wait__run__result", "wait__run__policy", "wait__run__fired")
-    return [_asked(one, may_decide) for one in found.defer(*heavy)]
+    found = Approval.objects.filter(wait__in=waits).select_related("wait__run").defer(*heavy)
+    return [_asked(one, may_decide) for one in sorted(found, key=lambda one: waits.index(one.wait_id))]
 
 
 def _asked(approval: Approval, may_decide: bool) -> Asked:

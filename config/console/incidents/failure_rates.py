@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from config.console.parts.newest_runs import newest_runs_of
+from config.console.runs.last_runs import LAST, Rate
 from runs.db.sql import fetch, fetch_as
 
-LAST = 50  # runs of a trigger
 MOST = 1_000  # triggers of one page
 SPAWNED = FAILED = 1_000  # runs without a trigger, and failed runs, that are read: an agent's own are in no index
 RATES = f"""
@@ -27,26 +27,13 @@ GROUP BY agent
 FAILED_LATELY = """
 SELECT trigger, max(agent) AS agent, count(*) AS count, min(finished_at) AS first_at, max(finished_at) AS last_at,
   (array_agg(left(error, 300) ORDER BY finished_at DESC))[1] AS error
-FROM (SELECT trigger, agent, finished_at, error FROM runs_run WHERE status = 'failed' ORDER BY id DESC LIMIT %(most)s::int) run
-WHERE finished_at > clock_timestamp() - interval '1 day'
+FROM (SELECT id, trigger, agent, finished_at, error FROM runs_run WHERE status = 'failed' ORDER BY id DESC LIMIT %(most)s::int) run
+WHERE finished_at > clock_timestamp() - interval '1 day' AND NOT (%(without_muted)s::bool AND EXISTS (
+  SELECT FROM runs_coveredrun covered JOIN runs_incident incident ON incident.id = covered.incident_id
+  WHERE covered.run_id = run.id AND incident.muted_at IS NOT NULL))
 GROUP BY trigger, CASE WHEN trigger = '' THEN agent END
 ORDER BY last_at DESC
 """
-
-
-@dataclass(frozen=True)
-class Rate:
-    """So many of the last runs failed."""
-
-    failed: int = 0
-    runs: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.failed} of its last {self.runs} runs failed" if self.runs else ""
-
-    @property
-    def in_short(self) -> str:
-        return f"{self.failed} of {self.runs}" if self.runs else "–"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +48,9 @@ class Failing:
     error: str
 
 
-def failed_lately() -> list[Failing]:
-    """The last one to fail comes first."""
-    return fetch_as(Failing, FAILED_LATELY, {"most": FAILED})
+def failed_lately(*, without_muted: bool) -> list[Failing]:
+    """The last one to fail comes first. Without the runs that a muted incident covers."""
+    return fetch_as(Failing, FAILED_LATELY, {"most": FAILED, "without_muted": without_muted})
 
 
 def rates_of_triggers(slugs: Sequence[str] | None = None) -> dict[str, Rate]:

@@ -13,23 +13,30 @@ from unfold.forms import BaseDialogForm
 from agents.kernel.durations import in_words
 from agents.models import ChecklistItem
 from config.console.access.audit import entries_of
-from config.console.incidents.failing import FAILED_SINCE, INTERMITTENT, Thing
-from config.console.incidents.failure_rates import Rate, rates_of_spawned, rates_of_triggers
-from config.console.parts.dialogs import dialog, leave
+from config.console.incidents.failing import FAILED_SINCE, FAILS, INTERMITTENT, Thing
+from config.console.incidents.failure_rates import rates_of_spawned, rates_of_triggers
+from config.console.incidents.mute import ACKNOWLEDGE, MUTE, UNMUTE, AcknowledgeForm, MuteForm
+from config.console.parts.dialogs import dialog, leave, submit
 from config.console.parts.filters import ConditionFilter
+from config.console.parts.incident_words import acknowledged, muted
 from config.console.parts.links import link, page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.panel import Panel, acting, button, column, is_list, time_column
 from config.console.parts.sections import Facts, Notice, Section, Table, Text
 from config.console.parts.service_button import service_button
+from config.console.runs.last_runs import Rate
 from config.console.runs.words import first_line
 from runs.actions.incidents import (
     IN_STATUS,
+    MUTED,
     Requeued,
+    acknowledge_incident,
     close_incident,
     failed_runs,
     last_covered,
+    mute_incident,
     requeue_incident,
+    unmute_incident,
 )
 from runs.incidents.tell import topic_of, words_of
 from runs.models import Incident, Notification, Run
@@ -38,6 +45,8 @@ from triggers.models import Source, Trigger
 SHOWN = 20  # runs, notifications
 COLOURS = {
     "open": "danger",
+    "muted": "default",
+    "acknowledged": "info",
     INTERMITTENT: "warning",
     FAILED_SINCE: "warning",
     "closed": "default",
@@ -69,7 +78,11 @@ CLOSE = dialog(
 class StatusFilter(ConditionFilter):
     title = "status"
     parameter_name = "status"
-    conditions: ClassVar = {status: (status, which) for status, which in IN_STATUS.items()}
+    conditions: ClassVar = {
+        **{status: (status, which) for status, which in IN_STATUS.items()},
+        "failing": ("fails, also now and then, and not muted", FAILS & ~MUTED),
+        "muted": ("fails, also now and then, and muted", FAILS & MUTED),
+    }
 
 
 @admin.register(Incident)
@@ -82,7 +95,7 @@ class IncidentPanel(Panel):
     search_fields = ("name", "agent", "cause")
     search_help_text = "name, agent or cause"
     ordering = ("-id",)
-    actions_detail = ("requeue_runs", "close_this")
+    actions_detail = ("requeue_runs", "acknowledge_this", "mute_this", "unmute_this", "close_this")
 
     first = time_column("first failure", "first_at")
     last = time_column("last failure", "last_at")
@@ -112,11 +125,37 @@ class IncidentPanel(Panel):
     def close_this(self, object_id: str, by: str) -> None:
         close_incident(int(object_id), by=by)
 
+    @button("Acknowledge", permissions=["runs.acknowledge_incident"], icon="visibility", dialog=ACKNOWLEDGE)
+    def acknowledge_this(self, request: HttpRequest, form: AcknowledgeForm, object_id: str) -> HttpResponse:
+        def act() -> None:
+            acknowledge_incident(int(object_id), by=acting(request), note=form.cleaned_data["note"])
+
+        back = page("runs_incident", object_id)
+        return submit(request, ACKNOWLEDGE, form, act, field="note", done="Acknowledged.", back=back)
+
+    @button("Mute", permissions=["runs.mute_incident"], icon="notifications_off", dialog=MUTE)
+    def mute_this(self, request: HttpRequest, form: MuteForm, object_id: str) -> HttpResponse:
+        def act() -> None:
+            given = form.cleaned_data
+            mute_incident(int(object_id), until=given["until"], by=acting(request), note=given["note"])
+
+        return submit(request, MUTE, form, act, field="until", done="Muted.", back=page("runs_incident", object_id))
+
+    @service_button("End the mute", "runs.mute_incident", UNMUTE, icon="notifications", done="No longer muted.")
+    def unmute_this(self, object_id: str, by: str) -> None:
+        unmute_incident(int(object_id), by=by)
+
     def possible_buttons(self, request: HttpRequest, object_id: str) -> Mapping[str, bool]:
         incident = Incident.objects.filter(pk=object_id).first()
         if incident is None:
             return dict.fromkeys(self.actions_detail, False)
-        return {"requeue_runs": bool(failed_runs(incident.pk, 1)), "close_this": incident.is_open}
+        return {
+            "requeue_runs": bool(failed_runs(incident.pk, 1)),
+            "acknowledge_this": incident.is_failing and not incident.acknowledged_at,
+            "mute_this": incident.is_failing and not incident.is_muted,
+            "unmute_this": incident.is_muted,
+            "close_this": incident.is_open,
+        }
 
     def sections(self, request: HttpRequest, obj: Incident) -> list[Section]:
         error = [Text(title="Last error", text=obj.error)] if obj.error else []
@@ -161,6 +200,10 @@ def _failed_since(incident: Incident, thing: str, over: str) -> Notice:
 
 
 def _status(incident: Incident) -> str:
+    if incident.is_muted:
+        return "muted"
+    if incident.is_open and incident.acknowledged_at:
+        return "acknowledged"
     if incident.has_failed_since:
         return FAILED_SINCE if incident.closed_by else INTERMITTENT
     return incident.status
@@ -195,7 +238,10 @@ def _facts(incident: Incident) -> Facts:
             ("Opened", incident.opened_at and moment(incident.opened_at)),
             ("Closed", incident.closed_at and moment(incident.closed_at)),
             ("Opened again", f"{incident.reopened:,} times" if incident.reopened else ""),
-            ("Next message", incident.tell_at and moment(incident.tell_at)),
+            ("Acknowledged", acknowledged(incident)),
+            ("Muted", muted(incident)),
+            ("Escalated", f"to {incident.escalated:,} of WAKEFUL_ESCALATE_TO" if incident.escalated else ""),
+            ("Next message", incident.tell_at and not incident.is_muted and moment(incident.tell_at)),
         ]
     )
 

@@ -15,7 +15,13 @@ from django.views.decorators.http import require_POST
 from config.console.parts.dialogs import attempt
 from config.console.parts.panel import acting
 from runs.actions.approve import decide
-from runs.actions.incidents import close_incident, requeue_incident
+from runs.actions.incidents import (
+    UNTIL_VERSION,
+    acknowledge_incident,
+    close_incident,
+    mute_incident,
+    requeue_incident,
+)
 from runs.actions.resolve import resolve
 from runs.models import Approval
 
@@ -26,6 +32,8 @@ NEEDED = {
     "did_not_happen": "runs.resolve_run",
     "fail": "runs.resolve_run",
     "requeue": "runs.requeue_run",
+    "acknowledge": "runs.acknowledge_incident",
+    "mute": "runs.mute_incident",
     "close": "runs.close_incident",
 }
 
@@ -64,6 +72,10 @@ def _act(decision: str, id_: str, guard: str, text: str, by: str) -> Callable[[]
             return lambda: _resolve(decision, UUID(id_), int(guard), by)
         case "requeue":
             return lambda: requeue_covered(int(id_), min(int(guard), BigIntegerField.MAX_BIGINT), by)
+        case "acknowledge":
+            return lambda: acknowledge(int(id_), by)
+        case "mute":
+            return lambda: mute(int(id_), by)
         case _:
             return lambda: _close(int(id_), by)
 
@@ -95,6 +107,16 @@ def requeue_covered(incident: int, upto: int, by: str) -> str:
     done = requeue_incident(incident, upto=upto, by=by)
     refused = f" {done.refused:,} refused: see the page of each run." if done.refused else ""
     return f"{done.runs:,} requeued.{refused}" + (" There are more: requeue again for the rest." if done.left else "")
+
+
+def acknowledge(incident: int, by: str) -> str:
+    acknowledge_incident(incident, by=by)
+    return "Acknowledged."
+
+
+def mute(incident: int, by: str) -> str:
+    muted = mute_incident(incident, until=UNTIL_VERSION, by=by)
+    return f"Muted until a worker starts with a version other than {' and '.join(muted.muted_versions)}."
 
 
 def _close(incident: int, by: str) -> str:

@@ -14,7 +14,8 @@ from django.utils import timezone
 from agents.kernel.redaction import shown, shown_json
 from agents.kernel.reserved_types import SIGNAL
 from config.console.parts.html import format_html
-from config.console.parts.inboxes import open_incidents, pending_approvals, uncertain_runs
+from config.console.parts.inboxes import first_to_expire, troubling_incidents, uncertain_runs
+from config.console.parts.incident_words import acknowledged
 from config.console.parts.links import link, listing, page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.sections import Cell, Door, pretty
@@ -26,7 +27,7 @@ from runs.models import Approval, CoveredRun, Incident, Run, Wait
 MOST = 30  # of each kind
 LONGEST = 12_000  # characters of one, and more than the longest error
 BEGINNING = 1_000  # characters of each text of a longer one
-READ = 1_000  # approvals among which the first to expire are found
+READ = 1_000  # waits for signals among which the oldest are found
 SOON = timedelta(hours=4)
 LARGE = ("wait__run__input", "wait__run__result", "wait__run__policy")
 
@@ -101,7 +102,7 @@ def what_waits(request: HttpRequest) -> Inbox:
     for model, read, title, url in (
         ("runs.approval", _approvals, "approvals", listing("runs_approval")),
         ("runs.run", _uncertain, "uncertain runs", listing("runs_run", status__exact="uncertain")),
-        ("runs.incident", _incidents, "incidents", listing("runs_incident", status="open")),
+        ("runs.incident", _incidents, "incidents", listing("runs_incident", status="failing")),
         ("runs.run", _signals, "waiting runs", listing("runs_run", status__exact="waiting")),
     ):
         if _may_see(request, model):
@@ -132,10 +133,10 @@ def _may_see(request: HttpRequest, model: str) -> bool:
 
 
 def _approvals(request: HttpRequest) -> list[Waiting]:
-    oldest = pending_approvals().order_by("id").values("pk")[:READ]
-    found = Approval.objects.filter(wait__in=oldest).select_related("wait__run").defer(*LARGE)
+    first = first_to_expire().values("pk")[: MOST + 1]
+    found = Approval.objects.filter(wait__in=first).select_related("wait__run").defer(*LARGE)
     may = request.user.has_perm("runs.decide_approval")
-    return [asked_by(one, may) for one in found.order_by(F("wait__due_at").asc(nulls_last=True), "wait_id")[: MOST + 1]]
+    return [asked_by(one, may) for one in found.order_by(F("wait__due_at").asc(nulls_last=True), "wait_id")]
 
 
 def asked_by(approval: Approval, may: bool) -> Waiting:
@@ -206,7 +207,7 @@ def _doubt(run: Run, may: bool) -> Waiting:
 
 def _incidents(request: HttpRequest) -> list[Waiting]:
     last = CoveredRun.objects.filter(incident=OuterRef("pk")).order_by("-id").values("id")[:1]
-    found: QuerySet[Incident] = open_incidents().order_by("-id").annotate(last_covered=Subquery(last))
+    found: QuerySet[Incident] = troubling_incidents().order_by("-id").annotate(last_covered=Subquery(last))
     return [_broken(one, request) for one in found[: MOST + 1]]
 
 
@@ -216,8 +217,14 @@ def _broken(incident: Incident, request: HttpRequest) -> Waiting:
     choices = []
     if covered and request.user.has_perm("runs.requeue_run"):
         choices.append(Choice(value="requeue", label="Requeue its failed runs", shortcut="a"))
+    if request.user.has_perm("runs.acknowledge_incident") and not incident.acknowledged_at:
+        choices.append(Choice(value="acknowledge", label="Acknowledge"))
+    if request.user.has_perm("runs.mute_incident"):
+        choices.append(Choice(value="mute", label="Mute until the next version"))
     if request.user.has_perm("runs.close_incident"):
         choices.append(Choice(value="close", label="Close", shortcut="d"))
+    by = acknowledged(incident)
+    known = [format_html("acknowledged {}", by)] if by else []
     run = [format_html("last run {}", run_link(incident.last_run_id))] if incident.last_run_id else []
     return Waiting(
         kind="incident",
@@ -227,7 +234,7 @@ def _broken(incident: Incident, request: HttpRequest) -> Waiting:
         url=page("runs_incident", incident.pk),
         since=incident.opened_at,
         detail=incident.cause,
-        facts=[*run, format_html("last failure {}", moment(incident.last_at))],
+        facts=[*known, *run, format_html("last failure {}", moment(incident.last_at))],
         guard=str(covered or 0),
         choices=choices,
     )

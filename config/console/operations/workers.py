@@ -18,7 +18,11 @@ from runs.processes.alive import alive
 class StateFilter(ConditionFilter):
     title = "state"
     parameter_name = "state"
-    conditions: ClassVar = {"open": ("alive", Q(stopped_at=None)), "stopped": ("stopped", Q(stopped_at__isnull=False))}
+    conditions: ClassVar = {
+        "open": ("not stopped", Q(stopped_at=None)),
+        "alive": ("alive", Q(is_alive=True)),
+        "stopped": ("stopped", Q(stopped_at__isnull=False)),
+    }
 
 
 @admin.register(Worker)

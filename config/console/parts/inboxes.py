@@ -14,12 +14,22 @@ def pending_approvals() -> QuerySet[Wait]:
     return Wait.objects.extra(where=["runs_wait.status = 'open' AND runs_wait.kind = 'approval'"])
 
 
+def first_to_expire() -> QuerySet[Wait]:
+    """Pending approvals: first those that expire next, last those that do not."""
+    return pending_approvals().order_by("due_at", "id")
+
+
 def uncertain_runs() -> QuerySet[Run]:
     return Run.objects.extra(where=["runs_run.status = 'uncertain'"])
 
 
 def open_incidents() -> QuerySet[Incident]:
     return Incident.objects.filter(opened_at__isnull=False, closed_at=None)
+
+
+def troubling_incidents() -> QuerySet[Incident]:
+    """Open, and not muted."""
+    return open_incidents().filter(muted_at=None)
 
 
 def approvals_badge(request: HttpRequest) -> str:
@@ -35,7 +45,7 @@ def unread_badge(request: HttpRequest) -> str:
 
 
 def incidents_badge(request: HttpRequest) -> str:
-    return _badge(open_incidents())
+    return _badge(troubling_incidents())
 
 
 def _badge(rows: QuerySet[Model]) -> str:

@@ -27,6 +27,11 @@ def link(url: str, text: Any) -> SafeString:
     return format_html('<a class="text-link" href="{}">{}</a>', url, shown(text))
 
 
+def counted(url: str, count: int, text: Any) -> SafeString:
+    """A number that opens exactly the list that it counts."""
+    return format_html('<a class="text-link" data-count="{}" href="{}">{}</a>', count, url, shown(text))
+
+
 def new_trigger_link(source: str, types: Sequence[str], text: str) -> SafeString:
     """The form of a new trigger that listens to these."""
     return link(

@@ -27,6 +27,7 @@ from config.console.runs.buttons import RunButtons
 from config.console.runs.comparison import comparison
 from config.console.runs.find import HELP, find_runs
 from config.console.runs.journal_entry import fork_url, open_entry
+from config.console.runs.last_runs import LastFilter
 from config.console.runs.live import live_answer
 from config.console.runs.page import changing_sections_of, sections_of
 from config.console.runs.parent_filter import ParentFilter
@@ -34,12 +35,12 @@ from config.console.runs.subjects import subjects_of, title_of
 from config.console.runs.transcript import spent
 from config.console.runs.uncertain import doubt_about, unproved_step_of, with_doubts
 from config.console.runs.waits import with_open_waits
-from config.console.runs.woken_filter import WokenFilter
+from config.console.runs.woken_filter import StartedFilter, WokenFilter
 from config.console.runs.words import STATUS_COLOURS, duration_of, first_line, in_words, trigger_of
 from runs.actions.cancel import cancel
 from runs.actions.requeue import requeue
 from runs.durable.transcript import usage_of, with_usage
-from runs.models import Queue, Run
+from runs.models import CoveredRun, Queue, Run
 from runs.processes.alive import alive
 from runs.states import LIVE, REQUEUEABLE, RunStatus
 
@@ -50,6 +51,8 @@ TITLES = {
 }
 # Only a run with a key can be blocked; the condition lets PostgreSQL use the index of live runs by key.
 BLOCKED = Q(status=RunStatus.QUEUED, key__isnull=False, ready_at=None, due_at=None)
+COVERED = 10_000  # last runs of an incident
+LONGEST_ID = 19  # characters, with a sign
 REQUEUE = Deed(
     verb="Requeue",
     done="requeued",
@@ -76,7 +79,11 @@ class AgentFilter(admin.SimpleListFilter):
         return [(agent.name, agent.name) for agent in all_agents()]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Run]) -> QuerySet[Run]:
-        return newest(queryset).filter(agent=self.value()) if self.value() else queryset
+        if not self.value():
+            return queryset
+        # A span of time, and what runs now, are few rows that an index finds.
+        is_bounded = "woken" in request.GET or request.GET.get("status__exact") == RunStatus.RUNNING
+        return (queryset if is_bounded else newest(queryset)).filter(agent=self.value())
 
 
 class PlaceFilter(ConditionFilter):
@@ -105,13 +112,58 @@ class FinishedFilter(admin.SimpleListFilter):
         return newest(queryset).filter(finished_at__gt=Now() - within) if within else queryset
 
 
+class IncidentFilter(admin.SimpleListFilter):
+    """The runs that an incident covers, which another page links."""
+
+    title = "incident"
+    parameter_name = "incident"
+
+    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
+        asked = self._asked()
+        return [(str(asked), f"covered by incident {asked}")] if asked else []
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Run]) -> QuerySet[Run]:
+        asked = self._asked()
+        covered = CoveredRun.objects.filter(incident=asked).order_by("-id")[:COVERED]
+        return queryset.filter(pk__in=covered.values("run_id")) if asked else queryset
+
+    def _asked(self) -> int | None:
+        value: Any = self.used_parameters.get(self.parameter_name)
+        value = value[-1] if isinstance(value, list) else value or ""
+        return int(value) if value.isascii() and value.isdigit() and len(value) < LONGEST_ID else None
+
+
+class MutedFilter(ConditionFilter):
+    """Runs that a muted incident covers are left out."""
+
+    title = "muted causes"
+    parameter_name = "muted"
+    conditions: ClassVar = {
+        "no": (
+            "without muted ones",
+            ~Q(Exists(CoveredRun.objects.filter(run_id=OuterRef("pk"), incident__muted_at__isnull=False))),
+        )
+    }
+
+
 @admin.register(Run)
 class RunPanel(RunButtons):
     """Runs by status, with the reason of those that do not progress."""
 
     list_display = ("status_label", "agent", "about", "trigger_link", "tried", "created", "took", "used", "reason")
     list_display_links = ("status_label", "agent")
-    list_filter = ("status", FinishedFilter, PlaceFilter, AgentFilter, WokenFilter, ParentFilter)
+    list_filter = (
+        "status",
+        FinishedFilter,
+        PlaceFilter,
+        AgentFilter,
+        WokenFilter,
+        StartedFilter,
+        LastFilter,
+        IncidentFilter,
+        MutedFilter,
+        ParentFilter,
+    )
     search_fields = ("trigger",)  # only shows the search box: see get_search_results
     search_help_text = HELP
     ordering = ("-id",)

@@ -21,6 +21,7 @@ from config.console.schedules.recent_fires import fires_of, skips_of, why_url
 from config.console.schedules.words import in_zone, reason_of, state_of, stretch_of, wakes, zone_of_schedule
 from triggers.models import Schedule
 from triggers.schedules.clock import instant_of
+from triggers.schedules.explain.missed_fires import missed_of
 from triggers.schedules.explain.why import Verdict, WhyAnswer, why
 from triggers.schedules.preview import describe
 from triggers.schedules.rows import RELATED
@@ -73,7 +74,11 @@ def why_of_schedule(panel: Panel, request: HttpRequest, schedule: Schedule) -> H
         title=f"{schedule.task.name}: why did it not run?",
         submit="Explain",
         back=page("triggers_schedule", schedule.pk),
-        sections=[*(_told(_answer(schedule, at, zone)) if is_asked else []), _lately(schedule, zone)],
+        sections=[
+            *(_told(_answer(schedule, at, zone)) if is_asked else []),
+            *_missed(schedule, zone),
+            _lately(schedule, zone),
+        ],
         obj=schedule,
         method="get",
     )
@@ -117,6 +122,15 @@ def _told(answer: WhyAnswer) -> list[Section]:
         headers = ("Outcome", "Reason", "Run concerned", "When")
         sections.append(Table(title="The decision", headers=headers, rows=[cells_of(answer.decision)], empty=""))
     return sections
+
+
+def _missed(schedule: Schedule, zone: ZoneInfo) -> list[Section]:
+    """Those that the first page counts."""
+    found = list(missed_of(schedule))
+    count = sum(skip.count or 1 for skip in found)
+    rows = [(link(why_url(schedule.pk, skip.last), stretch_of(skip, zone)), reason_of(skip)) for skip in found]
+    title = f"Missed in the last day: {count:,}"
+    return [Table(title=title, headers=(f"Nominal ({zone})", "Reason"), rows=rows, empty="")] if found else []
 
 
 def _lately(schedule: Schedule, zone: ZoneInfo) -> Table:

@@ -8,9 +8,13 @@ from django.conf import settings
 from runs.sign import BAD, COUNTED, NAMED, NEVER, WARNING, Problem, Sign, count
 
 SQL = f"""
-SELECT count(*) AS count, (array_agg(name ORDER BY id DESC))[:{NAMED}] AS names,
-  count(*) FILTER (WHERE told = '' AND tell_at IS NULL AND opened_at > (SELECT clock_timestamp()) - interval '1 hour') AS untold
-FROM (SELECT id, kind || ' ' || name AS name, told, tell_at, opened_at FROM runs_incident
+SELECT count(*) FILTER (WHERE NOT muted) AS count, count(*) FILTER (WHERE muted) AS muted,
+  count(*) FILTER (WHERE acknowledged AND NOT muted) AS acknowledged,
+  coalesce((array_agg(name ORDER BY id DESC) FILTER (WHERE NOT muted))[:{NAMED}], '{{}}') AS names,
+  count(*) FILTER (WHERE NOT muted AND NOT acknowledged AND told = '' AND tell_at IS NULL
+    AND opened_at > (SELECT clock_timestamp()) - interval '1 hour') AS untold
+FROM (SELECT id, kind || ' ' || name AS name, told, tell_at, opened_at, muted_at IS NOT NULL AS muted,
+        acknowledged_at IS NOT NULL AS acknowledged FROM runs_incident
       WHERE opened_at IS NOT NULL AND closed_at IS NULL ORDER BY id DESC LIMIT {COUNTED}) incident
 HAVING count(*) > 0
 """  # noqa: S608  (our own parts)
@@ -19,20 +23,25 @@ INCIDENTS = "incidents"  # the problem that incidents are open
 
 @dataclass(frozen=True, kw_only=True)
 class OpenIncidents:
-    """Their count and the newest names; `untold`: those without a message of their own."""
+    """Their count and the newest names, without those that are muted; `untold`: those without a message of their own."""
 
     count: int
     names: list[str]
     untold: int = 0
+    muted: int = 0
+    acknowledged: int = 0
 
 
 def problems(rows: Sequence[OpenIncidents]) -> Iterator[Problem]:
     for found in rows:
         more = ", …" if found.count > len(found.names) else ""
+        names = f": {', '.join(found.names)}{more}" if found.names else ""
+        known = f" {found.acknowledged:,} acknowledged." if found.acknowledged else ""
+        muted = f" {found.muted:,} muted." if found.muted else ""
         yield Problem(
             name=INCIDENTS,
             severity=WARNING,
-            text=f"{count(found.count, 'incident')} open: {', '.join(found.names)}{more}.",
+            text=f"{count(found.count, 'incident')} open{names}.{known}{muted}",
             remedy="Open “Incidents”: read the cause of each, fix it, then requeue the failed runs in one step.",
             alarm_after=NEVER,
         )

@@ -19,5 +19,19 @@ class Command(EachRunCommand):
             "--result", type=json_argument, metavar="JSON", help="record this output, with --outcome happened"
         )
 
-    def act_on(self, run_id: UUID, *, outcome: UncertainOutcome = "fail", result: Any = None, **options: Any) -> Run:
-        return resolve(run_id, outcome=outcome, result=result, by=operator())
+        parser.add_argument(
+            "--epoch",
+            type=int,
+            help="refuse a run that has another epoch, as `runs --json` shows it: its question is another one",
+        )
+
+    def act_on(
+        self,
+        run_id: UUID,
+        *,
+        outcome: UncertainOutcome = "fail",
+        result: Any = None,
+        epoch: int | None = None,
+        **options: Any,
+    ) -> Run:
+        return resolve(run_id, outcome=outcome, result=result, epoch=epoch, by=operator())

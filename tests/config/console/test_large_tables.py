@@ -7,9 +7,9 @@ from django.test import Client
 from uuid_utils import uuid7
 
 from config.console.agents import figures
-from config.console.home import last_runs
 from config.console.incidents import failure_rates
 from config.console.parts import panel
+from config.console.runs import last_runs
 from runs.db.sql import execute, fetch
 from runs.models import AuditEntry
 from tests.support.console import list_of

@@ -1,10 +1,14 @@
 """Every page opens, at a price that does not grow with what is on it, for those who may see it."""
 
+import gzip
+import posixpath
 import re
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.staticfiles import finders
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -15,6 +19,7 @@ from tests.config.console.page_sizes import check_size
 from tests.support.console import list_of, make_failed_run, make_one_of_each, page_of
 from tests.support.triggers import make_event, make_trigger
 
+LIGHT = 200_000  # bytes
 NOUNS = [
     "triggers_event",
     "triggers_trigger",
@@ -242,3 +247,22 @@ def test_times_are_given_in_utc_for_those_without_scripts(admin: Client) -> None
     shown = admin.get(list_of("runs_run")).content.decode()
 
     assert 'title="2026-01-02 03:04:05.000 UTC"' in shown
+
+
+def test_the_first_page_and_all_that_it_loads_are_light(admin: Client) -> None:
+    """Compressed, as they go over the wire."""
+    page = admin.get("/admin/").content
+    urls = set(re.findall(r'<(?:link|script)[^>]* (?:href|src)="/static/([^"?]+)', page.decode()))
+    weights = {"page": len(gzip.compress(page))}
+    while urls:
+        url = urls.pop()
+        found = finders.find(url)
+        assert isinstance(found, str), url
+        content = Path(found).read_bytes()
+        weights[url] = len(content if url.endswith(".woff2") else gzip.compress(content))
+        if url.endswith(".css"):
+            linked = re.findall(r'url\("?([^"):#]+)"?\)', content.decode())
+            urls |= {posixpath.normpath(f"{posixpath.dirname(url)}/{one}") for one in linked} - weights.keys()
+
+    assert {"unfold/css/styles.css", "console/console.css", "console/icons.woff2"} <= weights.keys()
+    assert sum(weights.values()) < LIGHT, weights

@@ -98,9 +98,22 @@ def test_resolve_answers_with_the_run() -> None:
     assert Step.objects.get().output == {"id": 1}
 
 
+def test_a_question_that_the_caller_has_not_seen_is_not_resolved() -> None:
+    run = make_run(status=RunStatus.UNCERTAIN, epoch=3)
+    make_step(run, "charge", status="started")
+    api = Api(["runs.resolve_run"])
+
+    refused = api.post(f"runs/{run.id}/resolve/", {"outcome": "fail", "epoch": 2})
+
+    assert (refused.status, refused.body["status"]) == (409, "uncertain")
+    assert "another question" in refused.body["detail"]
+    assert api.post(f"runs/{run.id}/resolve/", {"outcome": "fail", "epoch": 3}).body["status"] == "failed"
+
+
 @pytest.mark.parametrize(
     ("path", "body", "field"),
     [
+        ("resolve", {"outcome": "fail", "epoch": -1}, "epoch"),
         ("fork", {"step": "nowhere"}, "step"),
         ("fork", {"stepp": "a"}, "stepp"),
         ("signal", {}, "name"),

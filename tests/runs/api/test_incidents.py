@@ -61,3 +61,37 @@ def test_each_action_needs_its_permission() -> None:
     assert closer.post(f"incidents/{incident.pk}/close/").body["closed_by"] == "token:closer"
     assert closer.post(f"incidents/{incident.pk}/close/").status == 409
     assert Incident.objects.get().status == "closed"
+
+
+def test_one_is_acknowledged_muted_and_no_longer_muted() -> None:
+    incident = make_incident("greeter")
+    make_incident("other")
+    api = Api(["runs.view_incident", "runs.acknowledge_incident", "runs.mute_incident"], name="ada")
+
+    acknowledged = api.post(f"incidents/{incident.pk}/acknowledge/", {"note": "the disk"})
+    muted = api.post(f"incidents/{incident.pk}/mute/", {"until": "8h"})
+
+    assert (acknowledged.body["acknowledged_by"], acknowledged.body["acknowledged_note"]) == ("token:ada", "the disk")
+    assert api.post(f"incidents/{incident.pk}/acknowledge/").status == 409
+    assert (muted.body["muted_by"], muted.body["muted_versions"]) == ("token:ada", [])
+    assert muted.body["muted_until"] > muted.body["muted_at"]
+    for asked, names in (("true", {"greeter"}), ("false", {"other"})):
+        assert {one["name"] for one in api.get("incidents/", muted=asked).body["results"]} == names
+    assert api.post(f"incidents/{incident.pk}/unmute/").body["muted_at"] is None
+    assert api.post(f"incidents/{incident.pk}/unmute/").status == 409
+
+
+@pytest.mark.parametrize("until", ["", "soon", "2020-01-01T00:00Z"])
+def test_a_mute_that_cannot_be_is_refused(until: str) -> None:
+    incident = make_incident("greeter")
+
+    assert Api(["runs.mute_incident"]).post(f"incidents/{incident.pk}/mute/", {"until": until}).status == 400
+
+
+@pytest.mark.parametrize("action", ["acknowledge", "mute", "unmute"])
+def test_a_viewer_neither_acknowledges_nor_mutes(action: str) -> None:
+    incident = make_incident("greeter")
+
+    viewer = Api(["runs.view_incident", "runs.close_incident"])
+
+    assert viewer.post(f"incidents/{incident.pk}/{action}/", {"until": "8h"}).status == 403

@@ -1,10 +1,15 @@
 """Nominal times that schedules missed lately."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+
+from django.db.models import QuerySet
+from django.db.models.functions import Now
 
 from runs.db.sql import fetch_as
+from triggers.models import Schedule, Skip
 
+REASONS = (Skip.Reason.MISSED, Skip.Reason.WINDOW, Skip.Reason.MOST, Skip.Reason.REFUSED)
 LOOKED_AT = 1000  # the newest stretches of missed times
 MISSED = """
 SELECT newest.schedule_id, periodic.name, sum(coalesce(newest.count, 1))::bigint AS count, min(newest.first) AS first,
@@ -29,6 +34,12 @@ class Missed:
     first: datetime
     last: datetime
     reasons: str
+
+
+def missed_of(schedule: Schedule) -> QuerySet[Skip]:
+    """Those of one schedule, the newest first."""
+    lately = Skip.objects.filter(schedule=schedule, created_at__gt=Now() - timedelta(days=1), reason__in=REASONS)
+    return lately.order_by("-last")[:LOOKED_AT]
 
 
 def missed_lately(limit: int) -> list[Missed]:

@@ -32,6 +32,10 @@ def shown(client: Client) -> str:
     return client.get(HOME).content.decode()
 
 
+def words(page: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", page))
+
+
 def link_of(page: str, text: str) -> str:
     """The address of the first link with this text in it."""
     links = re.findall(r'<a [^>]*href="([^"]+)"[^>]*>(.*?)</a>', page, re.DOTALL)
@@ -67,7 +71,7 @@ def test_the_sentence_counts_what_needs_a_person(admin: Client) -> None:
     page = shown(admin)
 
     assert re.search(r'id="home-verdict">\w+ things need you', page)
-    assert "order-sync fails since" in page
+    assert "order-sync fails since" in words(page)
     assert "1 approval waits" in page
 
 
@@ -87,6 +91,35 @@ def test_requeue_and_resume_in_place(admin: Client) -> None:
     assert pressed(admin, "requeue") == "1 requeued."
     assert pressed(admin, "resume").startswith("Trigger payment-post is resumed")
     assert (Run.objects.get().status, Trigger.objects.get().paused_at) == ("queued", None)
+
+
+def test_a_cause_is_acknowledged_muted_and_no_longer_muted_in_place(admin: Client) -> None:
+    make_worker(version="2.0")
+    incident = make_incident("order-sync", make_failed_run(make_trigger("order-sync")))
+
+    assert pressed(admin, "acknowledge") == "Acknowledged."
+    assert "acknowledged by admin:ada" in re.sub(r"<[^>]+>", "", shown(admin))
+    assert pressed(admin, "mute") == "Muted until a worker starts with a version other than 2.0."
+    page = shown(admin)
+    assert "All is well" not in page and "order-sync fails since" not in words(page)
+    assert listed(admin, link_of(page, "1 muted cause")) == {incident.pk}
+    assert 'class="home-cause home-muted"' in page
+    assert pressed(admin, "unmute") == "No longer muted."
+    assert "order-sync fails since" in words(shown(admin))
+
+
+def test_a_mute_hides_no_other_cause_and_no_pause(admin: Client) -> None:
+    make_worker(version="2.0")
+    trigger = make_trigger("order-sync")
+    muted, other = (make_failed_run(trigger) for _ in range(2))
+    make_incident("order-sync", muted)
+    pressed(admin, "mute")
+
+    page = shown(admin)
+    assert listed(admin, link_of(page, "1 failed run of the last day")) == {other.pk}
+
+    Trigger.objects.update(paused_at=timezone.now())
+    assert "order-sync is paused since" in words(shown(admin))
 
 
 @pytest.mark.parametrize(("verb", "decision"), [("approve", "approve"), ("deny", "deny")])
@@ -134,7 +167,7 @@ def test_who_may_only_look_sees_no_button(log_in: LogIn) -> None:
 
     assert "formaction" not in page
     assert "asks:" in page
-    for verb in ("approve", "deny", "requeue", "resume", "test"):
+    for verb in ("approve", "deny", "requeue", "resume", "acknowledge", "mute", "unmute", "test"):
         assert viewer.post(f"{HOME}{verb}/", {"value": "1:1"}).status_code == 403
     assert log_in("runs.view_alarm", name="bob").get(HOME).status_code == 403
 
@@ -144,7 +177,7 @@ def test_a_value_that_no_button_has_changes_nothing(admin: Client, value: str) -
     def answer(verb: str) -> int:
         return admin.post(f"{HOME}{verb}/", {"value": value}).status_code
 
-    assert {answer(verb) for verb in ("approve", "requeue", "test", "none")} == {404}
+    assert {answer(verb) for verb in ("approve", "requeue", "acknowledge", "mute", "unmute", "test", "none")} == {404}
     assert admin.get(f"{HOME}approve/").status_code == 405
 
 
@@ -161,7 +194,9 @@ def test_each_number_opens_the_runs_that_it_counts(admin: Client) -> None:
         assert text in words
         assert listed(admin, link_of(re.sub(r"</?b>", "", page), text)) == runs
     [bar] = [
-        url for url, says in re.findall(r'<a href="([^"]+)" aria-label="([^"]+)"', page) if ": 3 runs, 2 failed" in says
+        url
+        for url, says in re.findall(r'<a href="([^"]+)" data-count="3" aria-label="([^"]+)"', page)
+        if ": 3 runs, 2 failed" in says
     ]
     assert listed(admin, unescape(bar)) == all_of_day
 
@@ -197,7 +232,7 @@ def test_what_is_counted_up_to_a_bound_has_a_plus_sign(admin: Client, monkeypatc
     assert re.search(r"At least \w+ things need you\.", page)
     assert "6+ approvals wait" in page and "6+ approvals in all" in page
     assert "6+ uncertain runs" in page and "6+ uncertain runs in all" in page
-    assert "2+ causes" in page
+    assert "2+ incidents" in page
 
 
 def test_without_a_run_there_is_no_time_to_its_start(admin: Client) -> None:

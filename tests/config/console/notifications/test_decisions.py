@@ -10,11 +10,12 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from config.console.notifications import decisions
 from config.console.notifications.decisions import what_waits
 from runs.actions.approve import decide
 from runs.models import Approval, Incident, Run, Step, Wait
 from tests.config.console.conftest import LogIn
-from tests.support.console import make_incident, page_of
+from tests.support.console import make_incident, make_worker, page_of
 from tests.support.journals import make_approval, make_asking_run, make_question, make_step, make_wait
 from tests.support.runs import make_run
 from tests.support.triggers import make_trigger
@@ -145,6 +146,31 @@ def test_what_expires_soon_comes_first_and_then_what_is_broken(admin: Client) ->
     make_doubt()
 
     assert titles(admin) == ["Approval", "Uncertain run", "Question", "Signal"]
+
+
+def test_of_many_approvals_those_that_expire_first_are_shown(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "MOST", 2)
+    asked = [make_asking_run() for _ in range(5)]
+    for hours, one in ((9, asked[3]), (5, asked[4])):
+        Wait.objects.filter(pk=one.wait_id).update(due_at=timezone.now() + timedelta(hours=hours))
+
+    shown = re.findall(r'name="id" value="([^"]+)"', page_text(admin))
+
+    assert list(dict.fromkeys(shown)) == [str(asked[4].pk), str(asked[3].pk)]
+
+
+def test_an_incident_is_acknowledged_in_the_list_and_muted_out_of_it(admin: Client) -> None:
+    make_worker(version="2.0")
+    incident = make_incident("greeter")
+    given = {"id": str(incident.pk), "guard": "0"}
+
+    assert "Acknowledged." in admin.post(DECIDE, {**given, "decision": "acknowledge"}, follow=True).content.decode()
+    assert titles(admin) == ["Incident"]
+    assert "acknowledged by admin:ada" in re.sub(r"<[^>]+>", "", page_text(admin))
+    assert (
+        "Muted until a worker starts" in admin.post(DECIDE, {**given, "decision": "mute"}, follow=True).content.decode()
+    )
+    assert titles(admin) == []
 
 
 def test_what_is_too_long_for_the_list_is_decided_on_its_page(admin: Client) -> None:
