@@ -37,9 +37,20 @@ class Description(SpectacularAPIView):
 @cache
 def _document(format: str) -> tuple[bytes, str]:
     [renderer, *_] = [one for one in Description.renderer_classes if one.format == format]
-    described = Description.generator_class().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
-    text = force_bytes(renderer().render(described, renderer.media_type, {}))
+    text = force_bytes(renderer().render(_described(), renderer.media_type, {}))
     return text, f'"{hashlib.sha256(text).hexdigest()[:32]}"'
+
+
+def document() -> dict[str, Any]:
+    """The document as it is described to readers."""
+    with _one_at_a_time:
+        return _described()
+
+
+@cache
+def _described() -> dict[str, Any]:
+    described: dict[str, Any] = Description.generator_class().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    return described
 
 
 _one_at_a_time = Lock()

@@ -21,6 +21,7 @@ def documentation(request: HttpRequest, slug: str = "") -> HttpResponse:
         "stylesheet": static("documentation/docs.css"),
         "icon": static("console/icon.svg"),
         "console": reverse("admin:index"),
+        "api": reverse("api_docs"),
         "has_search": True,
     }
     if not slug and (words := request.GET.get("q", "").strip()):

@@ -15,9 +15,10 @@ def test_no_page_scrolls_sideways_or_breaks_the_policy(width: int, live_server: 
     page.on("console", lambda message: refused.append(message.text))
     page.set_viewport_size({"width": width, "height": 844})
 
-    for slug in pages().by_slug:
-        page.goto(f"{live_server.url}/docs/{slug}{'/' if slug else ''}")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, slug
+    reference = ("/api/docs/", "/api/docs/runs/", "/api/docs/schedules/")
+    for path in (*(f"/docs/{slug}{'/' if slug else ''}" for slug in pages().by_slug), *reference):
+        page.goto(f"{live_server.url}{path}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
     assert not refused
 
 
