@@ -34,7 +34,7 @@ from runs.notifications.message import Item, Message, shortened
 from runs.notifications.other_routes import take_default_route, take_second_route
 from runs.notifications.places.place import Place, places, send_reply
 from runs.notifications.plan import plan
-from runs.notifications.recipients import address_of, sync_settings
+from runs.notifications.recipients import address_of, sync_settings, zone_of
 from runs.notifications.replies import report_failed_reply
 from runs.notifications.waiting_deliveries import call_off, leave_out, put_off
 from runs.ports import ports
@@ -284,7 +284,7 @@ def message_of(delivery: Delivery, carried: Carried) -> Message:
             break
         items.append(item)
     more = carried.more + len(carried.notifications) - len(items)
-    return Message(id=delivery.pk, to=delivery.name, items=items, more=more)
+    return Message(id=delivery.pk, to=delivery.name, items=items, more=more, zone=zone_of(delivery.recipient))
 
 
 def _item(notification: Notification, *, is_expired: bool) -> Item:

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from runs.notifications.policy import ORDER
 
+UTC = ZoneInfo("UTC")
 SUBJECT = 120  # characters
 LONGEST = 20_000  # characters of one text
 
@@ -33,6 +35,7 @@ class Message:
     to: str
     items: Sequence[Item]
     more: int = 0
+    zone: ZoneInfo = UTC  # of the times in the text
 
     @property
     def urgency(self) -> str:
@@ -49,7 +52,7 @@ class Message:
     @property
     def text(self) -> str:
         rest = [f"{self.more} more had no room here; the console shows them."] if self.more else []
-        return "\n\n".join([*(_paragraph(item) for item in self.items), *rest])
+        return "\n\n".join([*(_paragraph(item, self.zone) for item in self.items), *rest])
 
     @property
     def at(self) -> datetime:
@@ -82,6 +85,6 @@ def shortened(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}… (shortened; the console shows all of it)"
 
 
-def _paragraph(item: Item) -> str:
-    lines = [item.text, item.link, f"— {item.sender}, {item.at:%Y-%m-%d %H:%M} UTC"]
+def _paragraph(item: Item, zone: ZoneInfo) -> str:
+    lines = [item.text, item.link, f"— {item.sender}, {item.at.astimezone(zone):%Y-%m-%d %H:%M} {zone.key}"]
     return "\n".join(line for line in lines if line)

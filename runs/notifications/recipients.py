@@ -39,8 +39,10 @@ def rules_of(recipient: Recipient) -> Rules:
     )
 
 
-def zone_of(recipient: Recipient) -> ZoneInfo:
-    """UTC if this machine does not know its zone: one recipient must not keep the others from their messages."""
+def zone_of(recipient: Recipient | None) -> ZoneInfo:
+    """UTC without a recipient, and if this machine does not know its zone: one recipient must not keep the others from their messages."""
+    if recipient is None:
+        return UTC
     try:
         return ZoneInfo(recipient.zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):

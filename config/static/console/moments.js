@@ -3,7 +3,7 @@
   // Times that are typed without a zone are read in the zone that times are shown in: the server learns it from a cookie.
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   const home = location.pathname.replace(/(^|\/)admin\/.*$/, ""); // the console may be below a path
-  if (zone) document.cookie = `zone=${zone}; path=${home}/admin/; max-age=31536000; samesite=lax`;
+  if (zone && home !== location.pathname) document.cookie = `zone=${zone}; path=${home}/admin/; max-age=31536000; samesite=lax`;
   const pad = (number) => String(number).padStart(2, "0");
   const show = (time) => {
     const at = new Date(time.dateTime);
