@@ -1,6 +1,9 @@
+from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models.functions import Now
+from django.db.models import Q
+from django.db.models.functions import Length, Now, Trim
+from django.db.models.lookups import LessThanOrEqual
 
 
 class LoginFailure(models.Model):
@@ -46,3 +49,53 @@ class CountedUntil(models.Model):
 
     def __str__(self) -> str:
         return f"{self.what}: {self.place}"
+
+
+# The users of a project beside this one may be deleted by its own processes, which do not know this table: a constraint of the migration
+# `saved_views` deletes its rows with them.
+class ListPage(models.TextChoices):
+    """The lists of the console whose columns may be chosen, by the names of their addresses."""
+
+    RUNS = "runs_run"
+    EVENTS = "triggers_event"
+
+
+class SavedView(models.Model):
+    """A list with filters and columns, under a name. It goes with the user whose view it is.
+
+    The one at the place 0 has no name: it has the columns that the user has chosen for the list itself.
+    """
+
+    MOST = 30  # of a user and a list, with names
+    LONGEST_NAME, LONGEST_QUERY = 60, 2_000  # characters
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", db_constraint=False)
+    # A number of the owner and the list: the database bounds how many there are.
+    place = models.PositiveSmallIntegerField()
+    page = models.TextField(choices=ListPage)
+    name = models.TextField()
+    query = models.TextField(help_text="the filters, as the address of the list has them")
+    columns = ArrayField(models.TextField(), default=list, help_text="empty: the usual ones")
+    is_shared = models.BooleanField(default=False, help_text="everyone who may see the list sees the view")
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        default_permissions = ()
+        permissions = [("share_savedview", "Can share a view of a list, and remove shared ones")]
+        constraints = [
+            models.UniqueConstraint(fields=["owner", "page", "name"], name="saved_view_once"),
+            models.UniqueConstraint(fields=["owner", "page", "place"], name="saved_view_place_once"),
+            models.CheckConstraint(name="saved_view_place", condition=Q(place__lte=30)),
+            models.CheckConstraint(name="saved_view_page", condition=Q(page__in=ListPage.values)),
+            models.CheckConstraint(name="saved_view_columns", condition=Q(columns__len__lte=40)),
+            models.CheckConstraint(
+                name="saved_view_name",
+                condition=Q(place=0, name="", query="", is_shared=False)
+                | Q(~Q(name=""), LessThanOrEqual(Length("name"), 60), place__gt=0, name=Trim("name")),
+            ),
+            models.CheckConstraint(name="saved_view_query", condition=LessThanOrEqual(Length("query"), 2_000)),
+        ]
+        indexes = [models.Index(fields=["page", "name"], name="saved_view_shared", condition=Q(is_shared=True))]
+
+    def __str__(self) -> str:
+        return self.name or f"columns of {self.page}"

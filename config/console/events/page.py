@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.defaultfilters import pluralize
 from django.urls import reverse
+from django.utils.safestring import SafeString
 from unfold.forms import BaseDialogForm
 from unfold.widgets import UnfoldAdminSelectMultipleWidget
 
@@ -20,6 +21,7 @@ from config.console.access.audit import entries_of
 from config.console.events.attachments import attachments, download
 from config.console.events.decisions import cells_of
 from config.console.events.search_form import EventList
+from config.console.lists.panel import ArrangedPanel
 from config.console.parts import fields
 from config.console.parts.bulk import carry_out
 from config.console.parts.dialogs import attempt, dialog, leave
@@ -28,7 +30,7 @@ from config.console.parts.html import format_html
 from config.console.parts.links import event_link, link, new_trigger_link, page, run_link
 from config.console.parts.moments import distance, moment
 from config.console.parts.pages import form_page
-from config.console.parts.panel import LOOKED_THROUGH, Panel, acting, allowed, button, column, newest, time_column
+from config.console.parts.panel import LOOKED_THROUGH, acting, allowed, button, column, newest, time_column
 from config.console.parts.payload import payload_of
 from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
 from config.console.runs.causal_tree import causal_tree_of_event
@@ -121,16 +123,17 @@ class ReplayForm(BaseDialogForm):  # type: ignore[misc]
 
 
 @admin.register(Event)
-class EventPanel(Panel):
+class EventPanel(ArrangedPanel):
     """Accepted events and their outcomes."""
 
     list_display = ("type", "source", "subject_shown", "received", "state", "runs_started", "flags")
     list_filter = (StateFilter, HeldFilter, "source")
-    list_before_template = "admin/console/event_search.html"
+    first_columns = ("type", "source", "subject_shown")
+    more_columns = ("ce_source", "ce_id", "identity")
     list_select_related = ("source",)
     search_fields = ("type",)  # only shows the search box: see get_search_results
     search_help_text = (
-        "an event's id, an exact subject; or, in the newest "
+        "an event's id, an exact subject, or a field of its data such as data.order_id=A-312; or, in the newest "
         f"{LOOKED_THROUGH:,} events, the sender's id or source, or an exact type"
     )
     ordering = ("-id",)
@@ -177,11 +180,18 @@ class EventPanel(Panel):
         said = Q(ce_id=term) | Q(ce_source=term) | Q(type=term)
         return by_id if by_id.exists() else newest(queryset).filter(said), False
 
+    def title_of(self, obj: Event) -> str:
+        return f"{obj.type} · {first_line(obj.subject)}" if obj.subject else obj.type
+
     @column("subject", empty_value="–")
     def subject_shown(self, event: Event) -> str | None:
         return first_line(event.subject) or None
 
     received = time_column("received", "received_at")
+
+    @column("id")
+    def identity(self, event: Event) -> SafeString:
+        return event_link(event.pk)
 
     @column("state", label={"undispatched": "warning", "dispatched": "default"})
     def state(self, event: Event) -> str:

@@ -14,10 +14,11 @@ from unfold.widgets import (
     UnfoldAdminTextInputWidget,
 )
 
-from config.console.events.search_form import SOURCE, InstantOrAge, show_zone
+from config.console.events.search_form import SOURCE
 from config.console.parts import fields
 from config.console.parts.dialogs import leave
 from config.console.parts.links import event_link, page
+from config.console.parts.list_search import InstantOrAge, show_zone
 from config.console.parts.pages import Group, form_page
 from config.console.parts.panel import Panel, acting
 from config.console.parts.previews import Preview, is_asked, wrong_with

@@ -1,83 +1,47 @@
 """The search above the list of events, and the page of events that it finds."""
 
-from argparse import ArgumentTypeError
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 from django import forms
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
-from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from unfold.widgets import UnfoldAdminTextInputWidget
 
+from config.console.lists.panel import without_view
 from config.console.parts.browser_zone import zone_shown
+from config.console.parts.histogram import Histogram, Range, Rows, few, histogram
+from config.console.parts.list_search import A_TIME, DataField, InstantOrAge, ListSearch, own_parameters, text_options
 from config.console.parts.moments import moment
 from config.console.parts.panel import KeysetPaginator
-from runs.management.arguments import since
+from triggers.events.order import in_parts
 from triggers.events.pages import CURSOR, Page, page_of
-from triggers.events.search import FieldIs, Search
+from triggers.events.search import Search
 from triggers.exceptions import RuleError
 from triggers.models import Event, Source
 
-A_TIME = "A time in {zone}, or a duration ago"
 BEFORE = "before"  # the parameter with the `seq` below which a page begins
 SOURCE = "source__id__exact"  # of the list's filter
+# What a page of the list needs to know about its events' dispatch, as bars show it.
+EVENTS = Rows(
+    nouns=("event", "events"),
+    outcome="(dispatched_at IS NULL)::int::text",
+    by_outcome=lambda found: {"waiting": found.get("1", 0), "plain": found.get("0", 0)},
+    keys={"plain": "dispatched", "waiting": "not dispatched yet"},
+)
 
 
-class InstantOrAge(forms.CharField):
-    """An instant, by the clock of the zone unless it has an offset, or a duration ago."""
-
-    zone = ZoneInfo("UTC")
-
-    def clean(self, value: Any) -> datetime | None:
-        text = super().clean(value).strip()
-        try:
-            return since(text, self.zone) if text else None
-        except ArgumentTypeError as error:
-            raise ValidationError(f"{error}.") from None
-
-
-class Field(forms.CharField):
-    """`path=value`."""
-
-    def clean(self, value: Any) -> FieldIs | None:
-        text = super().clean(value).strip()
-        try:
-            return FieldIs.parse(text) if text else None
-        except RuleError as error:
-            raise ValidationError(f"{error}.") from None
-
-
-def show_zone(form: forms.Form, request: HttpRequest) -> None:
-    """Read the times of the form by the clock that the console shows, which their help names."""
-    zone = zone_shown(request)
-    for field in form.fields.values():
-        if isinstance(field, InstantOrAge):
-            field.zone, field.help_text = zone, str(field.help_text).format(zone=zone.key)
-            field.widget.attrs["title"] = field.help_text
-
-
-def _options(help_text: str, example: str) -> dict[str, Any]:
-    widget = UnfoldAdminTextInputWidget(attrs={"placeholder": example, "title": help_text})
-    return {"required": False, "max_length": 1024, "help_text": help_text, "widget": widget}
-
-
-class SearchForm(forms.Form):
+class SearchForm(ListSearch):
     """Conditions on events, of the query of a request; all of them apply."""
 
-    type = forms.CharField(label="Type", **_options("An exact type, or a pattern", "order.*"))
-    subject = forms.CharField(label="Subject", **_options("The exact subject", "customer-42"))
-    start = InstantOrAge(label="Received from", **_options(A_TIME, "2h or 2026-11-20T09:00"))
-    end = InstantOrAge(label="Received before", **_options(A_TIME, "1h or 2026-11-21"))
-    field = Field(label="Field of its data", **_options("A path and a value", "customer.id=42"))
-
-    def __init__(self, request: HttpRequest) -> None:
-        super().__init__({name: request.GET.get(name, "") for name in self.base_fields})
-        show_zone(self, request)
+    type = forms.CharField(label="Type", **text_options("An exact type, or a pattern", "order.*"))
+    subject = forms.CharField(label="Subject", **text_options("The exact subject", "customer-42"))
+    start = InstantOrAge(label="Received from", **text_options(A_TIME, "2h or 2026-11-20T09:00"))
+    end = InstantOrAge(label="Received before", **text_options(A_TIME, "1h or 2026-11-21"))
+    field = DataField(label="Field of its data", **text_options("A path and a value", "customer.id=42"))
 
     def search(self, source: str = "") -> Search:
         """The search of a valid form. Raises RuleError."""
@@ -100,7 +64,7 @@ class EventList(ChangeList):
     def get_filters_params(self, params: Any = None) -> dict[str, Any]:
         self.filter_params.pop(BEFORE, None)
         found: dict[str, Any] = super().get_filters_params(params)
-        return {name: value for name, value in found.items() if name not in SearchForm.base_fields}
+        return without_view(own_parameters(SearchForm, found))
 
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Event]:
         events: QuerySet[Event] = super().get_queryset(request, exclude_parameters)
@@ -126,7 +90,24 @@ class EventList(ChangeList):
         self.newest_query = self.get_query_string() if self.before else ""
         self.older_query = self.get_query_string({BEFORE: str(page.before)}) if page.before else ""
         self.searched_to = moment(received_at(page.before)) if page.before and not page.is_full else ""
+        self.histogram = self._histogram(request) if self.search else None
         self.links = [(f"{url}{self.get_query_string()}", label) for url, label in self.panel.list_links(request)]
+
+    def _histogram(self, request: HttpRequest) -> Histogram | None:
+        search = cast(Search, self.search)
+        found, rows = search.of(self.queryset), EVENTS
+        if search.fields or self.query:
+            waiting, dispatched = (few(part) for part in in_parts(found))
+            if waiting is not None and dispatched is not None:
+                found, rows = self.model._default_manager.all(), EVENTS.of([*waiting, *dispatched])
+            elif search.fields:
+                return None  # to look into the data of so many events would take as long as it is large
+        oldest = self.result_list[-1].received_at if self.result_list and not self.before else None
+        over = Range.of(search.start, search.end, oldest)
+        return histogram(found, rows, over, zone_shown(request), self._query, request.GET.get("start", ""))
+
+    def _query(self, times: Mapping[str, str]) -> str:
+        return self.get_query_string({name: at or None for name, at in times.items()}, [BEFORE])
 
     @property
     def panel(self) -> Any:

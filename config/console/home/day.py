@@ -11,7 +11,7 @@ from agents.kernel.ids import first_id_at
 from config.console.home.span import HOURS, Span
 from config.console.parts.links import link, page
 from config.console.parts.sections import Cell
-from config.console.runs.woken_filter import STARTED
+from config.console.runs.started_filter import STARTED
 from runs.budgets.room import amount_in_words
 from runs.budgets.spending import Spent, spent_between
 from runs.db.sql import fetch

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from django.urls import reverse
 
 from config.console.parts.links import listing
-from config.console.runs.woken_filter import interval
+from config.console.runs.started_filter import interval
 
 HOUR = timedelta(hours=1)
 HOURS = 24
@@ -23,7 +23,7 @@ class Span:
 
     def runs(self, **filters: Any) -> str:
         """The list of the runs that events of this time woke."""
-        return listing("runs_run", woken=interval(self.start, self.end), **filters)
+        return listing("runs_run", start=_utc(self.start), end=_utc(self.end), **filters)
 
     @property
     def started(self) -> str:

@@ -1,6 +1,9 @@
 """Counts of what waits for a person: approvals, uncertain runs, incidents and unread messages, for the sidebar and the overview."""
 
-from django.db.models import Model, QuerySet
+from collections import Counter
+from typing import cast
+
+from django.db.models import QuerySet, Value
 from django.http import HttpRequest
 
 from runs.models import Incident, Run, Wait
@@ -33,21 +36,35 @@ def troubling_incidents() -> QuerySet[Incident]:
 
 
 def approvals_badge(request: HttpRequest) -> str:
-    return _badge(pending_approvals())
+    return _badge(request, "approvals")
 
 
 def uncertain_badge(request: HttpRequest) -> str:
-    return _badge(uncertain_runs())
+    return _badge(request, "uncertain")
 
 
 def unread_badge(request: HttpRequest) -> str:
-    return _badge(unread(request.user.get_username()))
+    return _badge(request, "unread")
 
 
 def incidents_badge(request: HttpRequest) -> str:
-    return _badge(troubling_incidents())
+    return _badge(request, "incidents")
 
 
-def _badge(rows: QuerySet[Model]) -> str:
-    count = rows.order_by()[:COUNTED].count()
+def _badge(request: HttpRequest, name: str) -> str:
+    count = _counts(request)[name]
     return "99+" if count == COUNTED else str(count or "")
+
+
+def _counts(request: HttpRequest) -> Counter[str]:
+    """Of all badges of a page, with one query."""
+    if "_badges" not in request.__dict__:
+        rows = {
+            "approvals": pending_approvals(),
+            "uncertain": uncertain_runs(),
+            "unread": unread(request.user.get_username()),
+            "incidents": troubling_incidents(),
+        }
+        first, *rest = (of.order_by().values_list(Value(name))[:COUNTED] for name, of in rows.items())
+        request.__dict__["_badges"] = Counter(name for (name,) in first.union(*rest, all=True))
+    return cast("Counter[str]", request.__dict__["_badges"])

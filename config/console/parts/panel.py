@@ -99,7 +99,7 @@ class Panel(ModelAdmin):  # type: ignore[misc]
         raise NotImplementedError
 
     def title_of(self, obj: Any) -> str:
-        return f"{self.opts.verbose_name}".capitalize()
+        return str(obj)
 
     def possible_buttons(self, request: HttpRequest, object_id: str) -> Mapping[str, bool]:
         """By name, whether a button has an effect in the row's state; a button that is left out has."""
@@ -155,7 +155,7 @@ class Panel(ModelAdmin):  # type: ignore[misc]
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
     ) -> HttpResponse:
-        context |= {"title": self.title_of(obj), "sections": self.sections(request, obj)}
+        context |= {"title": self.title_of(obj), "subtitle": "", "sections": self.sections(request, obj)}
         return super().render_change_form(request, context, *args, obj=obj, **kwargs)  # type: ignore[no-any-return]
 
 

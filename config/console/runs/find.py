@@ -6,20 +6,25 @@ runs, and errors among the newest failed ones, whose ids are in an index of thei
 
 import re
 from collections.abc import Iterable
+from datetime import datetime
 from uuid import UUID
 
 from agents.kernel.redaction import redacted
+from config.console.parts.list_search import field_in
 from runs.actions.event_runs import runs_of_event, runs_of_events
 from runs.db.sql import fetch, fetch_column
+from triggers.events.pages import page_of
+from triggers.events.search import FieldIs, Search
 
 FOUND = 1_000  # runs of one kind
-EVENTS = 200  # of a subject
+EVENTS = 200  # of a subject, or with a field
 NEWEST = 25_000  # runs whose agents and keys are read
 FAILED = 10_000  # newest failed runs whose errors are read
 SHORTEST = 3  # characters of a part of an error
 BEGINNING = re.compile(r"[0-9a-f]{6,31}")  # of an id, without hyphens
 HELP = (
-    f"The beginning of an id, an event's id, a subject, a trigger or its agent; in the newest {NEWEST:,} runs any agent or a key; in "
+    "The beginning of an id, an event's id, a subject, a field of its event's data such as data.order_id=A-312, a trigger or its "
+    f"agent; in the newest {NEWEST:,} runs any agent or a key; in "
     f"the newest {FAILED:,} failed runs a part of the error"
 )
 # A range, in the order of the index `run_by_trigger`: for an equality the planner may read all runs in the order of their ids.
@@ -49,6 +54,8 @@ SELECT id FROM triggers_event WHERE subject = %(term)s::text AND subject <> '' O
 def find_runs(term: str) -> set[UUID]:
     if id := _uuid(term):
         return {id, *runs_of_event(id).values_list("id", flat=True)}
+    if field := field_in(term):
+        return find_by_field(field)
     names = {"term": term, "found": FOUND, "newest": NEWEST, "failed": FAILED, "events": EVENTS}
     found = {*_rows(OF_TRIGGER, names), *_rows(AMONG_NEWEST, names), *_of_subject(names)}
     if len(term) >= SHORTEST:
@@ -59,8 +66,16 @@ def find_runs(term: str) -> set[UUID]:
     return found
 
 
+def find_by_field(field: FieldIs, start: datetime | None = None, end: datetime | None = None) -> set[UUID]:
+    """Runs of the newest events whose data has this field. Raises RuleError."""
+    events = page_of(Search(fields=(field,), start=start, end=end), size=EVENTS).ids
+    return set(runs_of_events(events).values_list("id", flat=True)) if events else set()
+
+
 def find_events(term: str) -> list[UUID]:
-    """Events with this subject."""
+    """Events with this subject, or the newest ones with this field of their data."""
+    if field := field_in(term):
+        return list(page_of(Search(fields=(field,)), size=EVENTS).ids)
     return list(fetch_column(OF_SUBJECT, {"term": term, "events": FOUND}))
 
 

@@ -16,9 +16,10 @@ from django.template.response import TemplateResponse
 from django.utils.safestring import SafeString
 
 from agents.registry import all_agents
+from config.console.lists.panel import ArrangedPanel
 from config.console.parts.filters import ConditionFilter
 from config.console.parts.html import format_html
-from config.console.parts.links import run_link
+from config.console.parts.links import event_link, run_link
 from config.console.parts.pages import plain_page
 from config.console.parts.panel import LOOKED_THROUGH, column, is_list, newest, time_column
 from config.console.parts.sections import Facts, Section, Text
@@ -31,11 +32,12 @@ from config.console.runs.last_runs import LastFilter
 from config.console.runs.live import live_answer
 from config.console.runs.page import changing_sections_of, sections_of
 from config.console.runs.parent_filter import ParentFilter
+from config.console.runs.search_form import RunList
 from config.console.runs.subjects import subjects_of, title_of
 from config.console.runs.transcript import spent
 from config.console.runs.uncertain import doubt_about, unproved_step_of, with_doubts
 from config.console.runs.waits import with_open_waits
-from config.console.runs.woken_filter import StartedFilter, WokenFilter
+from config.console.runs.started_filter import StartedFilter
 from config.console.runs.words import STATUS_COLOURS, duration_of, first_line, in_words, trigger_of
 from runs.actions.cancel import cancel
 from runs.actions.requeue import requeue
@@ -82,7 +84,7 @@ class AgentFilter(admin.SimpleListFilter):
         if not self.value():
             return queryset
         # A span of time, and what runs now, are few rows that an index finds.
-        is_bounded = "woken" in request.GET or request.GET.get("status__exact") == RunStatus.RUNNING
+        is_bounded = "start" in request.GET or request.GET.get("status__exact") == RunStatus.RUNNING
         return (queryset if is_bounded else newest(queryset)).filter(agent=self.value())
 
 
@@ -147,17 +149,18 @@ class MutedFilter(ConditionFilter):
 
 
 @admin.register(Run)
-class RunPanel(RunButtons):
+class RunPanel(ArrangedPanel, RunButtons):
     """Runs by status, with the reason of those that do not progress."""
 
     list_display = ("status_label", "agent", "about", "trigger_link", "tried", "created", "took", "used", "reason")
     list_display_links = ("status_label", "agent")
+    first_columns = ("status_label", "agent", "about")
+    more_columns = ("woken_by", "finished", "queue", "version", "identity")
     list_filter = (
         "status",
         FinishedFilter,
         PlaceFilter,
         AgentFilter,
-        WokenFilter,
         StartedFilter,
         LastFilter,
         IncidentFilter,
@@ -185,7 +188,9 @@ class RunPanel(RunButtons):
         runs: QuerySet[Run] = with_open_waits(asked)
         if not is_list(request):
             return runs
-        runs = with_usage(runs).defer("input", "result", "policy", "fired")
+        runs = runs.defer("input", "result", "policy", "fired")
+        if self.shows_column(request, "used"):
+            runs = with_usage(runs)
         match request.GET.get("status__exact"):
             case RunStatus.CANCELLED:  # the only rare status without an index
                 return newest(runs)
@@ -195,8 +200,8 @@ class RunPanel(RunButtons):
 
     def get_list_display(self, request: HttpRequest) -> tuple[str, ...]:
         if request.GET.get("status__exact") == RunStatus.UNCERTAIN:
-            return ("status_label", "agent", "about", "trigger_link", "parked", "doubt", "sent_under")
-        return self.list_display
+            return (*self.first_columns, "trigger_link", "parked", "doubt", "sent_under")
+        return super().get_list_display(request)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Run], search_term: str
@@ -204,6 +209,9 @@ class RunPanel(RunButtons):
         if not search_term:
             return queryset, False
         return queryset.filter(pk__in=find_runs(search_term.strip())), False
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[RunList]:
+        return RunList
 
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
         listed = super().get_changelist_instance(request)
@@ -234,6 +242,15 @@ class RunPanel(RunButtons):
         return run.attempt or None if run.status in LIVE else None
 
     created = time_column("created", "created_at")
+    finished = time_column("finished", "finished_at")
+
+    @column("woken by")
+    def woken_by(self, run: Run) -> SafeString | str:
+        return event_link(run.event_ids[-1]) if run.event_ids else "–"
+
+    @column("id")
+    def identity(self, run: Run) -> SafeString:
+        return run_link(run.pk)
 
     @column("took", empty_value="–")
     def took(self, run: Run) -> str | None:

@@ -1,5 +1,6 @@
 """The words and colours of a run on all pages."""
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from django.utils import timezone
@@ -23,6 +24,12 @@ STATUS_COLOURS = {
     RunStatus.CANCELLED.value: "default",
 }
 LEVELS = {RunStatus.SUCCEEDED: "good", RunStatus.FAILED: "bad", RunStatus.UNCERTAIN: "warning"}
+
+
+def by_outcome(statuses: Mapping[str, int]) -> dict[str, int]:
+    """Runs as bars of a chart show them, from the ground up; the others are under way, uncertain or cancelled."""
+    failed, succeeded = (statuses.get(status, 0) for status in (RunStatus.FAILED, RunStatus.SUCCEEDED))
+    return {"failed": failed, "succeeded": succeeded, "other": sum(statuses.values()) - failed - succeeded}
 
 
 def in_words(run: Run) -> str | SafeString:
