@@ -10,9 +10,11 @@ from config.console.connections.callback import connection_callback
 from config.console.dress import dress
 from config.console.home.acts import act_on_home
 from config.console.home.page import home_fragment
+from config.console.lists.acts import choose_columns_of, remove_view_of, save_view_of
 from config.console.notifications.decide import decide_in_inbox
 from config.console.notifications.inbox import inbox
 from config.console.operations.upcoming import coming
+from config.console.search.page import find_page
 from config.documentation.views import documentation
 from config.health import probes
 from config.health.metrics import metrics
@@ -31,10 +33,14 @@ urlpatterns = [
     path("favicon.ico", RedirectView.as_view(url=static("console/icon.svg"))),
     path("admin/coming/", admin.site.admin_view(coming), name="coming"),
     path("admin/connections/callback/", never_cache(connection_callback), name="connection_callback"),
+    path("admin/find/", admin.site.admin_view(find_page), name="find"),
     path("admin/home/", admin.site.admin_view(home_fragment), name="home"),
     path("admin/home/<slug:verb>/", admin.site.admin_view(act_on_home), name="home_act"),
     path("admin/inbox/decide/", admin.site.admin_view(decide_in_inbox), name="inbox_decide"),
     path("admin/inbox/", admin.site.admin_view(inbox), name="inbox"),
+    path("admin/lists/views/<int:pk>/remove/", admin.site.admin_view(remove_view_of), name="list_view_remove"),
+    path("admin/lists/<slug:noun>/columns/", admin.site.admin_view(choose_columns_of), name="list_columns"),
+    path("admin/lists/<slug:noun>/views/", admin.site.admin_view(save_view_of), name="list_views"),
     path("admin/overnight/", admin.site.admin_view(overnight_page), name="overnight"),
     path("admin/password-again/", admin.site.admin_view(password_again), name="password_again"),
     path("admin/", admin.site.urls),

@@ -171,6 +171,7 @@ FLOORS = {
     ],
     "config/console": [
         "icons navigation theme parts",
+        "lists",
         "access dress",
         "connections runs sources",
         "incidents events notifications",
@@ -179,7 +180,7 @@ FLOORS = {
         "triggers",
         "agents",
         "prompt_agents",
-        "home",
+        "home search",
     ],
 }
 
@@ -200,6 +201,7 @@ LARGE = {
     "agents/testing.py": "what tests of authors use",
     "agents/testing.py run_agent": "what tests of authors use: most lines are its parameters and their description",
     "config/console/events/page.py": PAGE,
+    "config/console/events/page.py EventPanel": PAGE,
     "config/console/prompt_agents/page.py": PAGE,
     "config/console/prompt_agents/page.py PromptAgentPanel": PAGE,
     "config/console/runs/approvals.py ApprovalPanel": PAGE,

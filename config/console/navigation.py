@@ -74,8 +74,37 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
 
 
 def tabs(request: HttpRequest) -> dict[str, Any]:
-    """A context processor; only the console's base template evaluates it."""
-    return {"console_tabs": SimpleLazyObject(lambda: _tabs_of(request))}
+    """A context processor; only the console's templates evaluate it."""
+    return {
+        "console_tabs": SimpleLazyObject(lambda: _tabs_of(request)),
+        "console_place": SimpleLazyObject(lambda: _place_of(request)),
+    }
+
+
+def _place_of(request: HttpRequest) -> list[dict[str, Any]]:
+    """The entry of the sidebar, and its tab, that a page belongs to."""
+    fitting = [
+        (len(root), section, tab)
+        for sections in _groups(get_script_prefix()).values()
+        for section in sections
+        for tab in section.tabs
+        for root in tab.roots
+        if request.path.startswith(root)
+    ]
+    if not fitting:
+        return []
+    _, section, tab = max(fitting, key=lambda one: one[0])
+    first = section.entry()
+    place = [{"title": first["title"], "link": section.tabs[0].link}]
+    if tab.link.partition("?")[0] != section.tabs[0].link.partition("?")[0]:
+        place.append({"title": tab.title, "link": tab.link})
+    return [{**one, "is_here": request.path == one["link"].partition("?")[0]} for one in place]
+
+
+def tabs_named(request: HttpRequest, term: str) -> list[Tab]:
+    """The pages of the sidebar and of its tabs with this in their titles, of those that a person may see."""
+    every = [tab for sections in _groups(get_script_prefix()).values() for section in sections for tab in section.tabs]
+    return [tab for tab in every if term.lower() in tab.title.lower() and tab.is_allowed(request)]
 
 
 def _tabs_of(request: HttpRequest) -> list[dict[str, Any]]:
@@ -203,7 +232,15 @@ def _groups(prefix: str) -> dict[str, list[Section]]:
             ),
             Section("link", (_list("Connections", "runs.connection"),)),
             Section("history", (_list("Audit log", "runs.auditentry"),)),
-            Section("key", (_list("API tokens", "triggers.apitoken"), *_people()), title="Access"),
+            Section(
+                "key",
+                (
+                    _list("API tokens", "triggers.apitoken"),
+                    *_people(),
+                    _page("API reference", "api_docs", "triggers.apitoken"),
+                ),
+                title="Access",
+            ),
         ],
     }
 

@@ -20,6 +20,7 @@ UNFOLD: dict[str, Any] = {
     "SCRIPTS": [
         lambda request: static("console/moments.js"),
         lambda request: static("console/regions.js"),
+        lambda request: static("console/header.js"),
     ],
     "COLORS": {
         "primary": {

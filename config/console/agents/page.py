@@ -84,7 +84,9 @@ class AgentPanel(Panel):
         form = StopForm(request.POST if request.method == "POST" else None)
         if request.method == "POST" and form.is_valid():
             return self._stop(request, agent, form.cleaned_data["reason"])
-        return self._ask(request, form, agent, title=f"Stop {called(agent)}", submit="Stop", said=STOPS)
+        return self._ask(
+            request, form, agent, title=f"Stop {called(agent)}", submit="Stop", said=f"{_reach(agent)} {STOPS}"
+        )
 
     def _stop(self, request: HttpRequest, agent: AgentState, reason: str) -> HttpResponse:
         try:
@@ -130,6 +132,15 @@ def _without_code(name: str) -> AgentState:
         if "\0" in name or not Trigger.objects.filter(agent=name).exists():
             raise Http404(f"There is no agent {name!r}.") from None
     return AgentState(name=name, stopped_at=None, stopped_by="", reason="", stopped_seconds=None, running=0)
+
+
+def _reach(agent: AgentState) -> str:
+    """What a stop would end now."""
+    running = f"{agent.running:,} running run{pluralize(agent.running)}"
+    if agent.name != EVERY:
+        return f"{running} of this agent."
+    count = len(all_agents()) - 1
+    return f"{count:,} agent{pluralize(count)}, {running}."
 
 
 def _said_of(runs: list[StoppedRun]) -> SafeString | str:

@@ -37,7 +37,6 @@ from config.health.problems import problems
 from config.health.situation import read_situation
 from runs.db.sql import database_now
 from runs.models import Incident, Run
-from runs.queues.names import spelled
 
 TEMPLATE = "admin/console/home.html"
 OFTEN, SOON = 10_000, 2_000  # milliseconds between two looks; who waits for a first run looks often
@@ -61,7 +60,6 @@ class Home:
     coming: list[tuple[Cell, Cell, str]]
     changes: list[Changes]
     first: First | None
-    stop_url: str
     now: list[Count]
 
 
@@ -133,7 +131,6 @@ def read_home(request: HttpRequest) -> Home:
         coming=[(appointment(one.at), subject_of(one), one.agent) for one in ahead[:COMING]],
         changes=changes() if may("runs.view_auditentry") else [],
         first=first(may_fire=may("triggers.fire_trigger") and may("triggers.change_source")),
-        stop_url=reverse("admin:runs_agentstop_stop", args=[spelled("*")]) if may("runs.stop_agent") else "",
         now=under_way(),
     )
 

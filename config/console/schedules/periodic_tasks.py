@@ -4,7 +4,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 from django_celery_beat.admin import PeriodicTaskAdmin as BasePeriodicTaskAdmin
 from django_celery_beat.admin import PeriodicTaskForm
@@ -45,7 +45,7 @@ class PeriodicTaskPanel(Audited, BasePeriodicTaskAdmin, ModelAdmin):  # type: ig
         None  # the package's template has an inline script, which the Content-Security-Policy refuses
     )
     date_hierarchy = None
-    list_display = ("name", "enabled", "task", "scheduler", "last_run_at", "times")
+    list_display = ("name", "enabled", "task", "rule", "last_run_at", "times")
     list_filter = ("enabled",)
     show_full_result_count = False
 
@@ -53,9 +53,23 @@ class PeriodicTaskPanel(Audited, BasePeriodicTaskAdmin, ModelAdmin):  # type: ig
         tasks = super().get_queryset(request).filter(wakeful__trigger=None)
         return tasks.select_related("interval", "crontab", "solar", "clocked", "wakeful")  # type: ignore[no-any-return]
 
+    @column("rule")
+    def rule(self, task: Any) -> str:
+        cron = task.crontab
+        if cron is None:
+            return str(task.scheduler)
+        parts = (cron.minute, cron.hour, cron.day_of_month, cron.month_of_year, cron.day_of_week)
+        return f"{' '.join(map(str, parts))}, {cron.timezone}"
+
     @column("its times")
     def times(self, task: Any) -> SafeString:
         return link(page("triggers_schedule", task.wakeful.pk), "fires and skips")
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, obj: Any = None, **kwargs: Any
+    ) -> HttpResponse:
+        context |= {"subtitle": obj.name} if obj else {}
+        return super().render_change_form(request, context, *args, obj=obj, **kwargs)  # type: ignore[no-any-return]
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> tuple[Any, Any, set[str], Any]:
         # Deleting the task deletes its schedule row; that row cannot be deleted alone.
@@ -105,6 +119,9 @@ class TaskResultPanel(Panel):
     @column("status", label={"SUCCESS": "success", "FAILURE": "danger", "RETRY": "warning", "STARTED": "info"})
     def status_label(self, result: TaskResult) -> str:
         return str(result.status)
+
+    def title_of(self, obj: TaskResult) -> str:
+        return str(obj.task_name or obj.task_id)
 
     created = time_column("created", "date_created")
     done = time_column("done", "date_done")

@@ -2,6 +2,7 @@
 // selection, open details and scroll positions stay. An answer that says that the part is final ends this.
 (() => {
   const FIRST = 2000, LONGEST = 10_000; // milliseconds between two requests; longer while nothing changes
+  const PATIENCE = 10_000; // milliseconds for an answer
   const SETTLING = 600; // milliseconds in which a change takes no press: a button must not become another one below a finger
   const STAYS = new Set(["open", "tabindex", "role", "aria-label"]); // attributes that people and scripts of the page have set
   const part = document.querySelector("[data-live]");
@@ -9,6 +10,8 @@
   const stale = document.getElementById(part.dataset.stale ?? "");
   const first = Number(part.dataset.every) || FIRST;
   let pause = first, timer = null, isAsking = false, isFinal = false;
+
+  const say = (detail) => document.dispatchEvent(new CustomEvent("live", { detail })); // to the header
 
   // What has the same name keeps its element, and with it the focus; no row takes over the buttons of another one.
   const nameOf = (node) => {
@@ -79,8 +82,9 @@
     if (part.querySelector("button:hover")) return; // it must not become another one below a pointer
     const headers = { "If-None-Match": part.dataset.tag, "X-Requested-With": "XMLHttpRequest" };
     const address = part.dataset.live;
-    const answer = await fetch(address, { headers, cache: "no-store", redirect: "manual" });
+    const answer = await fetch(address, { headers, cache: "no-store", redirect: "manual", signal: AbortSignal.timeout(PATIENCE) });
     if (address !== part.dataset.live) return; // meanwhile something else of it is asked for
+      say(answer.ok || answer.status === 304 ? "live" : "stale");
     if (stale) stale.hidden = answer.ok || answer.status === 304;
     if (answer.status === 304) {
       pause = Math.min(pause * 1.25, LONGEST);
@@ -90,7 +94,10 @@
       part.dataset.tag = answer.headers.get("ETag") ?? "";
       changeChildren(part, now);
       settle();
-      if (answer.headers.has("X-Final")) await finish();
+      if (answer.headers.has("X-Final")) {
+        say("final");
+        await finish();
+      }
     } else if (answer.status < 500) {
       isFinal = true; // logged out, or the row is gone
     } else {
@@ -108,6 +115,7 @@
       await ask();
     } catch {
       pause = LONGEST; // the server is away
+      say("stale");
       if (stale) stale.hidden = false;
     } finally {
       isAsking = false;

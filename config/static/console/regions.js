@@ -17,3 +17,20 @@ const nameRegions = () => {
 window.addEventListener("load", () => setTimeout(nameRegions)); // after those that make the boxes
 document.addEventListener("htmx:afterSettle", nameRegions);
 document.addEventListener("toggle", nameRegions, true);
+// The bars of a chart above a list are one stop of the Tab key: arrows, Home and End lead from bar to bar, Enter opens one.
+document.addEventListener("DOMContentLoaded", () => {
+  const stopAt = (bars, bar) => bars.forEach((one) => one.setAttribute("tabindex", one === bar ? "0" : "-1"));
+  document.querySelectorAll("[data-bars]").forEach((chart) => {
+    const bars = [...chart.querySelectorAll("a")];
+    stopAt(bars, bars.at(-1));
+    chart.addEventListener("keydown", (event) => {
+      const at = bars.indexOf(document.activeElement);
+      const places = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: bars.length - 1 };
+      const next = bars[places[event.key]];
+      if (!next) return;
+      event.preventDefault();
+      stopAt(bars, next);
+      next.focus();
+    });
+  });
+});
