@@ -8,12 +8,15 @@ only the outcome: links stay in mailboxes, and the admin shows the rest to peopl
 import json
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from django import forms
+from django.conf import settings
 from django.core import signing
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.cache import patch_cache_control
 from django.views import View
 
@@ -31,6 +34,7 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; form-action 'self'; "
     "frame-ancestors 'none'",
 }
+LEAST_ROWS, MOST_ROWS = 3, 12  # of the box with the arguments
 CHOICES = [("approve", "approve"), ("edit", "approve with edited arguments"), ("deny", "deny")]
 
 
@@ -136,14 +140,20 @@ def _acting(request: HttpRequest) -> str:
 
 def _page(request: HttpRequest, approval: Approval, form: DecisionForm | None, status: int = 200) -> HttpResponse:
     state = "expired" if is_over(approval) else approval.status
+    asked = None if approval.arguments is None or approval.is_question else as_text(approval.arguments)
+    edited = form.data.get("arguments", "") if form else None
     context = {
         "approval": approval,
         "state": state,
         "form": form,
-        "asked": None if approval.arguments is None or approval.is_question else as_text(approval.arguments),
-        "edited": form.data.get("arguments", "") if form else None,
+        "asked": asked,
+        "edited": edited,
+        "rows": min(max(len((edited or asked or "").splitlines()), LEAST_ROWS), MOST_ROWS),
+        "zone": settings.WAKEFUL_ZONE,
     }
-    response = render(request, "approvals/decide.html", context, status=status)
+    # Its reader may have no login, and the page no scripts: its times are those of the site.
+    with timezone.override(ZoneInfo(str(settings.WAKEFUL_ZONE))):
+        response = render(request, "approvals/decide.html", context, status=status)
     # Keep Django from logging the path of a 400 or 409: it is the key to a decision that may still be open.
     response._has_been_logged = True  # type: ignore[attr-defined]
     for name, value in HEADERS.items():

@@ -84,7 +84,7 @@
     const address = part.dataset.live;
     const answer = await fetch(address, { headers, cache: "no-store", redirect: "manual", signal: AbortSignal.timeout(PATIENCE) });
     if (address !== part.dataset.live) return; // meanwhile something else of it is asked for
-      say(answer.ok || answer.status === 304 ? "live" : "stale");
+    say(answer.ok || answer.status === 304 ? "live" : "stale");
     if (stale) stale.hidden = answer.ok || answer.status === 304;
     if (answer.status === 304) {
       pause = Math.min(pause * 1.25, LONGEST);

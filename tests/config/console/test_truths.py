@@ -24,6 +24,7 @@ from tests.support.old_rows import old_event
 from tests.support.runs import make_run
 from tests.support.switches import later, make_switch, work
 from tests.support.triggers import make_event, make_paused_trigger, make_trigger
+from triggers.api.tokens import create_token
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.hold import resume
 from triggers.dispatch.rules import Rules
@@ -384,6 +385,29 @@ def test_a_list_is_titled_by_what_it_lists(admin: Client) -> None:
     page = page_text(admin, list_of("runs_run"))
 
     assert re.search(r"<title>\s*Runs\b", page) and "Select run to view" not in page
+
+
+def way_to(client: Client, url: str) -> list[str]:
+    """What stands above a page, in its order."""
+    heading = re.search(r"<h1 .*?</h1>", page_text(client, url), re.DOTALL)
+    assert heading
+    return re.findall(r"truncate tracking-tight\">([^<]*)<", heading[0])
+
+
+def test_the_way_to_a_page_has_its_list_and_its_name_as_it_is_written(admin: Client) -> None:
+    trigger, token = make_trigger("gh-repo"), create_token("deploy-bot", ["runs.view_run"], by="test")[0]
+
+    assert way_to(admin, page_of("triggers_trigger", trigger)) == ["Triggers", "gh-repo"]
+    assert way_to(admin, page_of("triggers_apitoken", token)) == ["API tokens", "deploy-bot"]
+    assert way_to(admin, list_of("runs_auditentry")) == ["Audit entries"]
+    assert re.search(r"<title>[^<]*API token", page_text(admin, page_of("triggers_apitoken", token)))
+
+
+def test_an_address_without_a_page_leads_on(client: Client) -> None:
+    answer = client.get("/nothing/of/this/name")
+
+    assert answer.status_code == 404
+    assert f'href="{reverse("admin:index")}"' in answer.content.decode()
 
 
 # Numbers and times

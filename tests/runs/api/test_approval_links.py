@@ -1,12 +1,13 @@
 """Whoever has the link may decide; looking at it decides nothing."""
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from runs.actions.approve import decide
@@ -42,6 +43,18 @@ def test_the_page_shows_question_and_deadline_and_decides_nothing() -> None:
     assert "then it counts as denied" in text_of(response)
     assert [f'value="{choice}"' in page for choice in ("approve", "edit", "deny")] == [True] * 3
     assert Approval.objects.get().status == "pending"
+
+
+def test_times_are_those_of_the_site_and_the_run_is_one_click_away(settings: Any) -> None:
+    settings.WAKEFUL_ZONE = "Europe/Vienna"
+    approval = make_asking_run()
+    Wait.objects.update(created_at=datetime(2026, 1, 31, 23, 30, tzinfo=UTC))
+    Wait.objects.update(due_at=timezone.now() + timedelta(days=1))
+
+    page = Client().get(approval_link(approval)).content.decode()
+
+    assert "2026-02-01 00:30:00 Europe/Vienna" in page and "UTC" not in page
+    assert reverse("admin:runs_run_change", args=[approval.wait.run_id]) in page
 
 
 def test_opening_a_link_decides_nothing() -> None:

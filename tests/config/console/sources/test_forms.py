@@ -102,7 +102,9 @@ def test_the_form_and_the_page_of_a_kind_lead_to_its_documentation(admin: Client
 
 def test_words_that_not_everybody_knows_lead_to_the_glossary_which_has_them() -> None:
     glossary = (Path(settings.BASE_DIR) / "docs/glossary.md").read_text().partition("## Sources and metrics")[2]
-    texts = [field.help_text for one in (*kinds().values(), *detectors().values()) for field in one.fields]
+    fields = [field for kind in kinds().values() for field in kind.fields]
+    fields += [field for detector in detectors().values() for field in detector.fields]
+    texts = [field.help_text for field in fields]
 
     assert not [word for word in WORDS if f"**{word}**" not in glossary]
     with_words = [text for text in texts if FOUND.search(text)]
