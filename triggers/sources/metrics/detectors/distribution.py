@@ -5,29 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import quantiles
 
-from triggers.sources.metrics.detector import (
-    BACK,
-    MOST_LEVEL,
-    Detector,
-    Observation,
-    Reading,
-    State,
-    Terms,
-    positive,
-    register,
-)
-from triggers.sources.settings import setting, whole_number
+from triggers.sources.metrics.detector import Detector, Observation, Reading, State, positive, register
+from triggers.sources.metrics.two_windows import TwoWindowSettings, judge_windows
+from triggers.sources.settings import setting
 
 PARTS = 5  # of the reference, with as many samples each; with more of them, chance alone would add up
 UNSEEN = 0.5  # samples that a part counts beyond its own, so that an empty one is no infinite difference
 
 
 @dataclass(frozen=True, kw_only=True)
-class DistributionSettings(Terms):
-    reference: int = setting(
-        300, "Reference", "How many samples before the window it is compared with.", check=whole_number(100, 400)
-    )
-    window: int = setting(100, "Window", "How many of the newest samples are compared.", check=whole_number(50, 200))
+class DistributionSettings(TwoWindowSettings):
     limit: str = setting(
         "0.25",
         "Limit",
@@ -50,16 +37,7 @@ class Distribution(Detector[DistributionSettings]):
     def judge(
         self, settings: DistributionSettings, state: State, observation: Observation
     ) -> tuple[State, Reading | None]:
-        if observation.value is None:
-            return state, None
-        most = settings.reference + settings.window
-        values: list[float] = [*state.get("values", []), observation.value][-most:]
-        if len(values) < most:
-            return {"values": values}, None
-        index = stability_index(values[: settings.reference], values[settings.reference :])
-        limit = float(settings.limit)
-        level = min(1 + int(math.log2(index / limit)), MOST_LEVEL) if index > limit else 0
-        return {"values": values}, Reading(is_out=index > limit, is_back=index <= BACK * limit, level=level)
+        return judge_windows(settings, state, observation, limit=float(settings.limit), distance=stability_index)
 
 
 def stability_index(reference: Sequence[float], window: Sequence[float]) -> float:
