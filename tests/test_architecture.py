@@ -162,8 +162,9 @@ FLOORS = {
     ],
     "triggers/sources/webhooks": [
         "kept limits proof",
-        "scheme",
-        "naming receive signs",
+        "published_keys scheme",
+        "identity_token naming receive signs",
+        "object_changes",
         "endpoint schemes",
         "door",
         "refusals",

@@ -3,6 +3,7 @@ changes a row (`triggers.sources.databases.tables`)."""
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -11,6 +12,7 @@ from itertools import chain, count
 from typing import Any, Literal
 from uuid import UUID
 
+from django.db import transaction
 from psycopg.types.json import Jsonb
 from uuid_utils.compat import uuid7
 
@@ -152,13 +154,12 @@ def accept(incoming: Sequence[Incoming]) -> list[Accepted]:
     return _accept(incoming, lambda event: _record(event, INSERT, FIRST, (), SourceDeleted))
 
 
-def accept_verified(event: Incoming, state: bytes) -> Accepted:
-    """Record an event that was verified with a source in this state, like `accept`. SourceChanged: the source is no longer enabled or
-    in this state, and nothing is recorded or counted; it may also have lost the first event with this identity meanwhile."""
-    [accepted] = _accept(
-        [event], lambda event: _record(event, INSERT_VERIFIED, FIRST_VERIFIED, (state,), SourceChanged)
-    )
-    return accepted
+def accept_verified(events: Sequence[Incoming], state: bytes) -> list[Accepted]:
+    """Record events that were verified with a source in this state, like `accept`, all of them or none. SourceChanged: the source is no
+    longer enabled or in this state, and nothing is recorded or counted; it may also have lost the first event with one of these
+    identities meanwhile."""
+    with transaction.atomic() if len(events) > 1 else nullcontext():
+        return _accept(events, lambda event: _record(event, INSERT_VERIFIED, FIRST_VERIFIED, (state,), SourceChanged))
 
 
 @dataclass(frozen=True, kw_only=True)

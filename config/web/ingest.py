@@ -55,7 +55,7 @@ class Ingest:
         failpoint("after_accept")
         self._note(ready)
         accepted = Accepted(event_id=event.id, duplicate=False)
-        return answer_to(Taken(event=accepted, reply=ready.endpoint.scheme.accepted), plain.headers)
+        return answer_to(Taken(events=(accepted,), reply=ready.endpoint.scheme.accepted), plain.headers)
 
     def _note(self, ready: Ready) -> None:
         if ready.secret is not None and owes_note(ready.secret):

@@ -125,17 +125,17 @@ def _take(plain: Plain) -> Answer:
 
 def answer_to(taken: Taken, headers: tuple[tuple[str, str], ...]) -> Answer:
     """As the view gives it and the middlewares leave it."""
-    if taken.event is None or taken.reply is not None:
+    if len(taken.events) != 1 or taken.reply is not None:
         return _answer_to(taken, headers)
     # All of them differ in the id alone, which has always the same length.
-    event = replace(taken.event, event_id=NO_ID)
-    status, given, content = _answer_to_any(event, headers)
-    return status, given, content.replace(NO_ID_TEXT, str(taken.event.event_id).encode())
+    [accepted] = taken.events
+    status, given, content = _answer_to_any(replace(accepted, event_id=NO_ID), headers)
+    return status, given, content.replace(NO_ID_TEXT, str(accepted.event_id).encode())
 
 
 @lru_cache(maxsize=256)
 def _answer_to_any(event: Accepted, headers: tuple[tuple[str, str], ...]) -> Answer:
-    return _answer_to(Taken(event=event), headers)
+    return _answer_to(Taken(events=(event,)), headers)
 
 
 def _answer_to(taken: Taken, headers: tuple[tuple[str, str], ...]) -> Answer:

@@ -107,7 +107,7 @@ def start_web(stack: Stack, **env: str) -> Stack:
 SAMPLED = [
     name
     for name, scheme in schemes().items()
-    if name not in ("sns", "ping") and scheme.sample(scheme.clean_settings(SETTINGS.get(name, {})))
+    if name not in ("pubsub", "sns", "ping") and scheme.sample(scheme.clean_settings(SETTINGS.get(name, {})))
 ]
 SECRETS = {
     name: schemes()[name].clean_secret(schemes()[name].new_secret()) if schemes()[name].needs_secret else ""

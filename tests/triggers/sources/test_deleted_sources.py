@@ -49,7 +49,7 @@ def test_a_delivery_that_waits_for_the_deletion_of_its_source_leaves_no_event(be
         for id in ids:
             event = Incoming(source_id=of.pk, ce_source="test", ce_id=id, type="order.paid")
             if is_verified:
-                accept_verified(event, state[of.pk])
+                accept_verified([event], state[of.pk])
             else:
                 accept([event])
 

@@ -14,6 +14,7 @@ from triggers.sources.webhooks.scheme import Delivery, Sample, Scheme, schemes
 
 SETTINGS: dict[str, dict[str, Any]] = {  # of kinds whose defaults alone are invalid
     "none": {"unverified": True},
+    "pubsub": {"account": "push@shop-1.iam.gserviceaccount.com"},
     "sns": {"topic": "arn:aws:sns:eu-west-1:123456789012:uploads"},
 }
 ADDRESS = "https://wakeful.example.com/hooks/test/"

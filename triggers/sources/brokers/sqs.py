@@ -1,18 +1,19 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
 from triggers.sources.access_key import LABEL, clean_access_key, keep_ours_at_amazon, parts_of
-from triggers.sources.brokers.message import MessageSettings, event_of
+from triggers.sources.brokers.message import UNNAMED_TYPE, MessageSettings, event_of
 from triggers.sources.continuity import Gaps
 from triggers.sources.kind import Group, register
 from triggers.sources.runner import BATCH_BYTES, Assignment, Batch, Broker, Reader, Received, SourceError
 from triggers.sources.settings import server_of, setting
+from triggers.sources.webhooks.object_changes import changes_of_s3
 
 AT_ONCE = 10  # messages of one request, at most
 # A batch must be confirmed within the visibility timeout of the queue.
@@ -53,7 +54,7 @@ class Sqs(Broker[SqsSettings]):
     label = "Amazon SQS"
     help_text = (
         "Reads a queue, standard or FIFO, and deletes each message after its event is recorded. The group of a FIFO message is "
-        "the event's subject."
+        "the event's subject. A notification of S3 is an event for each change of an object (file.created, file.vanished)."
     )
     group = Group.BROKERS
     settings_class = SqsSettings
@@ -111,7 +112,8 @@ class SqsReader(Reader):
             if not (more := self._receive(0) if found else []):
                 break
             found += more
-        return Batch(messages=[self._event(message) for message in found], lag=self._lag())
+        messages = [event for message in found for event in _of_objects(self._event(message))]
+        return Batch(messages=messages, lag=self._lag())
 
     def confirm(self, batch: Batch) -> None:
         for handles in _in_tens(self.unconfirmed):
@@ -168,6 +170,23 @@ class SqsReader(Reader):
             if "SentTimestamp" in system
             else None,
         )
+
+
+def _of_objects(event: Received) -> list[Received]:
+    """The changes of objects in a notification of S3, unless the settings name a type; of any other message its event."""
+    changes = changes_of_s3(event.payload.data) if event.type == UNNAMED_TYPE else []
+    return [
+        replace(
+            event,
+            id=change.id or f"{event.id} {change.path}",
+            type=change.type,
+            subject=change.subject,
+            time=change.time,
+            payload=change.payload,
+            body=event.body if len(changes) == 1 else change.body,
+        )
+        for change in changes
+    ] or [event]
 
 
 def _region_of(host: str) -> str | None:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from agents.files import FileMetadata, fingerprint_of
+from triggers.sources.file_types import CHANGED, CREATED, RENAMED, VANISHED
 from triggers.sources.files.candidates import Candidates
 from triggers.sources.files.findings import Findings
 from triggers.sources.files.ledger import Known, Ledger, Path
-from triggers.sources.files.report import CHANGED, CREATED, RENAMED, VANISHED, event_of
+from triggers.sources.files.report import event_of
 from triggers.sources.files.tree import Tree
 from triggers.sources.files.watched_directory import WatchedDirectory
 from triggers.sources.runner import BATCH, Received

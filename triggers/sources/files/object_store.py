@@ -13,9 +13,10 @@ from django.db import connection
 from agents.files import FileMetadata
 from triggers.sources.access_key import LABEL, clean_access_key, keep_ours_at_amazon, parts_of
 from triggers.sources.continuity import Gaps
+from triggers.sources.file_types import CHANGED, CREATED, VANISHED
 from triggers.sources.files.beginning import Beginning
 from triggers.sources.files.ledger import PAGE, Changes, Known, Ledger, Path
-from triggers.sources.files.report import CHANGED, CREATED, VANISHED, event_of
+from triggers.sources.files.report import event_of
 from triggers.sources.files.selection import Selection, patterns_in
 from triggers.sources.kind import Group, register
 from triggers.sources.polling.poller import PollSettings
@@ -128,24 +129,8 @@ class ObjectReader(Reader):
         self.position, self.is_of_other = self.beginning.position, self.beginning.is_of_other
         self.scan_at = 0.0
         self.botocore = botocore
-        if self.settings.server:
-            keep_ours_at_amazon(assignment.secret, urlsplit(self.settings.server).hostname or "")
-        key_id, key = parts_of(assignment.secret)
         with self._errors():
-            self.client = boto3.session.Session().client(
-                "s3",
-                region_name=self.settings.region or None,
-                endpoint_url=self.settings.server or None,
-                aws_access_key_id=key_id or None,
-                aws_secret_access_key=key or None,
-                # The runner itself tries again.
-                config=botocore.config.Config(
-                    connect_timeout=CONNECT_TIMEOUT,
-                    read_timeout=ANSWER_TIMEOUT,
-                    retries={"total_max_attempts": 1, "mode": "standard"},
-                    s3={"addressing_style": "path"} if self.settings.server else None,
-                ),
-            )
+            self.client = client_of(self.settings, assignment.secret, boto3=boto3, botocore=botocore)
 
     def read(self, wait: float) -> Batch:
         if self.is_of_other:
@@ -260,6 +245,27 @@ class ObjectReader(Reader):
             ) from None
         except self.botocore.exceptions.BotoCoreError as error:
             raise SourceError(f"The object store cannot be reached: {error}") from None
+
+
+def client_of(settings: ObjectStoreSettings, secret: str, *, boto3: Any, botocore: Any) -> Any:
+    """A client of the store. SourceError: without an access key, it would sign for a server outside of AWS."""
+    if settings.server:
+        keep_ours_at_amazon(secret, urlsplit(settings.server).hostname or "")
+    key_id, key = parts_of(secret)
+    return boto3.session.Session().client(
+        "s3",
+        region_name=settings.region or None,
+        endpoint_url=settings.server or None,
+        aws_access_key_id=key_id or None,
+        aws_secret_access_key=key or None,
+        # The caller itself tries again.
+        config=botocore.config.Config(
+            connect_timeout=CONNECT_TIMEOUT,
+            read_timeout=ANSWER_TIMEOUT,
+            retries={"total_max_attempts": 1, "mode": "standard"},
+            s3={"addressing_style": "path"} if settings.server else None,
+        ),
+    )
 
 
 def _time_of(answer: Mapping[str, Any]) -> datetime:

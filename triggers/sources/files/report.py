@@ -7,11 +7,11 @@ from typing import Any
 
 from uuid_utils.compat import uuid7
 
+from triggers.sources.file_types import CHANGED, CREATED
 from triggers.sources.files.ledger import Known
 from triggers.sources.http.payload import Payload
 from triggers.sources.runner import Received
 
-CREATED, CHANGED, RENAMED, VANISHED = "file.created", "file.changed", "file.renamed", "file.vanished"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

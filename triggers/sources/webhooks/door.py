@@ -35,11 +35,11 @@ class Arrival:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """The outcome of a delivery: an event, unless it was a handshake; `reply` is the answer if this sender expects a
+    """The outcome of a delivery: its events, none of a handshake; `reply` is the answer if this sender expects a
     special one, `secret` the one that proved it.
     """
 
-    event: Accepted | None = None
+    events: tuple[Accepted, ...] = ()
     reply: Reply | None = None
     secret: SigningSecret | None = None
 
@@ -86,7 +86,7 @@ def make_ready(slug: str, arrival: Arrival) -> Ready | None:
         if was_exceeded(endpoint.id, scheme.waits or Waits.SENDER, is_verified=scheme.is_verified):
             return None
         receipt = _received(endpoint, arrival)
-        if isinstance(receipt, Greeting):
+        if isinstance(receipt, Greeting) or len(receipt.events) != 1:
             return None
         require_free(receipt.event)
     except Exception:
@@ -119,7 +119,7 @@ def _take_by_known(slug: str, arrival: Arrival, kind: str, turns: set[UUID]) -> 
         if _has_changed(known):
             return None
         raise
-    return None if taken.event is None and _has_changed(known) else (known, taken)
+    return None if not taken.events and _has_changed(known) else (known, taken)
 
 
 def _has_changed(known: Endpoint) -> bool:
@@ -148,8 +148,8 @@ def _take(endpoint: Endpoint, arrival: Arrival, kind: str, turns: set[UUID]) -> 
         return Taken(reply=receipt.reply, secret=used)
     if scheme.is_verified:
         on_live_connection(lambda: _take_turn(endpoint, turns))
-    accepted = on_live_connection(lambda: accept_verified(receipt.event, endpoint.state))
-    return Taken(event=accepted, reply=scheme.accepted, secret=used)
+    accepted = on_live_connection(lambda: accept_verified(receipt.events, endpoint.state))
+    return Taken(events=tuple(accepted), reply=scheme.accepted, secret=used)
 
 
 def _require_fit(endpoint: Endpoint, arrival: Arrival, kind: str) -> None:

@@ -10,7 +10,7 @@ from triggers.sources.http.depth import depth_of
 from triggers.sources.http.headers import redact
 from triggers.sources.settings import InvalidSettings
 from triggers.sources.webhooks.proof import SigningSecret
-from triggers.sources.webhooks.scheme import Delivery, Reply, Scheme, schemes
+from triggers.sources.webhooks.scheme import Delivery, Description, Reply, Scheme, schemes
 
 S = TypeVar("S")
 
@@ -21,10 +21,16 @@ class Misconfigured(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt:
-    """An authenticated delivery as an event, and the secret that matched."""
+    """An authenticated delivery as events, one of most senders, and the secret that matched."""
 
-    event: Incoming
+    events: tuple[Incoming, ...]
     secret: SigningSecret | None
+
+    @property
+    def event(self) -> Incoming:
+        """The event of a delivery that has one."""
+        [event] = self.events
+        return event
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,20 +57,31 @@ def receive(
         return Greeting(reply=reply, secret=proof.secret)
     described = scheme.describe(delivery, proof, settings)
     is_named_by_body = joins_equal_bodies and scheme.leaves_id_unsigned(settings)
-    event = Incoming(
+    headers = redact(delivery.headers, scheme.secret_headers(settings))
+    events = (
+        _incoming(one, delivery, headers, is_named_by_body=is_named_by_body)
+        for one in (described if isinstance(described, list) else [described])
+    )
+    return Receipt(events=tuple(events), secret=proof.secret)
+
+
+def _incoming(
+    described: Description, delivery: Delivery, headers: dict[str, str], *, is_named_by_body: bool
+) -> Incoming:
+    body = delivery.body if described.body is None else described.body
+    return Incoming(
         source_id=delivery.source_id,
         ce_source=described.source or delivery.endpoint,
-        ce_id=f"body:{hashlib.sha256(delivery.body).hexdigest()}" if is_named_by_body else described.id,
+        ce_id=f"body:{hashlib.sha256(body).hexdigest()}" if is_named_by_body else described.id,
         type=described.type,
         subject=described.subject,
         time=described.time,
         data=described.payload.data,
         data_error=described.payload.error,
-        body=delivery.body,
-        headers=redact(delivery.headers, scheme.secret_headers(settings)),
+        body=body,
+        headers=headers,
         depth=depth_of(delivery.headers, described.payload.data),
     )
-    return Receipt(event=event, secret=proof.secret)
 
 
 def cleaned(kind: str, settings: Mapping[str, object]) -> tuple[Scheme[Any], Any]:

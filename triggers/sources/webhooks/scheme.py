@@ -51,6 +51,7 @@ class Description:
     subject: str = ""
     time: datetime | None = None
     source: str = ""  # the sender's own, if its ids are unique within it only; else the address of the endpoint
+    body: bytes | None = None  # its part of a delivery of several events; None: the delivery has this event alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +100,8 @@ class Scheme(Kind[S]):
         """The proof of this delivery. Raises Rejected."""
 
     @abstractmethod
-    def describe(self, delivery: Delivery, proof: Proof, settings: S) -> Description:
-        """The event in an authenticated delivery."""
+    def describe(self, delivery: Delivery, proof: Proof, settings: S) -> Description | list[Description]:
+        """The event in an authenticated delivery; or several, at least one, which are recorded together or not at all."""
 
     @abstractmethod
     def sample(self, settings: S) -> Sample | None:

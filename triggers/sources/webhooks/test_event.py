@@ -68,9 +68,9 @@ def _tried(source: Source) -> Trial:
         if (refusal := refusal_of(error)) is None:
             raise
         return Trial(status=refusal.status, reason=refusal.reason or str(error))
-    if taken.event is None:
+    if not taken.events:
         return Trial(status=200, reason="the sample is a handshake, and no event")
-    return Trial(status=status_of(taken.event), event_id=taken.event.event_id)
+    return Trial(status=status_of(taken.events[0]), event_id=taken.events[0].event_id)
 
 
 def _own_sample(source: Source) -> Incoming | None:

@@ -28,12 +28,16 @@ RENDERER = JSONRenderer()
 RAISED = "wakeful.raised"  # key in the WSGI environment: what `take` has raised already, for the view to answer
 
 TAKEN = inline_serializer("Taken", {"event": serializers.UUIDField(), "duplicate": serializers.BooleanField()})
+EACH = {"type": "array", "items": {"$ref": "#/components/schemas/Taken"}}
 REFUSED = inline_serializer(
     "RefusedDelivery",
     {"detail": serializers.CharField(required=False), "field": serializers.CharField(required=False)},
 )
 ANSWERS = {
-    202: OpenApiResponse(TAKEN, "recorded"),
+    202: OpenApiResponse(
+        {"oneOf": [EACH["items"], EACH]},
+        "recorded; of a delivery of several events: what became of each, in their order",
+    ),
     200: OpenApiResponse(
         TAKEN, "a duplicate, with the id of the first event; or the answer to a handshake of the sender"
     ),
@@ -126,9 +130,12 @@ def arrival_of(request: HttpRequest, body: bytes) -> Arrival:
 def answered(taken: Taken) -> HttpResponse:
     if taken.reply:
         return sent(taken.reply)
-    assert taken.event  # noqa: S101  (a handshake has a reply)
+    assert taken.events  # noqa: S101  (a handshake has a reply)
+    answers = [answer(one) for one in taken.events]
     # Not a Response, whose rendering costs a delivery more than all else that DRF does for it.
-    return JsonResponse(answer(taken.event), status=status_of(taken.event))
+    return JsonResponse(
+        answers if len(answers) > 1 else answers[0], status=max(map(status_of, taken.events)), safe=False
+    )
 
 
 def sent(reply: Reply) -> HttpResponse:

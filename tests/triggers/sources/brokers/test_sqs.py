@@ -1,8 +1,10 @@
 """Reading queues of moto's server."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
+import boto3
 import pytest
 
 from tests.support.brokers import SqsQueue, moto_server
@@ -95,6 +97,50 @@ def test_the_length_of_the_queue_is_its_lag(endpoint: str) -> None:
     batch = reader_of(queue).read(1)
 
     assert batch.lag is not None and batch.lag + len(batch.messages) == 15
+
+
+def test_a_notification_of_s3_is_an_event_for_each_change_of_an_object(endpoint: str) -> None:
+    queue = SqsQueue(endpoint, is_fifo=False)
+    at = {"region_name": "eu-central-1", "aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
+    store = boto3.client("s3", endpoint_url=endpoint, **at)
+    store.create_bucket(Bucket="reports-of-sqs", CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+    arn = queue.client.get_queue_attributes(QueueUrl=queue.url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    store.put_bucket_notification_configuration(
+        Bucket="reports-of-sqs",
+        NotificationConfiguration={
+            "QueueConfigurations": [{"QueueArn": arn, "Events": ["s3:ObjectCreated:*", "s3:ObjectRemoved:*"]}]
+        },
+    )
+    put = store.put_object(Bucket="reports-of-sqs", Key="in/ü 1.csv", Body=b"abc")
+    store.delete_object(Bucket="reports-of-sqs", Key="in/ü 1.csv")
+
+    found = [one for one in reader_of(queue).read(1).messages if isinstance(one, Received)]
+    changes = [one for one in found if one.type != "message.received"]  # which the test message of S3 is
+
+    assert sorted(one.type for one in changes) == ["file.created", "file.vanished"]
+    [created] = [one for one in changes if one.type == "file.created"]
+    assert (created.subject, created.payload.data["size"]) == ("s3://reports-of-sqs/in/ü 1.csv", 3)
+    assert created.payload.data["fingerprint"] == "etag:" + put["ETag"].strip('"')
+
+
+def test_a_notification_of_several_records_is_as_many_events_unless_the_settings_name_a_type(endpoint: str) -> None:
+    records = [
+        {
+            "eventSource": "aws:s3",
+            "eventName": "ObjectCreated:Put",
+            "s3": {"bucket": {"name": "reports"}, "object": {"key": key, "sequencer": "01"}},
+        }
+        for key in "ab"
+    ]
+    queue = SqsQueue(endpoint, is_fifo=False, visibility=0)
+    queue.client.send_message(QueueUrl=queue.url, MessageBody=json.dumps({"Records": records}))
+
+    def read(**changes: Any) -> list[tuple[str, str]]:
+        messages = {one.id: one for one in reader_of(queue, **changes).read(1).messages if isinstance(one, Received)}
+        return sorted((one.type, (one.body or b"").decode()) for one in messages.values())
+
+    assert read() == [("file.created", json.dumps(one, separators=(",", ":"))) for one in records]
+    assert read(type="upload") == [("upload", json.dumps({"Records": records}))]
 
 
 @pytest.mark.parametrize("secret", ["", "id", "id:", ":secret"])

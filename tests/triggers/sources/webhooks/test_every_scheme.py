@@ -27,6 +27,7 @@ ADDRESS = "https://wakeful.example.com/hooks/test/"
 # Settings beside the defaults, or instead of them where they are not valid.
 INSTEAD: dict[str, list[dict[str, Any]]] = {
     "none": [{"unverified": True}],
+    "pubsub": [{"account": "push@shop-1.iam.gserviceaccount.com"}],
     "sns": [{"topic": "arn:aws:sns:eu-west-1:123456789012:uploads"}],
 }
 BESIDE: dict[str, list[dict[str, Any]]] = {

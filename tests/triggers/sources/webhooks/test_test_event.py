@@ -15,6 +15,7 @@ from triggers.sources.webhooks.test_event import can_be_tried, send_test_event
 pytestmark = pytest.mark.django_db
 SETTINGS: dict[str, dict[str, Any]] = {
     "none": {"unverified": True},
+    "pubsub": {"account": "push@shop-1.iam.gserviceaccount.com"},
     "sns": {"topic": "arn:aws:sns:eu-west-1:123456789012:uploads"},
 }
 

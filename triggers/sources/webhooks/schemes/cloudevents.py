@@ -72,13 +72,15 @@ class CloudEvents(Scheme[CloudEventsSettings]):
         token = _token(delivery)
         return Proof(secret=matching_secret(secrets, lambda secret: hmac.compare_digest(secret, token)))
 
-    def describe(self, delivery: Delivery, proof: Proof, settings: CloudEventsSettings) -> Description:
+    def describe(
+        self, delivery: Delivery, proof: Proof, settings: CloudEventsSettings
+    ) -> Description | list[Description]:
         try:
             events = read_message(delivery.headers, delivery.body).events
         except (InvalidEvent, UnsupportedMedia) as error:
-            return _unread(delivery, str(error))
+            return unread(delivery, str(error))
         if len(events) != 1:
-            return _unread(delivery, f"a batch of {len(events)} events; send batches to /api/v1/events/")
+            return unread(delivery, f"a batch of {len(events)} events; send batches to /api/v1/events/")
         return _described(events[0])
 
     def handshake(
@@ -95,7 +97,7 @@ class CloudEvents(Scheme[CloudEventsSettings]):
         rate = str(delivery.per_minute) if delivery.per_minute else "*"
         return Reply(headers={"Allow": "POST", "WebHook-Allowed-Origin": asked, "WebHook-Allowed-Rate": rate})
 
-    def sample(self, settings: CloudEventsSettings) -> Sample:
+    def sample(self, settings: CloudEventsSettings) -> Sample | None:
         event = {
             "specversion": "1.0",
             "id": str(uuid4()),
@@ -131,5 +133,6 @@ def _described(event: CloudEvent) -> Description:
     )
 
 
-def _unread(delivery: Delivery, reason: str) -> Description:
+def unread(delivery: Delivery, reason: str) -> Description:
+    """A delivery that is kept raw, for this reason."""
     return Description(id=body_id(delivery), type=UNNAMED_TYPE, payload=Payload(error=f"kept raw: {reason}"))

@@ -1,16 +1,11 @@
 import base64
 import binascii
 import hmac
-import json
 import re
-import threading
-import time
-from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
-from urllib.parse import unquote_plus
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -24,8 +19,10 @@ from triggers.sources.http.payload import Payload, read_payload
 from triggers.sources.http.timestamps import parse_timestamp
 from triggers.sources.kind import Group, register
 from triggers.sources.settings import InvalidSettings, setting
-from triggers.sources.webhooks.naming import event_id, event_type, is_name, subject_at, time_at, value_at
+from triggers.sources.webhooks.naming import event_id, subject_at, value_at
+from triggers.sources.webhooks.object_changes import ObjectChange, changes_of_s3
 from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, require_fresh
+from triggers.sources.webhooks.published_keys import PublishedKeys, fetched
 from triggers.sources.webhooks.scheme import Delivery, Description, Reply, Sample, Scheme
 
 ARN = re.compile(r"arn:aws(?P<china>-cn)?[a-z-]{0,20}:sns:(?P<region>[a-z0-9-]{1,30}):[0-9]{12}:[A-Za-z0-9_-]{1,256}")
@@ -38,7 +35,6 @@ NOTIFICATION = ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Typ
 CONFIRMING = ("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type")
 SIGNED = {"Notification": NOTIFICATION, "SubscriptionConfirmation": CONFIRMING, "UnsubscribeConfirmation": CONFIRMING}
 HASHES: Mapping[str, HashAlgorithm] = {"1": SHA1(), "2": SHA256()}  # noqa: S303  (what SNS signs with by default)
-SECONDS = 5.0  # for a request to SNS, which waits 15 s for our answer
 
 
 def _topic_problem(value: str) -> str:
@@ -74,8 +70,8 @@ class Sns(Scheme[SnsSettings]):
     fetches = True
     label = "Amazon SNS"
     help_text = (
-        "For an HTTPS subscription to a topic of Amazon SNS, and through it for events of S3 and other services. Events of S3 are "
-        "named as in s3.ObjectCreated:Put, with bucket/key as subject; other messages are sns.notification."
+        "For an HTTPS subscription to a topic of Amazon SNS, and through it for S3 and other services. Each change of an object in S3 is "
+        "an event of its own (file.created, file.vanished), with s3://bucket/key as subject; other messages are sns.notification."
     )
     group = Group.CLOUD
     setup = (
@@ -115,6 +111,8 @@ class Sns(Scheme[SnsSettings]):
 
     def greet(self, delivery: Delivery, proof: Proof, settings: SnsSettings) -> Reply | None:
         message = _message(delivery)
+        if _is_test_of_s3(message):
+            return Reply(body=b"ok")
         if message["Type"] != "SubscriptionConfirmation":
             return None
         address = message["SubscribeURL"]
@@ -124,17 +122,16 @@ class Sns(Scheme[SnsSettings]):
         get(address)
         return Reply(body=b"confirmed")
 
-    def describe(self, delivery: Delivery, proof: Proof, settings: SnsSettings) -> Description:
+    def describe(self, delivery: Delivery, proof: Proof, settings: SnsSettings) -> Description | list[Description]:
         message = _message(delivery)
         inner = read_payload(message["Message"].encode())
         content = inner.data if isinstance(inner.data, (dict, list)) else message["Message"]
         payload = Payload(data={**message, "Message": content})
-        record = _s3_record(content)
-        if record is not None:
-            return _described_record(record, message, payload)
+        if changes := changes_of_s3(content):
+            return [_described(change, message, is_alone=len(changes) == 1) for change in changes]
         return Description(
             id=event_id(message["MessageId"]),
-            type=_type(message, content),
+            type="sns.unsubscribed" if message["Type"] == "UnsubscribeConfirmation" else "sns.notification",
             payload=payload,
             subject=subject_at(message, "Subject"),
             time=proof.signed_at,
@@ -147,64 +144,21 @@ class Sns(Scheme[SnsSettings]):
         raise NotImplementedError("only AWS has the private key")
 
 
-class Certificates:
-    """Certificates by address. Forged messages can name any number of them: few are kept, and few are fetched, one at a time."""
+class Certificates(PublishedKeys[x509.Certificate]):
+    whose = "SNS"
 
-    MOST_KEPT = 16
-    MOST_FETCHED = 10  # a minute
-    KEPT_FOR = 86_400.0  # seconds
-
-    def __init__(self, fetch: Callable[[str], bytes]) -> None:
-        self._fetch = fetch
-        self._one_at_a_time = threading.Lock()
-        self._kept: OrderedDict[str, tuple[float, x509.Certificate]] = OrderedDict()
-        self._fetched_at: deque[float] = deque(maxlen=self.MOST_FETCHED)
-
-    def get(self, address: str) -> x509.Certificate:
-        """The certificate. Rejected: there is none; Unavailable: it cannot be fetched now, so that the sender tries again."""
-        if kept := self._find(address):
-            return kept
-        if not self._one_at_a_time.acquire(timeout=SECONDS):
-            raise Unavailable(why="certificates of SNS are being fetched")
-        try:
-            return self._find(address) or self._fetched(address)
-        finally:
-            self._one_at_a_time.release()
-
-    def _find(self, address: str) -> x509.Certificate | None:
-        until, certificate = self._kept.get(address, (0.0, None))
-        return certificate if time.monotonic() < until else None
-
-    def _fetched(self, address: str) -> x509.Certificate:
-        now = time.monotonic()
-        if len(self._fetched_at) == self.MOST_FETCHED and now - self._fetched_at[0] < 60:
-            raise Unavailable(why="too many certificates of SNS were fetched within a minute")
-        self._fetched_at.append(now)
-        try:
-            certificate = x509.load_pem_x509_certificate(self._fetch(address))
-        except ValueError:
-            raise Rejected("SigningCertURL leads to no certificate") from None
-        self._kept.pop(address, None)
-        self._kept[address] = (now + self.KEPT_FOR, certificate)
-        while len(self._kept) > self.MOST_KEPT:
-            self._kept.popitem(last=False)
-        return certificate
+    def read(self, content: bytes) -> x509.Certificate:
+        return x509.load_pem_x509_certificate(content)
 
 
 def get(address: str) -> bytes:
     """The answer of SNS. Rejected: it knows no such address; Unavailable: it does not answer."""
-    # Here and not above: the clients of HTTP take a moment to load, in every process.
-    from runs.network.fetching import Limits, NotFetched, Request, fetch
-
-    try:
-        answer = fetch(Request(url=address), Limits(seconds=SECONDS, bytes=65_536, redirects=0))
-    except NotFetched as error:
-        raise Unavailable(why=f"SNS cannot be reached: {error}") from None
-    if answer.status in (400, 403, 404):
-        raise Rejected(f"SNS answers {answer.status} at the address in the message")
-    if answer.status != 200:
-        raise Unavailable(why=f"SNS answers {answer.status}")
-    return answer.body
+    status, body = fetched(address, "SNS")
+    if status in (400, 403, 404):
+        raise Rejected(f"SNS answers {status} at the address in the message")
+    if status != 200:
+        raise Unavailable(why=f"SNS answers {status}")
+    return body
 
 
 CERTIFICATES = Certificates(lambda address: get(address))
@@ -252,34 +206,18 @@ def _require_signature(message: Mapping[str, str], certificate: x509.Certificate
         raise Rejected("the signature does not match the message") from None
 
 
-def _type(message: Mapping[str, Any], content: Any) -> str:
-    if message["Type"] == "UnsubscribeConfirmation":
-        return "sns.unsubscribed"
-    if value_at(content, "Event") == "s3:TestEvent":
-        return "s3.TestEvent"
-    return "sns.notification"
+def _is_test_of_s3(message: Mapping[str, str]) -> bool:
+    """Whether it is what S3 sends when notifications are set up: no object has changed."""
+    content = read_payload(message["Message"].encode()).data
+    return value_at(content, "Service") == "Amazon S3" and value_at(content, "Event") == "s3:TestEvent"
 
 
-def _s3_record(content: Any) -> Mapping[str, Any] | None:
-    """The one record of a notification of S3, which sends one at a time."""
-    records = content.get("Records") if isinstance(content, dict) else None
-    if not isinstance(records, list) or len(records) != 1:
-        return None
-    return records[0] if value_at(records[0], "eventSource") == "aws:s3" else None
-
-
-def _described_record(record: Mapping[str, Any], message: Mapping[str, Any], payload: Payload) -> Description:
-    bucket, key = value_at(record, "s3.bucket.name") or "", unquote_plus(value_at(record, "s3.object.key") or "")
-    sequencer = value_at(record, "s3.object.sequencer")
-    version = value_at(record, "s3.object.versionId") or value_at(record, "s3.object.eTag")
-    name = value_at(record, "eventName") or ""
-    # S3 may publish an event twice, as two messages. Without a sequencer the object alone does not name the event.
-    id_ = json.dumps([bucket, key, name, version, sequencer]) if sequencer else message["MessageId"]
-    subject = f"{bucket}/{key}"
+def _described(change: ObjectChange, message: Mapping[str, str], *, is_alone: bool) -> Description:
     return Description(
-        id=event_id(id_),
-        type=event_type(f"s3.{name or 'event'}") or "s3.event",
-        payload=payload,
-        subject=subject if is_name(subject) else "",
-        time=time_at(record, "eventTime"),
+        id=change.id or event_id(message["MessageId"] if is_alone else f"{message['MessageId']} {change.path}"),
+        type=change.type,
+        payload=change.payload,
+        subject=change.subject,
+        time=change.time,
+        body=None if is_alone else change.body,
     )

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.x509.oid import NameOID
 from django.utils import timezone
 
+from runs.db.sql import execute
 from tests.support.deliveries import FIXTURES, NOW, delivery, take
 from tests.support.hooks import make_source, post
 from triggers.models import Event
@@ -407,7 +408,7 @@ def test_the_door_confirms_a_subscription_records_messages_and_lets_sns_try_agai
 # --- S3 ---
 
 
-def put(**changes: Any) -> str:
+def record(name: str = "ObjectCreated:Put", **changes: Any) -> dict[str, Any]:
     object_ = {
         "key": "in/my+report+%C3%BC.pdf",
         "size": 1024,
@@ -415,23 +416,53 @@ def put(**changes: Any) -> str:
         "sequencer": "0A1B2C3D4E5F678901",
         **changes,
     }
-    record = {
+    return {
         "eventVersion": "2.5",
         "eventSource": "aws:s3",
         "awsRegion": "eu-west-1",
         "eventTime": "2026-11-20T11:59:57.000Z",
-        "eventName": "ObjectCreated:Put",
+        "eventName": name,
         "s3": {"s3SchemaVersion": "1.0", "bucket": {"name": "reports"}, "object": object_},
     }
-    return json.dumps({"Records": [record]})
 
 
-def test_an_object_in_s3_is_an_event_of_its_own_type() -> None:
-    event = receipt_of(message(Subject="Amazon S3 Notification", Message=put())).event
+def put(name: str = "ObjectCreated:Put", **changes: Any) -> str:
+    return json.dumps({"Records": [record(name, **changes)]})
 
-    assert (event.type, event.subject) == ("s3.ObjectCreated:Put", "reports/in/my report ü.pdf")
-    assert event.data["Message"]["Records"][0]["s3"]["object"]["size"] == 1024
+
+def test_an_object_in_s3_is_an_event_as_of_a_listing() -> None:
+    event = receipt_of(message(Subject="Amazon S3 Notification", Message=put(versionId="v1"))).event
+
+    assert (event.type, event.subject) == ("file.created", "s3://reports/in/my report ü.pdf")
+    assert {name: event.data[name] for name in ("path", "size", "fingerprint", "version", "modified_at")} == {
+        "path": "s3://reports/in/my report ü.pdf",
+        "size": 1024,
+        "fingerprint": "etag:d41d8",
+        "version": "v1",
+        "modified_at": "2026-11-20T11:59:57+00:00",
+    }
+    assert event.data["record"]["s3"]["object"]["key"] == "in/my+report+%C3%BC.pdf"
     assert event.time == datetime(2026, 11, 20, 11, 59, 57, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "type_"),
+    [
+        ("ObjectCreated:CompleteMultipartUpload", None, "file.created"),
+        ("ObjectRemoved:Delete", None, "file.vanished"),
+        ("ObjectRemoved:DeleteMarkerCreated", "v2", "file.vanished"),
+        ("ObjectRemoved:Delete", "v1", "s3.ObjectRemoved:Delete"),
+        ("LifecycleExpiration:Delete", None, "file.vanished"),
+        ("ObjectTagging:Put", None, "s3.ObjectTagging:Put"),
+        ("x" * 300, None, "s3.event"),
+    ],
+)
+def test_a_change_that_a_listing_cannot_show_keeps_the_name_of_s3(name: str, version: str | None, type_: str) -> None:
+    given = {"versionId": version} if version else {}
+
+    event = receipt_of(message(Message=put(name, **given))).event
+
+    assert (event.type, event.data["notification"]) == (type_, name)
 
 
 def test_two_messages_about_one_change_of_an_object_are_one_event() -> None:
@@ -444,10 +475,65 @@ def test_two_messages_about_one_change_of_an_object_are_one_event() -> None:
     assert len({event.ce_id for event in events}) == 3
 
 
+def test_each_record_of_a_message_is_an_event_with_its_own_part_as_body() -> None:
+    records = [record(), record(key="b", sequencer="02"), record("ObjectRemoved:Delete", key="c", sequencer=None)]
+
+    events = receipt_of(message(Message=json.dumps({"Records": records}))).events
+
+    assert [(event.type, event.subject) for event in events] == [
+        ("file.created", "s3://reports/in/my report ü.pdf"),
+        ("file.created", "s3://reports/b"),
+        ("file.vanished", "s3://reports/c"),
+    ]
+    assert [json.loads(event.body or b"") for event in events] == records
+    assert len({event.ce_id for event in events}) == 3
+
+
+def test_a_key_that_postgresql_cannot_store_is_kept_as_text() -> None:
+    event = receipt_of(message(Message=put(key="a%00b"))).event
+
+    assert (event.data["path"], event.subject) == ("s3://reports/a\ufffdb", "s3://reports/a\ufffdb")
+
+
+def test_the_test_message_of_s3_is_no_event() -> None:
+    assert (
+        greeted(message(Message='{"Service":"Amazon S3","Event":"s3:TestEvent","Bucket":"reports"}')).reply.status
+        == 200
+    )
+
+
+FULL = """
+CREATE FUNCTION pg_temp.full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE SQLSTATE '53100' USING MESSAGE = 'disk full'; END $$;
+CREATE TRIGGER full_disk BEFORE INSERT ON triggers_event FOR EACH ROW WHEN (NEW.subject = 's3://reports/full')
+  EXECUTE FUNCTION pg_temp.full()
+"""
+
+
+@pytest.mark.django_db
+@pytest.mark.urls("tests.triggers.sources.urls")
+def test_the_records_of_a_message_are_accepted_together_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_source("topic", "sns", secret=None, settings={"topic": TOPIC})
+    now = timezone.now()
+    monkeypatch.setattr(sns, "CERTIFICATES", Certificates(lambda _: issued(days=(now - NOW).days + 30)))
+    at = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    both = message(Timestamp=at, Message=json.dumps({"Records": [record(), record(key="b", sequencer="02")]}))
+    refused = json.dumps({"Records": [record(key="d", sequencer="04"), record(key="full", sequencer="05")]})
+    execute(FULL)
+
+    assert sent(message(Timestamp=at, Message=refused))[0] == 503
+    assert Event.objects.count() == 0
+
+    first, again = sent(both), sent(both)
+    assert (first[0], again[0]) == (202, 200)
+    assert [one["duplicate"] for one in json.loads(again[1])] == [True, True]
+    assert {one["event"] for one in json.loads(first[1])} == {
+        str(id) for id in Event.objects.values_list("id", flat=True)
+    }
+
+
 @pytest.mark.parametrize(
     ("content", "type_"),
     [
-        ('{"Service":"Amazon S3","Event":"s3:TestEvent","Bucket":"reports"}', "s3.TestEvent"),
         ('{"Records":[]}', "sns.notification"),
         ('{"Records":[3]}', "sns.notification"),
         ('{"Records":[{"eventSource":"aws:s3"}]}', "s3.event"),
