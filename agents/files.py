@@ -5,8 +5,8 @@
             ...
 
 A file is opened only below WAKEFUL_FILE_ROOTS, never through a symbolic link below them, and only while it still is the
-file that the event describes. In a durable agent call `open_file` inside a step: the file may be gone when the body is
-replayed.
+file that the event describes. An object (s3://…) is opened by the source that lists its bucket, and read as it arrives. In a durable
+agent call `open_file` inside a step: the file may be gone when the body is replayed.
 """
 
 import base64
@@ -20,11 +20,14 @@ from errno import EACCES
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from .exceptions import Permanent
+from .kernel.object_stores import ObjectVersion, open_object
 
 if TYPE_CHECKING:
     from .run import Event
 
 CHUNK = 2**20
+MOST_BYTES = 2**30  # of an object that is opened, unless the agent allows more
+OBJECT = b"s3://"
 SIGNED = 2**63  # numbers of PostgreSQL have a sign, those of file systems may use the whole 64 bits
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Do not block on open: the path may name a pipe by now.
@@ -39,6 +42,10 @@ class FileChanged(Permanent):
     """The file is not the one that the event describes: it was changed, moved or removed meanwhile. A later event
     reports that change.
     """
+
+
+class FileUnavailable(OSError):
+    """The store of the object does not answer now: another attempt may open it."""
 
 
 class FileMetadata(NamedTuple):
@@ -62,15 +69,23 @@ class FileMetadata(NamedTuple):
 
 
 @contextmanager
-def open_file(event: "Event") -> Iterator[BinaryIO]:
-    """Open the file of an event for reading. Raises FileChanged if it is not the file that the event describes, also at
-    the end of the block if the file was written to meanwhile; FileRefused if it may not be opened.
+def open_file(event: "Event", *, most: int | None = None) -> Iterator[BinaryIO]:
+    """Open the file or the object of an event for reading. Raises FileChanged if it is not the one that the event describes, also at
+    the end of the block if the file was written to meanwhile; FileRefused if it may not be opened, or has more than `most` bytes
+    (of an object, at most a GiB unless `most` is given); FileUnavailable if the store of an object does not answer. An object can be read
+    once, from its beginning to its end.
     """
     path, fingerprint = path_of(event.data), event.data.get("fingerprint")
     if not isinstance(fingerprint, str) or not fingerprint:
         raise FileRefused(f"The event {event.id} has no fingerprint of its file.")
+    if path.startswith(OBJECT):
+        with open_object(_object_of(event, path, fingerprint), most=MOST_BYTES if most is None else most) as content:
+            yield content
+        return
     with os.fdopen(_open(path), "rb") as file:
         before = FileMetadata.of(os.fstat(file.fileno()))
+        if most is not None and before.size > most:
+            raise FileRefused(f"{_shown(path)} has {before.size:,} bytes; open_file reads at most {most:,}.")
         if (
             fingerprint_of(file, before, like=fingerprint) != fingerprint
             or FileMetadata.of(os.fstat(file.fileno())) != before
@@ -94,6 +109,14 @@ def path_of(data: object) -> bytes:
     if not path or b"\0" in path:
         raise FileRefused("The event names no file: its path is none.")
     return path
+
+
+def _object_of(event: "Event", path: bytes, fingerprint: str) -> ObjectVersion:
+    bucket, _, key = path.decode(errors="replace").removeprefix(OBJECT.decode()).partition("/")
+    etag, version = fingerprint.removeprefix("etag:"), event.data.get("version") or ""
+    if not bucket or not key or not etag or etag == fingerprint or not isinstance(version, str):
+        raise FileRefused(f"The event {event.id} names no object: it has no bucket, key or etag.")
+    return ObjectVersion(bucket=bucket, key=key, etag=etag, version=version, source=event.source)
 
 
 def open_beneath(folder: int, parts: Sequence[bytes], flags: int = FILE) -> int:

@@ -1,9 +1,10 @@
 """Connect what lower rooms need from higher ones (`runs.ports`)."""
 
+from contextlib import AbstractContextManager
 from itertools import chain
-from typing import Any
+from typing import Any, BinaryIO
 
-from agents.kernel import connecting, installation, redaction
+from agents.kernel import connecting, installation, object_stores, redaction
 from config import facts
 from config.health import watch as health
 from config.links import absolute
@@ -26,7 +27,15 @@ def connect() -> None:
     know_secrets()
     installation.connect(facts)
     connecting.connect(lease)
+    object_stores.connect(open_object)
     redaction.look_up = lambda: chain(secrets_of_environment(), plain_secrets(), plain_addresses(), plain_tokens())
+
+
+def open_object(wanted: object_stores.ObjectVersion, /, *, most: int) -> AbstractContextManager[BinaryIO]:
+    # Imported here: few agents open objects.
+    from triggers.sources.files import open_object as opening
+
+    return opening.open_object(wanted, most=most)
 
 
 def lease(name: str, /, *, refused: str = "", may_retry: bool = True) -> connecting.Lease:
