@@ -16,12 +16,14 @@ PAGES = {
     "alarm": "admin:runs_alarm_change",
     "incident": "admin:runs_incident_change",
     "approval": "admin:runs_approval_change",
+    "approval-page": "admin:runs_approval_change",
 }
 
 
 def absolute(link: str) -> str:
     """`run:<id>`, `event:<id>`, `alarm:<id>`, `incident:<id>`, `approval:<id>` and `overnight:<its end>` become addresses of this site:
-    that of an open approval is the signed one, which decides without a login. Other links stay as they are."""
+    that of an open approval is the signed one, which decides without a login; `approval-page:<id>` is always that of the console. Other
+    links stay as they are."""
     kind, _, pk = link.partition(":")
     if kind == OVERNIGHT:
         return site() + overnight_page(pk)

@@ -4,6 +4,7 @@ from django.urls import include, path, re_path
 from django.views.decorators.cache import never_cache
 from django.views.generic import RedirectView
 
+from config.console.access.chat_accounts import chat_accounts
 from config.console.access.password_again import password_again
 from config.console.agents.overnight import overnight_page
 from config.console.connections.callback import connection_callback
@@ -31,6 +32,7 @@ urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index")),
     # Browsers request it on pages that link no icon, such as errors and the API.
     path("favicon.ico", RedirectView.as_view(url=static("console/icon.svg"))),
+    path("admin/chat-accounts/", admin.site.admin_view(chat_accounts), name="chat_accounts"),
     path("admin/coming/", admin.site.admin_view(coming), name="coming"),
     path("admin/connections/callback/", never_cache(connection_callback), name="connection_callback"),
     path("admin/find/", admin.site.admin_view(find_page), name="find"),

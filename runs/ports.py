@@ -64,6 +64,11 @@ class FindReplyPlace(Protocol):
         """Where this event is answered. Raises NoReplyPlace."""
 
 
+class FindRequestPlace(Protocol):
+    def __call__(self, event_id: UUID, /) -> ReplyPlace:
+        """Where people are asked to decide on what a run of this event wants to do. Raises NoReplyPlace."""
+
+
 class SecretOf(Protocol):
     def __call__(self, source_id: UUID, /) -> str:
         """The newest secret of a source; empty: it has none, or is gone. InvalidToken: no key decrypts it."""
@@ -187,6 +192,7 @@ class Ports:
     read_events: ReadEvents
     from_strangers: FromStrangers
     reply_place: FindReplyPlace
+    request_place: FindRequestPlace
     secret_of: SecretOf
     find_event: FindEvent
     check_ahead: CheckAhead

@@ -166,6 +166,7 @@ FLOORS = {
         "identity_token naming receive signs",
         "object_changes",
         "endpoint schemes",
+        "acts",
         "door",
         "refusals",
         "test_event views",

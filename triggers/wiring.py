@@ -26,7 +26,7 @@ from triggers.sources.calendars import TOPIC as CALENDAR
 from triggers.sources.connected import sources_of_connection
 from triggers.sources.databases.watch import Watcher
 from triggers.sources.emitted_events import record_emitted
-from triggers.sources.reply_place import reply_place
+from triggers.sources.reply_place import reply_place, request_place
 from triggers.sources.secrets import secret_of
 from triggers.sources.signal import signal
 from triggers.sources.wakeup import wake
@@ -36,6 +36,7 @@ def connect() -> None:
     ports.read_events = read_events
     ports.from_strangers = from_strangers
     ports.reply_place = reply_place
+    ports.request_place = request_place
     ports.secret_of = secret_of
     ports.find_event = find_event
     ports.check_ahead = check_ahead

@@ -143,7 +143,11 @@ def _groups(prefix: str) -> dict[str, list[Section]]:
         "": [
             Section("monitor_heart", (Tab("Overview", home),)),
             Section("inbox", (_page("Inbox", "inbox"),), badge="unread_badge"),
-            Section("approval", (_list("Approvals", "runs.approval"),), badge="approvals_badge"),
+            Section(
+                "approval",
+                (_list("Approvals", "runs.approval"), _page("Chat accounts", "chat_accounts", "runs.approval")),
+                badge="approvals_badge",
+            ),
             Section(
                 "crisis_alert",
                 (_list("Incidents", "runs.incident"), _list("Alarms", "runs.alarm")),

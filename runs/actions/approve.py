@@ -1,6 +1,7 @@
 """Decide an approval. A decision counts once, while the wait is open and before its deadline, and only for the arguments that
 the person saw."""
 
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 from uuid import UUID
 
@@ -16,6 +17,7 @@ from runs.actions.arguments import require_fitting
 from runs.exceptions import IllegalState
 from runs.failpoints import failpoint
 from runs.models import Approval, Run, Wait, audit
+from runs.notifications.requests import hurry_outcome
 from runs.waits import end_these
 
 Choice = Literal["approve", "edit", "deny"]
@@ -24,9 +26,17 @@ EXPIRED = "expired"
 
 @not_in_atomic_body
 def decide(
-    approval_id: UUID, *, decision: Choice, by: str, arguments: Any = None, reason: str = "", digest: str = ""
+    approval_id: UUID,
+    *,
+    decision: Choice,
+    by: str,
+    arguments: Any = None,
+    reason: str = "",
+    digest: str = "",
+    seen: Mapping[str, str] | None = None,
 ) -> Approval:
-    """Decide an approval, and let its run go on. `arguments` belong to "edit" alone; `digest` is that of the question seen.
+    """Decide an approval, and let its run go on. `arguments` belong to "edit" alone; `digest` is that of the question seen. `seen`: more
+    for the audit log.
 
     Raises Approval.DoesNotExist, ValueError for an invalid decision or arguments of another shape, and IllegalState if it is
     decided or expired, its run was stopped, or its digest is another one.
@@ -52,7 +62,8 @@ def decide(
         _write(approval, decision, by, arguments, reason)
         if not end_these([approval.wait_id]):
             raise IllegalState(f"run {approval.wait.run_id} does not wait for approval {approval_id}", approval.status)
-        audit.record(by, decision, approval, run=str(approval.wait.run_id), digest=approval.digest)
+        hurry_outcome(approval.pk)
+        audit.record(by, decision, approval, run=str(approval.wait.run_id), digest=approval.digest, **(seen or {}))
         failpoint("before_decide_commit")
     failpoint("after_decide_commit")
     return _read(approval_id)

@@ -2,6 +2,7 @@ from .agent_stop import AgentStop
 from .alarm import Alarm
 from .audit import AuditEntry
 from .budget import Budget, BudgetWindow, Reservation
+from .chat_account import ChatAccount, ChatLinkCode
 from .connection import Connection, PendingConsent
 from .delivery import Delivery
 from .incident import CoveredRun, Incident
@@ -31,6 +32,8 @@ __all__ = [
     "AuditEntry",
     "Budget",
     "BudgetWindow",
+    "ChatAccount",
+    "ChatLinkCode",
     "Connection",
     "CoveredRun",
     "Delivery",

@@ -41,6 +41,9 @@ class Delivery(models.Model):
     place = models.JSONField(
         null=True, help_text="of a reply: where it goes, in place of a recipient (`runs.notifications.places`)"
     )
+    receipt = models.JSONField(
+        null=True, help_text="what the receiver calls the message, so that it can be changed later"
+    )
     thread = models.TextField(default="", db_default="", help_text="replies of one thread are sent in their order")
     is_urgent = models.BooleanField(default=False)
     status = models.TextField(choices=Status)

@@ -23,21 +23,22 @@ from agents.kernel.backoff import backoff
 from runs.db.errors import is_gone, is_own, name_of
 from runs.db.sql import database_now, fetch
 from runs.failpoints import failpoint
-from runs.models import Delivery, Notification, Recipient
+from runs.models import Delivery, Recipient
 from runs.network import sending
 from runs.network.breakers import Breakers
 from runs.network.sending import LEASE, NO_WORD, Sending, rest
+from runs.notifications import requests
 from runs.notifications.channels.channel import Channel, NotNow, Outcome, Refused, Sent, Unknown, channel_of, channels
-from runs.notifications.digest_contents import Carried, unsettled
+from runs.notifications.digest_contents import unsettled
 from runs.notifications.lock import lock_planning
-from runs.notifications.message import Item, Message, shortened
+from runs.notifications.message import Message, Request
+from runs.notifications.message_of_delivery import item_of, message_of
 from runs.notifications.other_routes import take_default_route, take_second_route
 from runs.notifications.places.place import Place, places, send_reply
 from runs.notifications.plan import plan
-from runs.notifications.recipients import address_of, sync_settings, zone_of
+from runs.notifications.recipients import address_of, sync_settings
 from runs.notifications.replies import report_failed_reply
 from runs.notifications.waiting_deliveries import call_off, leave_out, put_off
-from runs.ports import ports
 
 log = structlog.get_logger(__name__)
 
@@ -47,8 +48,6 @@ RETRY_MAX = timedelta(minutes=15)
 REFUSED_AGAIN = timedelta(seconds=30)  # after the database refused what must be read of it
 EXPIRED = 100  # of one look
 MOST_ITEMS = 1_000  # notifications that go out as one message
-LARGEST = 500_000  # characters of their texts; mail servers refuse some 10 MB, others less
-EXPIRED_REQUEST = "It has expired without an answer. "  # before the text of a request
 ENDED = {"due_at": None, "give_up_at": None}
 # What must be on disk before a message leaves: the dispatcher's commits otherwise are not.
 ON_DISK = "SELECT set_config('synchronous_commit', 'on', true)"
@@ -222,17 +221,7 @@ def put_back(unbegun: dict[UUID, UUID]) -> None:
 def _job_of(delivery: Delivery, claim: UUID) -> Job | None:
     recipient = delivery.recipient
     if delivery.place is not None:
-        message = Message(id=delivery.pk, to=delivery.name, items=[_item(delivery.notification, is_expired=False)])
-        host = str(delivery.place["host"])
-        return Job(
-            id=delivery.pk,
-            claim=claim,
-            channel=delivery.channel,
-            host=host,
-            address="",
-            message=message,
-            place=delivery.place,
-        )
+        return _job_of_place(delivery, claim, delivery.place)
     if recipient is None:  # removed meanwhile
         _end(delivery.pk, claim, status="suppressed", reason="the recipient was removed")
         return None
@@ -269,34 +258,25 @@ def _job_of(delivery: Delivery, claim: UUID) -> Job | None:
     return replace(job, address=address)
 
 
+def _job_of_place(delivery: Delivery, claim: UUID, place: Mapping[str, Any]) -> Job | None:
+    request: Request | None = None
+    if requests.APPROVAL in place:
+        match requests.at_sending(delivery, claim):
+            case requests.LeftOut(why=why):
+                _end(delivery.pk, claim, status="suppressed", reason=why)
+                return None
+            case requests.Held():
+                return None
+            case requests.Ready() as ready:
+                request, place = ready.request, ready.place
+    items = [item_of(delivery.notification, is_expired=False)]
+    message = Message(id=delivery.pk, to=delivery.name, items=items, request=request)
+    of = {"channel": delivery.channel, "host": str(place["host"]), "address": ""}
+    return Job(id=delivery.pk, claim=claim, message=message, place=place, **of)
+
+
 def _is_silenced(recipient: Recipient) -> bool:
     return recipient.silenced_until is not None and recipient.silenced_until > database_now()
-
-
-def message_of(delivery: Delivery, carried: Carried) -> Message:
-    """What it carries, as far as a server takes so long a message."""
-    items: list[Item] = []
-    left = LARGEST
-    for notification in carried.notifications:
-        item = _item(notification, is_expired=notification.pk in carried.expired)
-        left -= len(item.text)
-        if left < 0 and items:
-            break
-        items.append(item)
-    more = carried.more + len(carried.notifications) - len(items)
-    return Message(id=delivery.pk, to=delivery.name, items=items, more=more, zone=zone_of(delivery.recipient))
-
-
-def _item(notification: Notification, *, is_expired: bool) -> Item:
-    return Item(
-        id=notification.pk,
-        text=shortened(f"{EXPIRED_REQUEST}{notification.text}" if is_expired else notification.text),
-        sender=notification.sender,
-        urgency=notification.urgency,
-        topic=notification.topic,
-        link=ports.absolute(notification.link) if notification.link else "",
-        at=notification.created_at,
-    )
 
 
 # Outcomes
@@ -306,8 +286,9 @@ def record(result: Result) -> bool:
     """Record what became of it; False if it is this claim's no longer."""
     job, outcome = result.job, result.outcome
     match outcome:
-        case Sent():
-            recorded = _end(job.id, job.claim, status="sent", sent_at=Now(), error="")
+        case Sent(receipt=receipt):
+            found = {} if receipt is None else {"receipt": receipt}
+            recorded = _end(job.id, job.claim, status="sent", sent_at=Now(), error="", **found)
             if recorded:
                 Recipient.objects.filter(deliveries=job.id).exclude(failing_since=None).update(failing_since=None)
         case Refused(why=why):
@@ -355,7 +336,8 @@ def fail(delivery_id: UUID, which: Q, why: str) -> bool:
         Delivery.objects.filter(pk=delivery_id).update(**fields)
         Recipient.objects.filter(deliveries=delivery_id, failing_since=None).update(failing_since=Now())
         if delivery.place is not None:
-            report_failed_reply(delivery, why)
+            if delivery.channel not in requests.UNREPORTED:
+                report_failed_reply(delivery, why)
             log.warning("reply.failed", delivery=str(delivery_id), to=delivery.name, why=why)
             return True
         try:

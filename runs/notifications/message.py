@@ -28,6 +28,22 @@ class Item:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Request:
+    """A request for a decision, as it is posted where a run was woken. `id`: of the delivery that posts it. `is_whole`: nothing of what
+    is decided on is left out. `outcome`: what became of it; empty: it is open."""
+
+    id: UUID
+    title: str
+    question: str
+    detail: str
+    arguments: str
+    page: str
+    is_question: bool
+    is_whole: bool
+    outcome: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Message:
     """`id` is the delivery's: the same whenever this message is sent again. `more`: notifications that had no room in it."""
 
@@ -36,6 +52,7 @@ class Message:
     items: Sequence[Item]
     more: int = 0
     zone: ZoneInfo = UTC  # of the times in the text
+    request: Request | None = None
 
     @property
     def urgency(self) -> str:

@@ -26,6 +26,7 @@ from runs.notifications.digest_contents import approval_of
 from runs.notifications.lock import lock_planning, try_lock
 from runs.notifications.policy import History, Hold, Merge, News, Said, Send, Suppress, Verdict, decide
 from runs.notifications.recipients import rules_of, sync_settings
+from runs.notifications.requests import requests_of
 
 log = structlog.get_logger(__name__)
 
@@ -127,6 +128,18 @@ class Planner:
         found = self.recipients_of(notification)
         for recipient in found.values():
             self.deliver(notification, recipient, set(found))
+        if approval_of(notification) is not None:
+            self._ask_where_it_came_from(notification)
+
+    def _ask_where_it_came_from(self, notification: Notification) -> None:
+        try:
+            with transaction.atomic():
+                self.made += requests_of(notification, self.now, self.now + GIVE_UP)
+        except Exception as error:
+            if is_gone(error):
+                raise
+            # It must not cost those that it is for in any case.
+            log.exception("request.not_planned", notification=notification.pk)
 
     def recipients_of(self, notification: Notification) -> dict[int, Recipient]:
         found: dict[int, Recipient] = {}

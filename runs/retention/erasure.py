@@ -112,7 +112,7 @@ def erase_notifications(which: Q, *, since: datetime) -> None:
     # A server's reply may quote the message.
     Delivery.objects.filter(theirs).exclude(error="").update(error=ERASED)
     # The place of a reply may be a person's address; the subject of a mail is a part of it.
-    Delivery.objects.filter(theirs).exclude(place=None).update(place=ERASED_PLACE, name=ERASED)
+    Delivery.objects.filter(theirs).exclude(place=None).update(place=ERASED_PLACE, name=ERASED, receipt=None)
     told.exclude(text=ERASED).update(text=ERASED, topic="", link="")
 
 

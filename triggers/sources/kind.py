@@ -160,6 +160,10 @@ class Kind(ABC, Generic[S]):
             "subscription"
         )
 
+    def asks_at(self, event: "Event", settings: S) -> Answer:
+        """Where people are asked to decide on what a run of this event wants to do. Raises Unanswerable."""
+        raise Unanswerable(f"requests for a decision are not posted where events of kind {self.label} come from")
+
     @abstractmethod
     def clean_secret(self, secret: str) -> str:
         """The secret to store. Raises InvalidSettings."""

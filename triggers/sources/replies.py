@@ -42,6 +42,16 @@ def reply_setting() -> str:
     )
 
 
+def approvals_setting() -> str:
+    return setting(
+        NO,
+        "Approvals",
+        "Are approvals and questions of the runs that a message wakes asked where it came from? “yes”: everyone there reads the question "
+        "with its arguments, and people who have linked their account decide by buttons.",
+        choices=(NO, YES),
+    )
+
+
 class ByAccount(Protocol):
     """Settings of a source whose messages are answered by the account of a connection."""
 
@@ -110,6 +120,12 @@ def require_reply(reply: str, connection: str) -> None:
     """Raises InvalidSettings: replies are switched on, and no account is named."""
     if reply != NO and not connection:
         raise InvalidSettings({"reply_connection": "name the connection that replies are posted by"})
+
+
+def require_approvals(approvals: str) -> None:
+    """Raises Unanswerable."""
+    if approvals != YES:
+        raise Unanswerable("its setting “Approvals” is “no”: set it to “yes” in the form of the source")
 
 
 def require_on(reply: str) -> None:

@@ -1,5 +1,5 @@
 """Asks for the password again before actions that are dangerous in an open or stolen session: erasing payloads, creating or
-changing tokens, secrets and accounts, and changing where secrets, events and messages are sent.
+changing tokens, secrets and accounts, changing where secrets, events and messages are sent, and linking accounts at chats.
 
 A login counts. WAKEFUL_PASSWORD_AGAIN after the session's last password, such a page redirects to a form that asks for it
 and then back; a form posted after that time is refused and changes nothing.
@@ -41,6 +41,7 @@ PAGES = frozenset(
     # the names is that of Django's UserAdmin, whatever its model.
     | {"auth_user_password_change", "password_change"}
 )
+BESIDE = frozenset({"chat_accounts"})  # pages beside the admin's, for what they change
 LISTS = ("changelist", "history")  # of accounts: read without the password; list actions post to the first
 
 
@@ -120,6 +121,8 @@ def _was_given_lately(request: HttpRequest) -> bool:
 
 def _is_guarded(request: HttpRequest) -> bool:
     match = request.resolver_match
+    if match is not None and match.url_name in BESIDE:
+        return request.method == "POST" and "unlink" not in request.POST  # an account that was lost is unlinked at once
     if match is None or match.app_name != "admin" or not match.url_name:
         return False
     if match.namespace == admin.site.name and match.url_name in PAGES:

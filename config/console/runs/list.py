@@ -33,11 +33,11 @@ from config.console.runs.live import live_answer
 from config.console.runs.page import changing_sections_of, sections_of
 from config.console.runs.parent_filter import ParentFilter
 from config.console.runs.search_form import RunList
+from config.console.runs.started_filter import StartedFilter
 from config.console.runs.subjects import subjects_of, title_of
 from config.console.runs.transcript import spent
 from config.console.runs.uncertain import doubt_about, unproved_step_of, with_doubts
 from config.console.runs.waits import with_open_waits
-from config.console.runs.started_filter import StartedFilter
 from config.console.runs.words import STATUS_COLOURS, duration_of, first_line, in_words, trigger_of
 from runs.actions.cancel import cancel
 from runs.actions.requeue import requeue

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from importlib import import_module
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from runs.notifications.message import Message
 
@@ -16,7 +16,9 @@ CONNECT = 8.0  # seconds
 
 @dataclass(frozen=True, kw_only=True)
 class Sent:
-    """The receiver has confirmed it."""
+    """The receiver has confirmed it. `receipt`: what it calls the message, where that is needed later."""
+
+    receipt: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,10 +18,12 @@ from agents.kernel.connecting import lease
 from runs.network.posting import CutOff, NotHandedOver, PostResponse, post
 from runs.notifications.channels.channel import CONNECT, WHOLE, NotNow, Outcome, Refused, Unknown
 from runs.notifications.channels.webhook import outcome_of
-from runs.notifications.message import Message
+from runs.notifications.message import Message, Request
 from runs.notifications.replies import ERASED_PLACE
+from runs.notifications.requests import in_text
 
 KEPT = 4_000  # bytes of an answer
+WHOLE_ANSWER = 100_000  # bytes of one that has the message in it
 
 
 class Place(Protocol):
@@ -63,11 +65,19 @@ def send_reply(kind: str, to: Mapping[str, Any], message: Message) -> Outcome:
 
 
 def text_of(message: Message) -> str:
-    """The answer alone: no sender and no link stand below it."""
-    return message.items[0].text
+    """The answer alone: no sender and no link stand below it. A request as text, where there are no buttons."""
+    return in_text(message.request) if message.request else message.items[0].text
 
 
-def post_as(name: str, url: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> PostResponse | Outcome:
+def request_of(message: Message) -> Request:
+    if message.request is None:
+        raise ValueError("this place takes requests alone")
+    return message.request
+
+
+def post_as(
+    name: str, url: str, body: Mapping[str, Any], headers: Mapping[str, str], *, keep: int = KEPT
+) -> PostResponse | Outcome:
     """POST JSON in the name of a connection; with the outcome, if there is no answer. A refused token is renewed once."""
     token = ""
     for _ in range(2):
@@ -78,17 +88,19 @@ def post_as(name: str, url: str, body: Mapping[str, Any], headers: Mapping[str, 
         if token == leased.token:
             break
         token = leased.token
-        answer = post_json(url, body, {**headers, "Authorization": f"Bearer {token}"}, leased.networks)
+        answer = post_json(url, body, {**headers, "Authorization": f"Bearer {token}"}, leased.networks, keep=keep)
         if not isinstance(answer, PostResponse) or answer.status != 401:
             return answer
     return Refused(why=f"it refuses the token of connection {name}")
 
 
-def post_json(url: str, body: Mapping[str, Any], headers: Mapping[str, str], networks: Any) -> PostResponse | Outcome:
+def post_json(
+    url: str, body: Mapping[str, Any], headers: Mapping[str, str], networks: Any, *, keep: int = KEPT
+) -> PostResponse | Outcome:
     content = json.dumps(body, ensure_ascii=False).encode()
     given = {"Content-Type": "application/json; charset=utf-8", **headers}
     try:
-        return post(url, content, given, connect=CONNECT, whole=WHOLE, keep=KEPT, networks=networks)
+        return post(url, content, given, connect=CONNECT, whole=WHOLE, keep=keep, networks=networks)
     except NotHandedOver as error:
         return NotNow(why=str(error))
     except CutOff as error:

@@ -10,7 +10,7 @@ from runs.notifications.channels.channel import NotNow, Outcome, Refused, Sent, 
 from runs.notifications.channels.slack import escaped
 from runs.notifications.channels.webhook import LONGEST_PAUSE
 from runs.notifications.message import Message
-from runs.notifications.places.place import judged, post_as, text_of
+from runs.notifications.places.place import KEPT, judged, post_as, text_of
 
 ACCEPTED = re.compile(rb'\s*\{\s*"ok"\s*:\s*true\b')
 LATER = frozenset({"internal_error", "service_unavailable", "request_timeout"})
@@ -29,29 +29,36 @@ class SlackThread:
         }
         if to["thread_ts"]:
             body["thread_ts"] = to["thread_ts"]
-        answer = post_as(to["connection"], f"{to['api']}chat.postMessage", body, {})
-        outcome = judged(answer)
-        if isinstance(answer, PostResponse) and answer.status == 429:
-            return _paused("it answered 429", answer)
-        # Slack answers 200 to what it refuses.
-        return _said(answer) if isinstance(answer, PostResponse) and isinstance(outcome, Sent) else outcome
+        return call(to, "chat.postMessage", body)[0]
 
 
-def _said(answer: PostResponse) -> Outcome:
+def call(
+    to: Mapping[str, Any], method: str, body: Mapping[str, Any], *, keep: int = KEPT
+) -> tuple[Outcome, Mapping[str, Any]]:
+    """Call a method of Slack's API; with what it has answered, if that is kept whole."""
+    answer = post_as(to["connection"], f"{to['api']}{method}", body, {}, keep=keep)
+    outcome = judged(answer)
+    if isinstance(answer, PostResponse) and answer.status == 429:
+        return _paused("it answered 429", answer), {}
+    # Slack answers 200 to what it refuses.
+    return _said(answer) if isinstance(answer, PostResponse) and isinstance(outcome, Sent) else (outcome, {})
+
+
+def _said(answer: PostResponse) -> tuple[Outcome, Mapping[str, Any]]:
     try:
         said = json.loads(answer.begins)
     except ValueError:  # it may be longer than what is kept, or have broken off
         said = {"ok": True} if ACCEPTED.match(answer.begins) else None
     if not isinstance(said, dict):
-        return Unknown(why="it answered 200, and not what Slack answers")
+        return Unknown(why="it answered 200, and not what Slack answers"), {}
     if said.get("ok") is True:
-        return Sent()
+        return Sent(), said
     error = str(said.get("error", ""))[:100]
     if error == "ratelimited":
-        return _paused("Slack answered ratelimited", answer)
+        return _paused("Slack answered ratelimited", answer), {}
     if error in LATER:
-        return NotNow(why=f"Slack answered {error}", after=answer.after)
-    return Refused(why=f"Slack answered {error}")
+        return NotNow(why=f"Slack answered {error}", after=answer.after), {}
+    return Refused(why=f"Slack answered {error}"), {}
 
 
 def _paused(why: str, answer: PostResponse) -> NotNow:

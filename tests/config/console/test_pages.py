@@ -53,6 +53,7 @@ OTHERS = [
     "/admin/runs/connection/add/?provider=google",
     "/admin/runs/recipient/add/",
     "/admin/runs/recipientgroup/add/",
+    "/admin/chat-accounts/",
     "/admin/overnight/",
     "/admin/coming/",
     "/admin/coming/?view=line",

@@ -39,6 +39,7 @@ QUESTIONS = {
     "admin:triggers_schedule_why",
     "admin:triggers_schedule_why_search",
     "admin:triggers_trigger_try_filter",
+    "chat_accounts",
     "coming",
     "overnight",
 }
@@ -141,7 +142,7 @@ def pages(rows: dict[str, Any]) -> Iterator[tuple[str, str]]:
                 break
             else:
                 raise AssertionError(f"no address for {name}")
-    for name in ("coming", "overnight"):
+    for name in ("chat_accounts", "coming", "overnight"):
         yield name, reverse(name)
 
 

@@ -13,7 +13,7 @@ from django.db.models import F, Q
 
 from runs.db.sql import database_now, execute
 from runs.models import Approval, Delivery, Notification, Recipient, Wait
-from runs.notifications import deliver
+from runs.notifications import deliver, message_of_delivery
 from runs.notifications.channels import mail
 from runs.notifications.channels.channel import NotNow, Refused, Sent, Unknown
 from runs.notifications.deliver import Deliverer, claim_next, expire, fail, record
@@ -762,7 +762,7 @@ def test_an_outcome_that_the_database_refuses_does_not_stop_the_others(hook: Hoo
 def test_a_message_of_many_and_long_texts_has_a_size_that_servers_take(
     hook: HookServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deliver, "LARGEST", 30_000)
+    monkeypatch.setattr(message_of_delivery, "LARGEST", 30_000)
     monkeypatch.setattr(deliver, "MOST_ITEMS", 3)
     make_recipient(address=hook.url, spacing=HALF_AN_HOUR)
     for text in ("first", "x" * 25_000, "short", "y" * 25_000, "beyond", "beyond as well"):

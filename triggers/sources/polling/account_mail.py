@@ -12,7 +12,7 @@ from triggers.models import Event
 from triggers.sources.continuity import Gap, Gaps, Reason
 from triggers.sources.kind import Group
 from triggers.sources.polling.by_connection import Account, connection_named
-from triggers.sources.polling.mail_replies import MailReplySettings, mail_answer
+from triggers.sources.polling.mail_replies import MailReplySettings, mail_answer, mail_request
 from triggers.sources.polling.mailbox import MOST_MESSAGES, received
 from triggers.sources.polling.poller import ALL, SECONDS, Polled, Poller, PollingReader
 from triggers.sources.polling.unread import Unread, event_of, forget_poison
@@ -59,6 +59,9 @@ class AccountMail(Poller[Any]):
 
     def answer_to(self, event: Event, settings: AccountMailSettings) -> Answer:
         return mail_answer(event, settings)
+
+    def asks_at(self, event: Event, settings: AccountMailSettings) -> Answer:
+        return mail_request(event, settings)
 
     def clean_secret(self, secret: str) -> str:
         raise InvalidSettings({"secret": "is not used: the connection has the tokens"})

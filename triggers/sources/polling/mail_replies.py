@@ -14,7 +14,16 @@ from django.conf import settings as installation
 from runs.network.mail_server import OUR_ID, MailServer
 from triggers.models import Event
 from triggers.sources.polling.poller import PollSettings
-from triggers.sources.replies import NO, YES, Answer, Unanswerable, reply_setting, require_on
+from triggers.sources.replies import (
+    NO,
+    YES,
+    Answer,
+    Unanswerable,
+    approvals_setting,
+    reply_setting,
+    require_approvals,
+    require_on,
+)
 from triggers.sources.settings import InvalidSettings, setting
 
 EVERYONE = "*"
@@ -48,8 +57,10 @@ class MailReplySettings(PollSettings):
         check=lambda value: "" if not value or is_plain_address(value.lower()) else "must be a mail address",
     )
 
+    approvals: str = approvals_setting()
+
     def __post_init__(self) -> None:
-        if self.reply == NO:
+        if self.reply == self.approvals == NO:
             return
         if not self.own_address:
             raise InvalidSettings({"mailbox_address": "enter the address of the mailbox: answers name it in Reply-To"})
@@ -59,6 +70,8 @@ class MailReplySettings(PollSettings):
             raise InvalidSettings(
                 {"answers_to": "* goes with “ask” alone: a forged message would have an answer sent to any address"}
             )
+        if self.approvals == YES and EVERYONE in self.answerable:
+            raise InvalidSettings({"answers_to": "approvals are asked of named addresses and domains alone, not of *"})
 
     @property
     def answerable(self) -> Sequence[str]:
@@ -72,6 +85,16 @@ class MailReplySettings(PollSettings):
 def mail_answer(event: Event, settings: MailReplySettings) -> Answer:
     """In the thread of a message, to its sender alone. Raises Unanswerable."""
     require_on(settings.reply)
+    return _answer(event, settings)
+
+
+def mail_request(event: Event, settings: MailReplySettings) -> Answer:
+    """Where the sender is shown what is to be decided, in the console: a mail proves no one, so it holds no key. Raises Unanswerable."""
+    require_approvals(settings.approvals)
+    return _answer(event, settings)
+
+
+def _answer(event: Event, settings: MailReplySettings) -> Answer:
     data = event.data if isinstance(event.data, dict) else {}
     address = _sender(data)
     _require_a_person(data, address, settings)

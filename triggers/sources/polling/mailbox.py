@@ -17,7 +17,7 @@ from triggers.sources.mail import read_mail
 from triggers.sources.polling import imap_client
 from triggers.sources.polling.by_connection import connection_named, leased
 from triggers.sources.polling.imap_client import Client, Server
-from triggers.sources.polling.mail_replies import MailReplySettings, is_plain_address, mail_answer
+from triggers.sources.polling.mail_replies import MailReplySettings, is_plain_address, mail_answer, mail_request
 from triggers.sources.polling.poller import ALL, SECONDS, Polled, Poller, PollingReader
 from triggers.sources.replies import Answer
 from triggers.sources.runner import BATCH_BYTES, Assignment, Batch, Reader, Received, SourceError
@@ -105,6 +105,9 @@ class ImapMailbox(Poller[MailboxSettings]):
 
     def answer_to(self, event: Event, settings: MailboxSettings) -> Answer:
         return mail_answer(event, settings)
+
+    def asks_at(self, event: Event, settings: MailboxSettings) -> Answer:
+        return mail_request(event, settings)
 
     def connect(self, assignment: Assignment[MailboxSettings]) -> Reader:
         settings = assignment.settings

@@ -13,10 +13,11 @@ from triggers.sources.backlog import LOOK_EVERY, seconds_since_look, was_exceede
 from triggers.sources.http.answers import Unavailable, on_live_connection, require_room
 from triggers.sources.http.headers import Headers
 from triggers.sources.kind import Waits
+from triggers.sources.webhooks.acts import carry_out
 from triggers.sources.webhooks.endpoint import Endpoint, kept, note_match, read_endpoint
 from triggers.sources.webhooks.limits import require_allowed, require_size, take_turn
 from triggers.sources.webhooks.proof import SigningSecret
-from triggers.sources.webhooks.receive import Greeting, Receipt, receive
+from triggers.sources.webhooks.receive import Acting, Greeting, Receipt, receive
 from triggers.sources.webhooks.scheme import Delivery, Reply
 
 READINGS = 5  # of a source that changes while a delivery is verified; then its sender tries again
@@ -86,7 +87,7 @@ def make_ready(slug: str, arrival: Arrival) -> Ready | None:
         if was_exceeded(endpoint.id, scheme.waits or Waits.SENDER, is_verified=scheme.is_verified):
             return None
         receipt = _received(endpoint, arrival)
-        if isinstance(receipt, Greeting) or len(receipt.events) != 1:
+        if not isinstance(receipt, Receipt) or len(receipt.events) != 1:
             return None
         require_free(receipt.event)
     except Exception:
@@ -148,6 +149,8 @@ def _take(endpoint: Endpoint, arrival: Arrival, kind: str, turns: set[UUID]) -> 
         return Taken(reply=receipt.reply, secret=used)
     if scheme.is_verified:
         on_live_connection(lambda: _take_turn(endpoint, turns))
+    if isinstance(receipt, Acting):
+        return Taken(reply=on_live_connection(lambda: carry_out(endpoint, receipt.act, used)), secret=used)
     accepted = on_live_connection(lambda: accept_verified(receipt.events, endpoint.state))
     return Taken(events=tuple(accepted), reply=scheme.accepted, secret=used)
 
@@ -162,7 +165,7 @@ def _require_fit(endpoint: Endpoint, arrival: Arrival, kind: str) -> None:
     require_size(len(arrival.body), endpoint.limits.max_body or scheme.largest)
 
 
-def _received(endpoint: Endpoint, arrival: Arrival) -> Receipt | Greeting:
+def _received(endpoint: Endpoint, arrival: Arrival) -> Receipt | Greeting | Acting:
     return receive(
         *endpoint.cleaned,
         endpoint.secrets,

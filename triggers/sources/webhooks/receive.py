@@ -10,7 +10,7 @@ from triggers.sources.http.depth import depth_of
 from triggers.sources.http.headers import redact
 from triggers.sources.settings import InvalidSettings
 from triggers.sources.webhooks.proof import SigningSecret
-from triggers.sources.webhooks.scheme import Delivery, Description, Reply, Scheme, schemes
+from triggers.sources.webhooks.scheme import Act, Delivery, Description, Reply, Scheme, schemes
 
 S = TypeVar("S")
 
@@ -41,6 +41,14 @@ class Greeting:
     secret: SigningSecret | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Acting:
+    """An authenticated delivery by which a person acts, and the secret that matched."""
+
+    act: Act
+    secret: SigningSecret | None
+
+
 def receive(
     scheme: Scheme[S],
     settings: S,
@@ -48,13 +56,15 @@ def receive(
     delivery: Delivery,
     *,
     joins_equal_bodies: bool = False,
-) -> Receipt | Greeting:
+) -> Receipt | Greeting | Acting:
     """Verify a delivery, then read it. Raises only Rejected.
 
     With `joins_equal_bodies`, the body is the id of an event whose own id is not signed."""
     proof = scheme.prove(delivery, secrets, settings)
     if reply := scheme.greet(delivery, proof, settings):
         return Greeting(reply=reply, secret=proof.secret)
+    if act := scheme.act(delivery, settings):
+        return Acting(act=act, secret=proof.secret)
     described = scheme.describe(delivery, proof, settings)
     is_named_by_body = joins_equal_bodies and scheme.leaves_id_unsigned(settings)
     headers = redact(delivery.headers, scheme.secret_headers(settings))

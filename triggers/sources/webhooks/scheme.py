@@ -74,6 +74,35 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Press:
+    """A person has pressed a button of a request (`runs.actions.pressed_buttons`). `message` is where it was, as a receipt names it;
+    `request` None: the button names none. `answered`: what the scheme needs to answer it."""
+
+    workspace: str
+    account: str
+    request: UUID | None
+    message: Mapping[str, Any]
+    choice: str
+    text: str = ""
+    answered: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentCode:
+    """A message with a code that links an account (`runs.actions.chat_accounts`). Not private: others may have read it."""
+
+    code: str
+    workspace: str
+    account: str
+    name: str
+    is_private: bool
+    answered: Mapping[str, Any] = field(default_factory=dict)
+
+
+Act = Press | SentCode
+
+
 class Scheme(Kind[S]):
     """A kind of sender: how it authenticates a delivery and names its event.
 
@@ -122,6 +151,18 @@ class Scheme(Kind[S]):
     def greet(self, delivery: Delivery, proof: Proof, settings: S) -> Reply | None:
         """The answer to an authenticated delivery that is no event, such as a challenge."""
         return None
+
+    def act(self, delivery: Delivery, settings: S) -> Act | None:
+        """What a person does by this authenticated delivery, which then is no event. None: it is one."""
+        return None
+
+    def answer_act(self, act: Act, words: str, *, is_refusal: bool, settings: S) -> Reply:
+        """Tell the person alone what came of it; in the transaction of the act."""
+        return self.accepted or Reply()
+
+    def asks(self, settings: S) -> bool:
+        """Are requests for a decision posted, and their buttons taken?"""
+        return False
 
     def handshake(self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: S) -> Reply | None:
         """The answer to a GET or OPTIONS request with which the sender checks the address. Raises Rejected."""

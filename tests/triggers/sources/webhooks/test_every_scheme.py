@@ -334,6 +334,7 @@ def test_whatever_its_sender_signs_can_be_stored(data: st.DataObject, number: in
     if isinstance(received, Greeting):
         assert received.reply.status < 500
         return
+    assert isinstance(received, Receipt)
     event = received.event
     assert 0 < len(event.ce_id) <= 255 and 0 < len(event.type) <= 255 and len(event.subject) <= LONGEST_SUBJECT
     assert all(is_storable(text) for text in (event.ce_id, event.type, event.subject, event.data_error))

@@ -2,29 +2,38 @@ import hmac
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
+from runs.actions.chat_accounts import CODE
+from runs.actions.pressed_buttons import whisper
+from runs.notifications.channels.slack import escaped
+from runs.notifications.requests import PRESSED
 from triggers.models import Event
 from triggers.sources.http.payload import FORM, Payload, read_form, read_payload
 from triggers.sources.kind import Group, register
 from triggers.sources.replies import (
     NO,
+    YES,
     Answer,
     Unanswerable,
     answer_by_account,
     api_setting,
+    approvals_setting,
     connection_named,
+    host_of,
     reply_setting,
+    require_approvals,
     require_on,
     require_reply,
 )
 from triggers.sources.settings import setting
 from triggers.sources.webhooks.naming import UNNAMED_TYPE, body_id, event_id, event_type, subject_at, time_at, value_at
 from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, fresh_time, matching_secret
-from triggers.sources.webhooks.scheme import Delivery, Description, Reply, Sample
+from triggers.sources.webhooks.scheme import Act, Delivery, Description, Press, Reply, Sample, SentCode
 from triggers.sources.webhooks.schemes.shared_secret import SharedSecret
 
 CHANNEL = re.compile(r"[A-Z0-9]{1,50}")
@@ -32,6 +41,8 @@ CHANNEL = re.compile(r"[A-Z0-9]{1,50}")
 AUTHORS = (
     "event.bot_id", "event.bot_profile.id", "event.message.bot_id", "event.previous_message.bot_id", "message.bot_id",
 )  # fmt: skip
+BUTTON = re.compile(rf"{PRESSED}:([a-z]{{1,20}}):([0-9a-f-]{{1,40}})")
+LONGEST_ANSWER = 2_000  # characters
 TIMESTAMP = re.compile(r"[0-9]{1,20}\.[0-9]{1,10}")
 
 
@@ -47,9 +58,10 @@ class SlackSettings:
         check=connection_named,
     )
     reply_api: str = api_setting("https://slack.com/api/", "API of Slack")
+    approvals: str = approvals_setting()
 
     def __post_init__(self) -> None:
-        require_reply(self.reply, self.reply_connection)
+        require_reply(YES if self.approvals == YES else self.reply, self.reply_connection)
 
 
 @register
@@ -70,6 +82,7 @@ class Slack(SharedSecret[SlackSettings]):
         "the bot events that agents need, and save.",
         "For slash commands: open Slash Commands, and enter {url} as Request URL of each command.",
         "For buttons, dialogs and shortcuts: open Interactivity & Shortcuts, and enter {url} as Request URL.",
+        "For approvals: also open Slash Commands, and create one with {url} as Request URL, by which people link their accounts.",
         "Install the app to the workspace, and invite it to the channels whose messages it should receive.",
     )
     docs_url = "https://docs.slack.dev/authentication/verifying-requests-from-slack"
@@ -112,10 +125,59 @@ class Slack(SharedSecret[SlackSettings]):
         )  # fmt: skip
 
     def connection_of(self, settings: Mapping[str, Any]) -> str:
-        return str(settings.get("reply_connection", "")) if settings.get("reply", NO) != NO else ""
+        is_used = any(settings.get(name, NO) != NO for name in ("reply", "approvals"))
+        return str(settings.get("reply_connection", "")) if is_used else ""
 
     def answer_to(self, event: Event, settings: SlackSettings) -> Answer:
         require_on(settings.reply)
+        return self._thread(event, settings, "slack-thread")
+
+    def asks_at(self, event: Event, settings: SlackSettings) -> Answer:
+        require_approvals(settings.approvals)
+        return self._thread(event, settings, "slack-request")
+
+    def asks(self, settings: SlackSettings) -> bool:
+        return settings.approvals == YES
+
+    def act(self, delivery: Delivery, settings: SlackSettings) -> Act | None:
+        data = _payload(delivery).data
+        if value_at(data, "command"):
+            return _sent_code(data, "text", "team_id", "user_id", is_private=True)
+        if value_at(data, "event.type"):
+            return _sent_code(data, "event.text", "team_id", "event.user", is_private=False)
+        named = BUTTON.fullmatch(value_at(data, "actions.0.action_id") or "")
+        if not named or value_at(data, "type") != "block_actions":
+            return None
+        channel = _first(data, "container.channel_id", "channel.id")
+        return Press(
+            workspace=_first(data, "user.team_id", "team.id"),
+            account=_first(data, "user.id"),
+            request=_uuid(named[2]),
+            message={"channel": channel, "ts": _first(data, "container.message_ts", "message.ts")},
+            choice=named[1],
+            text=(value_at(data, "actions.0.value") or "")[:LONGEST_ANSWER] if named[1] == "answer" else "",
+            answered={"channel": channel, "thread_ts": _first(data, "message.thread_ts", "container.thread_ts")},
+        )
+
+    def answer_act(self, act: Act, words: str, *, is_refusal: bool, settings: SlackSettings) -> Reply:
+        """To a slash command, in the answer; to a button, in a message of its own. The message of a decision is changed anyway."""
+        if isinstance(act, SentCode):
+            if not act.is_private:
+                return self.accepted
+            said = {"response_type": "ephemeral", "text": escaped(words)}
+            return Reply(body=json.dumps(said).encode(), content_type="application/json")
+        channel, thread = act.answered["channel"], act.answered["thread_ts"]
+        fits = CHANNEL.fullmatch(channel) and CHANNEL.fullmatch(act.account) and TIMESTAMP.fullmatch(thread or "0.0")
+        if is_refusal and fits and settings.reply_connection:
+            account = {
+                "host": host_of(settings.reply_api),
+                "api": settings.reply_api,
+                "connection": settings.reply_connection,
+            }
+            whisper({**account, "channel": channel, "thread_ts": thread, "user": act.account}, words)
+        return self.accepted
+
+    def _thread(self, event: Event, settings: SlackSettings, kind: str) -> Answer:
         data = event.data
         if _first(data, *AUTHORS) and not value_at(data, "actions.0.type"):
             raise Unanswerable(
@@ -137,7 +199,7 @@ class Slack(SharedSecret[SlackSettings]):
             )
         return answer_by_account(
             settings,
-            kind="slack-thread",
+            kind=kind,
             name=f"Slack thread in {channel}" if thread else f"Slack channel {channel}",
             thread=":".join(filter(None, (channel, thread))),
             channel=channel,
@@ -162,6 +224,25 @@ class Slack(SharedSecret[SlackSettings]):
 
 def _signature(secret: bytes, timestamp: bytes, body: bytes) -> bytes:
     return b"v0=" + hmac.digest(secret, b"v0:%b:%b" % (timestamp, body), "sha256").hex().encode()
+
+
+def _sent_code(data: Any, text: str, workspace: str, account: str, *, is_private: bool) -> SentCode | None:
+    found = CODE.search(value_at(data, text) or "")
+    if not found:
+        return None
+    return SentCode(
+        code=found[0],
+        workspace=_first(data, workspace),
+        account=_first(data, account),
+        name=_first(data, "user_name"),
+        is_private=is_private,
+    )
+
+
+def _uuid(text: str) -> UUID | None:
+    with suppress(ValueError):
+        return UUID(text)
+    return None
 
 
 def _first(data: Any, *paths: str) -> str:

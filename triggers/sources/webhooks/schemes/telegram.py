@@ -6,11 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
+from runs.actions.chat_accounts import CODE
+from runs.notifications.requests import PRESSED
 from triggers.models import Event
 from triggers.sources.http.payload import read_payload
 from triggers.sources.kind import Group, register
-from triggers.sources.replies import NO, YES, Answer, Unanswerable, reply_setting, require_on
+from triggers.sources.replies import (
+    NO,
+    YES,
+    Answer,
+    Unanswerable,
+    approvals_setting,
+    reply_setting,
+    require_approvals,
+    require_on,
+)
 from triggers.sources.settings import InvalidSettings, setting
 from triggers.sources.webhooks.naming import (
     UNNAMED_TYPE,
@@ -23,13 +35,15 @@ from triggers.sources.webhooks.naming import (
     value_at,
 )
 from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, matching_secret
-from triggers.sources.webhooks.scheme import Delivery, Description, Reply, Sample
+from triggers.sources.webhooks.scheme import Act, Delivery, Description, Press, Reply, Sample, SentCode
 from triggers.sources.webhooks.schemes.shared_secret import SharedSecret
 
 HEADER = "x-telegram-bot-api-secret-token"
 TOKEN = re.compile(r"[A-Za-z0-9_-]{1,256}")
 CHAT = re.compile(r"-?[0-9]{1,20}")
 NUMBER = re.compile(r"[0-9]{1,20}")
+BUTTON = re.compile(rf"{PRESSED}:([a-z]{{1,20}}):([0-9a-f]{{32}})")
+LONGEST_ALERT = 200  # characters, as Telegram has it
 MESSAGES = ("message", "edited_message", "channel_post", "edited_channel_post", "callback_query.message")
 
 
@@ -45,8 +59,10 @@ class TelegramSettings:
         "go to the chat of the message.",
     )
 
+    approvals: str = approvals_setting()
+
     def __post_init__(self) -> None:
-        if self.reply != NO and not self.reply_recipient:
+        if (self.reply != NO or self.approvals != NO) and not self.reply_recipient:
             raise InvalidSettings({"reply_recipient": "name the recipient whose address has the token of the bot"})
 
 
@@ -63,7 +79,8 @@ class Telegram(SharedSecret[TelegramSettings]):
         "Have Telegram send to {url}, with the secret of this source as secret_token: curl https://api.telegram.org/bot<token>/setWebhook "
         "-d url={url} -d secret_token=<secret>.",
         "In groups, a bot gets commands and answers to its messages alone, unless @BotFather's /setprivacy is off.",
-        "To answer: add a recipient of notifications with the address tgram://<token>/<chat>, and enter its name as Bot for replies.",
+        "To answer, and for approvals: add a recipient of notifications with the address tgram://<token>/<chat>, and enter its name as Bot "
+        "for replies.",
     )
     docs_url = "https://core.telegram.org/bots/api#setwebhook"
     secret_label = "Secret token"
@@ -99,6 +116,41 @@ class Telegram(SharedSecret[TelegramSettings]):
     def answer_to(self, event: Event, settings: TelegramSettings) -> Answer:
         """In the chat, and its topic if it has some, as an answer to the message."""
         require_on(settings.reply)
+        return self._chat(event, settings, "telegram-chat")
+
+    def asks_at(self, event: Event, settings: TelegramSettings) -> Answer:
+        require_approvals(settings.approvals)
+        return self._chat(event, settings, "telegram-request")
+
+    def asks(self, settings: TelegramSettings) -> bool:
+        return settings.approvals == YES
+
+    def act(self, delivery: Delivery, settings: TelegramSettings) -> Act | None:
+        data = read_payload(delivery.body).data
+        named = BUTTON.fullmatch(value_at(data, "callback_query.data") or "")
+        if not named:
+            return _sent_code(data)
+        chat, number = (value_at(data, f"callback_query.message.{path}") or "" for path in ("chat.id", "message_id"))
+        fits = CHAT.fullmatch(chat) and NUMBER.fullmatch(number)
+        return Press(
+            workspace="",
+            account=value_at(data, "callback_query.from.id") or "",
+            request=UUID(named[2]),
+            message={"chat": int(chat), "message": int(number)} if fits else {},
+            choice=named[1],
+            answered={"callback_query_id": value_at(data, "callback_query.id") or ""},
+        )
+
+    def answer_act(self, act: Act, words: str, *, is_refusal: bool, settings: TelegramSettings) -> Reply:
+        """In the answer to the update, which Telegram takes for a call of its API."""
+        if isinstance(act, Press):
+            shown = {"text": words[:LONGEST_ALERT], "show_alert": is_refusal}
+            call = {"method": "answerCallbackQuery", **act.answered, **shown}
+        else:
+            call = {"method": "sendMessage", **act.answered, "text": words}
+        return Reply(body=json.dumps(call).encode(), content_type="application/json")
+
+    def _chat(self, event: Event, settings: TelegramSettings, kind: str) -> Answer:
         data = event.data
         path = next((one for one in MESSAGES if value_at(data, f"{one}.chat.id")), "")
         sender = "callback_query" if path.startswith("callback_query") else path
@@ -114,7 +166,7 @@ class Telegram(SharedSecret[TelegramSettings]):
         if not CHAT.fullmatch(chat) or not NUMBER.fullmatch(number) or not NUMBER.fullmatch(topic or "0"):
             raise Unanswerable(f"the event {event.type} names no chat and message of Telegram")
         return Answer(
-            kind="telegram-chat",
+            kind=kind,
             to={
                 "host": "api.telegram.org",
                 "recipient": settings.reply_recipient,
@@ -141,6 +193,23 @@ class Telegram(SharedSecret[TelegramSettings]):
 
     def sign(self, sample: Sample, secret: bytes, at: datetime, settings: TelegramSettings) -> Mapping[str, str]:
         return {"X-Telegram-Bot-Api-Secret-Token": secret.decode()}
+
+
+def _sent_code(data: Any) -> SentCode | None:
+    """A code in a message; others read along anywhere but in the chat of the bot with the sender."""
+    path = next((one for one in MESSAGES[:4] if value_at(data, f"{one}.chat.id")), "")
+    found = CODE.search(value_at(data, f"{path}.text") or "") if path else None
+    if not found:
+        return None
+    chat, sender = (value_at(data, f"{path}.{end}") or "" for end in ("chat.id", "from.id"))
+    return SentCode(
+        code=found[0],
+        workspace="",
+        account=sender,
+        name=value_at(data, f"{path}.from.username") or "",
+        is_private=path == "message" and value_at(data, "message.chat.type") == "private" and chat == sender != "",
+        answered={"chat_id": chat},
+    )
 
 
 def _kind(data: Any) -> str:
