@@ -1,4 +1,4 @@
-"""Help texts of settings: words that not everybody knows lead to the glossary."""
+"""Help texts of settings: words of the field lead to the glossary."""
 
 import re
 

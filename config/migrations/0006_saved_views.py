@@ -38,7 +38,7 @@ def let_operators_share(apps: Any, schema_editor: Any) -> None:
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('config', '0004_totals'),
+        ('config', '0005_roles_acknowledge_incidents'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -6,7 +6,7 @@ from django.db.models.functions import Now
 
 
 class Migration(migrations.Migration):
-    dependencies = [("runs", "0018_recent_replies"), migrations.swappable_dependency(settings.AUTH_USER_MODEL)]
+    dependencies = [("runs", "0020_approvals_by_end"), migrations.swappable_dependency(settings.AUTH_USER_MODEL)]
 
     operations = [
         migrations.AddField(
