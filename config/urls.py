@@ -20,6 +20,7 @@ from config.documentation.views import documentation
 from config.health import probes
 from config.health.metrics import metrics
 from runs.api.approval_links import ApprovalLinkView
+from triggers.sources.calendars.views import calendar_push
 from triggers.sources.switches.views import ADDRESS as PING
 from triggers.sources.switches.views import PingView
 from triggers.sources.webhooks.views import HookView
@@ -48,6 +49,7 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     # With or without the last slash: a redirect would count as a failure with most senders.
     re_path(r"^hooks/(?P<slug>[-\w]+)/?$", HookView.as_view(), name="webhook"),
+    path("push/calendars/", calendar_push, name="calendar_push"),
     re_path(PING, PingView.as_view(), name="ping"),
     path("api/", include("config.api")),
     path("approvals/<str:token>/", ApprovalLinkView.as_view(), name="approval"),

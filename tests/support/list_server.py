@@ -19,11 +19,12 @@ class Page:
 
 
 class ListServer:
-    """Answers by path and query; a page with an ETag answers 304 to a request that names it."""
+    """Answers by path and query, to POST by "POST " before it; a page with an ETag answers 304 to a request that names it."""
 
     def __init__(self) -> None:
         self.pages: dict[str, Page] = {}
         self.asked: list[tuple[str, dict[str, str]]] = []
+        self.posted: list[tuple[str, bytes]] = []
         self.gate = threading.Event()  # what is silent is silent until then
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.server.daemon_threads = True
@@ -47,6 +48,11 @@ class ListServer:
                     page = Page(status=304, headers={"ETag": etag})
                 with suppress(OSError):  # the caller has gone
                     self.answer(page)
+
+            def do_POST(self) -> None:
+                site.posted.append((self.path, self.rfile.read(int(self.headers.get("Content-Length", 0)))))
+                with suppress(OSError):
+                    self.answer(site.pages.get(f"POST {self.path}", Page(status=404)))
 
             def answer(self, page: Page) -> None:
                 if page.manner == "silent":

@@ -7,6 +7,7 @@ from .exclusion_calendar import ExclusionCalendar
 from .gate import Gate
 from .metric import DetectorState, MetricDetector, MetricEpisode, MetricSample, MetricSeries
 from .offer import Offer
+from .push_channel import PushChannel
 from .reading import PoisonMessage, Reading, SourceGap
 from .replay import Replay
 from .schedule import Schedule
@@ -23,7 +24,7 @@ from .window import RateUse, Window
 __all__ = [
     "ApiToken", "Backfill", "BackfillTick", "CalendarEntry", "Decision", "DeliveryRate", "DetectorState", "Event", "EventDelivery",
     "ExclusionCalendar", "Gate", "MetricDetector", "MetricEpisode", "MetricSample", "MetricSeries", "Offer", "PoisonMessage",
-    "RateUse", "Reading", "Redelivery", "Redispatch", "RefusedDelivery", "Replay", "Revision", "Schedule", "Secret", "Skip",
+    "PushChannel", "RateUse", "Reading", "Redelivery", "Redispatch", "RefusedDelivery", "Replay", "Revision", "Schedule", "Secret", "Skip",
     "Source", "SourceGap", "Subscription", "SubscriptionSecret", "SweptRow", "Switch", "SwitchTimer", "Trigger", "WatchedFile",
     "WatchedSlot", "WatchedTable", "Window",
 ]  # fmt: skip

@@ -123,6 +123,9 @@ class Reader(ABC):
     def stay(self) -> None:  # noqa: B027
         """Keep the connection alive. Called every second while reading is paused."""
 
+    def hurry(self) -> None:  # noqa: B027
+        """There is something new at the source: the next read need not wait for its time."""
+
     def close(self) -> None:  # noqa: B027
         """Close the connection. Also called after an error."""
 

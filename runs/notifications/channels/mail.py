@@ -31,6 +31,7 @@ from runs.notifications.channels.channel import CONNECT, NotNow, Outcome, Refuse
 from runs.notifications.message import Message
 
 PREFIX = "mailto:"
+TOKEN = 20.0  # seconds for a token; with two sessions, less than the lease of a delivery
 PATIENCE = 60.0  # seconds for the whole: some servers look for viruses before they answer
 ON_THE_WIRE = WIRE.clone(cte_type="7bit")
 SENDER = "Wakeful"  # the name in From
@@ -185,7 +186,7 @@ def token_for(server: MailServer, *, refused: str = "") -> str:
     # The threads that send have no session with the database, and this one ends with its thread.
     thread = threading.Thread(target=take, name="wakeful-mail-token", daemon=True)
     thread.start()
-    thread.join()
+    thread.join(TOKEN)
     if not found:
         raise AgentError(f"no token of connection {server.connection} can be read just now")
     if isinstance(found[0], AgentError):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from math import ceil
@@ -20,9 +21,11 @@ from triggers.sources.calendars.account import (
     zone_of,
 )
 from triggers.sources.calendars.entry import CANCELLED, Entry, Look, Occurrence, View, data_of
+from triggers.sources.calendars.push import watched
 from triggers.sources.calendars.reader import CalendarReader, cases
 from triggers.sources.kind import register
 from triggers.sources.polling.by_connection import Account, pages
+from triggers.sources.polling.poller import Polled
 from triggers.sources.runner import Assignment, Reader, SourceError
 
 API = "https://www.googleapis.com/calendar/v3"
@@ -56,8 +59,24 @@ class GoogleCalendar(AccountCalendar[AccountSettings]):
 
 
 class GoogleReader(CalendarReader):
+    def poll(self, state: dict[str, Any]) -> Polled:
+        self.account = Account(self.settings.connection, pause=self.settings.pause, remedy=REMEDY)
+        polled = super().poll(state)
+        channel, write = watched(self.account, API, self._calendar, state.get("push", {}), self.source_id)
+        kept = [act for act in (polled.keep, write) if act]
+
+        def keep() -> None:
+            for act in kept:
+                act()
+
+        return replace(polled, state={**polled.state, "push": channel}, keep=keep if kept else None)
+
+    @property
+    def _calendar(self) -> str:
+        return f"{API}/calendars/{quote(self.settings.calendar or 'primary', safe='')}"
+
     def look(self, cursor: Any, view: View | None, now: datetime) -> Look:
-        account = Account(self.settings.connection, pause=self.settings.pause, remedy=REMEDY)
+        account = self.account
         token = (cursor or {}).get("token", "")
         found = self._changes(account, {"syncToken": token}) if token else None
         is_whole = found is None
@@ -102,8 +121,7 @@ class GoogleReader(CalendarReader):
     def _list(
         self, account: Account, asked: Mapping[str, str], most: int, *, may_be_cut: bool = False
     ) -> tuple[list[dict[str, Any]], dict[str, Any]] | None:
-        calendar = quote(self.settings.calendar or "primary", safe="")
-        first = f"{API}/calendars/{calendar}/events?{urlencode({**asked, 'maxResults': PAGE})}"
+        first = f"{self._calendar}/events?{urlencode({**asked, 'maxResults': PAGE})}"
         number = 0
 
         def following(page: dict[str, Any]) -> str:

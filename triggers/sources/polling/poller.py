@@ -1,10 +1,12 @@
 """When a source is polled, and what a poll leaves for the next one."""
 
 import random
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import Any, TypeVar
 
 from agents.kernel.durations import parse_duration
@@ -89,6 +91,7 @@ class PollingReader(Reader):
     def __init__(self, assignment: Assignment[Any], *, target: str) -> None:
         self.assignment = assignment
         self.settings = assignment.settings
+        self.polled_at = -inf  # monotonic seconds
         self.target = digest(target)  # another address begins from the start
         position = assignment.position
         is_ours = isinstance(position, dict) and position.get("target") == self.target
@@ -102,6 +105,7 @@ class PollingReader(Reader):
     def read(self, wait: float) -> Batch:
         if (left := self._until_due()) > timedelta():
             return Batch(next_in=left)
+        self.polled_at = time.monotonic()
         polled = self.poll(self.state)
         if polled.failure:
             # What was read before it is recorded. The next poll is due at once, after the pause.
@@ -131,6 +135,10 @@ class PollingReader(Reader):
         if batch.position is not None:
             self.state = batch.position["state"]
             self.due_at = datetime.fromisoformat(batch.position["due_at"])
+
+    def hurry(self) -> None:
+        left = SHORTEST - timedelta(seconds=min(time.monotonic() - self.polled_at, SHORTEST.total_seconds()))
+        self.due_at = min(self.due_at, datetime.now(UTC) + left)
 
     def _until_due(self) -> timedelta:
         # At most one interval: the clock that set `due_at` may have been wrong.

@@ -9,6 +9,7 @@ import queue
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -75,6 +76,7 @@ class Sources:
         self.valid_until = 0.0  # monotonic seconds: the end of the lease, by this host's clock
         self.threads: dict[UUID, ReaderThread] = {}
         self.configured: dict[UUID, tuple[Any, ...]] = {}
+        self.hints: dict[UUID, datetime | None] = {}  # the last one of each source that its thread was given
         self.inbox: queue.SimpleQueue[Handover | Failure] = queue.SimpleQueue()
         self.look_at = 0.0
         self.hung = 0
@@ -144,8 +146,11 @@ class Sources:
         strays = [source.id for source in found.values() if source.is_mine and source.id not in self.threads]
         owners.give_back(me, strays)
         self.adopt(me, found, known)
-        for id in self.threads:
+        for id, thread in self.threads.items():
             self.let_read(id)
+            if id in found and found[id].hinted_at != self.hints.get(id):
+                self.hints[id] = found[id].hinted_at
+                thread.hurry()
         self.look_at = time.monotonic() + self.until_next(found.values())
 
     def renew(self, kinds: Sequence[str]) -> list[Wanted]:
@@ -242,6 +247,7 @@ class Sources:
                 mandate, known[source.kind], assign, taken.position, load(taken.marks), self.inbox
             )
             self.configured[source.id] = source.configured
+            self.hints[source.id] = source.hinted_at
             self.threads[source.id].start()
             log.info("source.taken", source=source.slug, epoch=taken.epoch)
 

@@ -7,6 +7,7 @@ owner that wakes up commits nothing.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -28,7 +29,8 @@ SELECT source.id, source.slug, source.kind, source.settings::json AS settings, r
    WHERE worker.id = reading.owner_id AND {HOLDS_LEASE}) AS owned_for,
   (SELECT max(secret.id) FROM triggers_secret secret WHERE secret.source_id = source.id
      AND secret.not_before <= clock_timestamp() AND (secret.not_after IS NULL OR secret.not_after > clock_timestamp())) AS secret_id,
-  (SELECT count(*) FROM runs_worker worker WHERE worker.kind = 'sources' AND {IS_ALIVE}) AS processes
+  (SELECT count(*) FROM runs_worker worker WHERE worker.kind = 'sources' AND {IS_ALIVE}) AS processes,
+  (SELECT channel.hinted_at FROM triggers_pushchannel channel WHERE channel.source_id = source.id) AS hinted_at
 FROM triggers_source source LEFT JOIN triggers_reading reading ON reading.source_id = source.id
 WHERE source.enabled AND source.kind = ANY(%(kinds)s::text[])
 ORDER BY source.slug
@@ -66,6 +68,7 @@ class Wanted:
     is_free: bool
     owned_for: float | None  # seconds until its owner's lease ends, if it is not renewed
     processes: int  # live ones, for a fair share
+    hinted_at: datetime | None  # when its provider has said that there is something new
 
     @property
     def configured(self) -> tuple[Any, ...]:

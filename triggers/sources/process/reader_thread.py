@@ -88,6 +88,7 @@ class ReaderThread(threading.Thread):
         self.valid_until = 0.0  # monotonic seconds; nothing is read before the process allows it
         self.called_at: float | None = None  # when the current call of the reader began
         self.failures = 0  # in a row
+        self.is_hurried = False  # there is something new at the source
 
     # Called by the process
 
@@ -100,6 +101,12 @@ class ReaderThread(threading.Thread):
         """The lease is valid until then; `is_held`: but read nothing."""
         with self.changed:
             self.valid_until, self.is_held = until, is_held
+            self.changed.notify_all()
+
+    def hurry(self) -> None:
+        """There is something new at the source: do not wait for the time of the next read."""
+        with self.changed:
+            self.is_hurried = True
             self.changed.notify_all()
 
     def answer(self, handover: Handover, answer: HandoverAnswer) -> None:
@@ -164,7 +171,10 @@ class ReaderThread(threading.Thread):
     def _stay(self, reader: Reader, seconds: float) -> None:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            self._sleep(min(left, STAY_EVERY))
+            if self._sleep(min(left, STAY_EVERY), lambda: self.is_hurried):
+                self.is_hurried = False
+                reader.hurry()
+                return
             self._call(reader.stay)
 
     def _hand_over(self, reader: Reader, batch: Batch) -> None:

@@ -33,6 +33,8 @@ class Calendar(dict[str, Page]):
         self.asked: list[dict[str, str]] = []
 
     def get(self, path: str, default: Any = None) -> Page:
+        if path.startswith("POST "):
+            return super().get(path, default)
         query = {name: values[0] for name, values in parse_qs(urlsplit(path).query).items()}
         self.asked.append(query)
         if query["singleEvents"] == "true":

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from secrets import token_hex
 from typing import Any
 
@@ -17,8 +17,9 @@ from tests.support.stack import eventually
 from tests.support.triggers import make_trigger
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.rules import Rules
-from triggers.models import Event, PoisonMessage, Reading, Source, SourceGap
+from triggers.models import Event, PoisonMessage, PushChannel, Reading, Source, SourceGap
 from triggers.sources.continuity import Gap, Reason, Span
+from triggers.sources.polling.poller import SHORTEST, EverySettings, Polled, PollingReader
 from triggers.sources.process import loop, reader_thread
 from triggers.sources.process.loop import Sources
 from triggers.sources.process.owners import fair_share
@@ -525,3 +526,48 @@ def test_a_source_that_rests_holds_no_connection_to_the_database(monkeypatch: py
         run_until(process, lambda: len(resting) > 1)
 
     assert set(resting) == {None}
+
+
+def test_a_hint_ends_the_pause_of_a_source_and_is_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hurrying(ScriptReader):
+        def read(self, wait: float) -> Batch:
+            reads.append(None)
+            return Batch(next_in=timedelta(hours=1))
+
+        def hurry(self) -> None:
+            hurried.append(None)
+
+    class Hurried(Script):
+        def connect(self, assignment: Assignment[Any]) -> Hurrying:
+            return Hurrying(self)
+
+    reads: list[None] = []
+    hurried: list[None] = []
+    monkeypatch.setattr(loop, "runners", lambda: {"script": Hurried()})
+    channel = PushChannel.objects.create(source=make_source(), digest="", ends_at=timezone.now())
+
+    with processes() as [process]:
+        run_until(process, lambda: reads)
+        for number in (1, 2):
+            PushChannel.objects.filter(pk=channel.pk).update(hinted_at=timezone.now())
+            run_until(process, lambda: len(reads) == number + 1)  # noqa: B023  (called at once)
+            for _ in range(5):
+                process.look()
+
+    assert (len(reads), len(hurried)) == (3, 2)
+
+
+def test_hints_make_a_source_be_polled_no_more_often_than_its_shortest_interval() -> None:
+    class Once(PollingReader):
+        def poll(self, state: dict[str, Any]) -> Polled:
+            return Polled(state={"polled": True})
+
+    reader = Once(Assignment(slug="feed", settings=EverySettings(every="1h")), target="feed")
+    reader.confirm(reader.read(0.1))
+    assert reader.due_at - datetime.now(UTC) > timedelta(minutes=50)
+
+    reader.hurry()
+    assert timedelta() < reader.due_at - datetime.now(UTC) <= SHORTEST
+    reader.polled_at -= SHORTEST.total_seconds()
+    reader.hurry()
+    assert reader.read(0.1).position is not None
