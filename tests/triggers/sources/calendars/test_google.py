@@ -34,7 +34,7 @@ class Calendar(dict[str, Page]):
 
     def get(self, path: str, default: Any = None) -> Page:
         if path.startswith("POST "):
-            return super().get(path, default)
+            return super().get(path) or Page(status=404)
         query = {name: values[0] for name, values in parse_qs(urlsplit(path).query).items()}
         self.asked.append(query)
         if query["singleEvents"] == "true":

@@ -54,6 +54,7 @@ def hinted() -> datetime | None:
 def rewind(**columns: Any) -> None:
     """As if the channel of the next poll were another one."""
     reading = Reading.objects.get()
+    assert reading.position
     reading.position["state"]["push"].update(columns)
     reading.save()
 
@@ -165,8 +166,8 @@ def test_an_installation_without_a_public_address_with_tls_asks_for_no_channel(
     site: ListServer, calendar: Calendar, settings: Any, url: str
 ) -> None:
     settings.WAKEFUL_URL = url
-    source, _ = Polled("calendar_of_google", connection="work"), admit(calendar)
-    source.poll()
+    admit(calendar)
+    Polled("calendar_of_google", connection="work").poll()
 
     assert site.posted == [] and not PushChannel.objects.exists()
 
