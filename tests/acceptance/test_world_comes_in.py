@@ -59,7 +59,7 @@ def test_a_provider_is_added_filtered_and_its_past_is_replayed(make_stack: Stack
     page.locator("[name=secret]").fill("whsec_for_the_test_0123456789")
     page.get_by_role("button", name="Create the source").click()
     expect(page.get_by_text("Source payments is created.")).to_be_visible()
-    expect(page.get_by_text("None: its events start no run.")).to_be_visible()
+    expect(page.get_by_text("None names this source. It has no event yet")).to_be_visible()
     keep_picture(page, "source")
 
     # Its test event, which no trigger wants yet.

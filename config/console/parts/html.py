@@ -1,21 +1,31 @@
 """HTML of stored texts. Every text enters a page through `shown`, here or by the filter of the same name, before it is escaped."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django import template
 from django.utils import html
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
 from agents.kernel import redaction
 
 register = template.Library()
+EMPHASIS = re.compile(r"(?<![\w*])\*(\w(?:[^*]*\S)?)\*(?!\w)")  # not the asterisk of *.example.com
 
 
 @register.filter
 def shown(value: Any) -> Any:
     """A text without secrets. HTML was made of such texts, and a value of another type has none."""
     return redaction.shown(value) if isinstance(value, str) and not isinstance(value, SafeString) else value
+
+
+@register.filter
+def emphasised(value: Any) -> Any:
+    """A text in which asterisks stand around names, such as that of a button, which are emphasised instead."""
+    if not isinstance(value, str) or isinstance(value, SafeString):
+        return value
+    return mark_safe(EMPHASIS.sub(r"<em>\1</em>", html.escape(shown(value))))  # noqa: S308  (escaped)
 
 
 def format_html(pattern: str, *values: Any) -> SafeString:

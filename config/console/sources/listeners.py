@@ -34,7 +34,9 @@ def listeners(source: Source, *, may_add: bool) -> Section:
             for _, one in zip(range(SHOWN), _listening(source, types), strict=False)
         ],
         note=add,
-        empty="None: its events start no run.",
+        empty="None: its events start no run."
+        if types
+        else "None names this source. It has no event yet, so triggers of any source may still listen to it.",
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.utils.html import format_html
 
+from config.console.parts.html import emphasised
 from config.console.parts.links import link
 from config.console.parts.sections import Cell, Notice, Section, Steps
 from config.documentation.console_pages import docs_url
@@ -76,6 +77,7 @@ def _with_address(step: str, kind: Kind[Any], slug: str) -> Cell:
     before, found, after = step.partition("{url}")
     if not found:
         return before
+    before, after = emphasised(before), emphasised(after)
     if slug:
         return format_html("{}<code>{}</code>{}", before, address_of(kind, slug), after)
     begin, _, end = address_of(kind, NAME).partition(NAME)

@@ -8,14 +8,16 @@ from django.contrib.auth.models import Group, Permission, User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
-from django.utils.html import escape
+from django.utils import timezone
 
+from config.console.parts.html import emphasised
 from config.console.sources.reading import BODY_CHARACTERS
 from runs.db.sql import execute
 from runs.models import AuditEntry
 from tests.config.console.test_actions import press
 from tests.support.console import page_of
 from tests.support.hooks import make_source, post, signed_headers
+from tests.support.triggers import make_event
 from triggers.models import Event, PoisonMessage, Reading, RefusedDelivery, Source, WatchedTable
 from triggers.sources.databases.tables.sweep import sweep_tables
 from triggers.sources.kind import kinds
@@ -40,7 +42,7 @@ def test_every_kind_can_be_chosen_and_its_form_opens(admin: Client) -> None:
         assert f'href="?choice={name}"' in chosen
         form = admin.get(ADD, {"choice": name})
         assert form.status_code == 200
-        assert escape(kind.setup[0].partition("{url}")[0]) in text_of(form)
+        assert emphasised(kind.setup[0].partition("{url}")[0]) in text_of(form)
     assert "console-kinds" in text_of(admin.get(ADD, {"choice": "telegraph"}))
 
 
@@ -123,6 +125,17 @@ def test_the_health_line_shows_the_last_event_the_rate_what_waits_and_the_last_r
 
 def test_the_health_of_a_source_without_events_is_a_page_as_well(admin: Client) -> None:
     assert "none within the retention period" in text_of(admin.get(page_of("triggers_source", make_source())))
+
+
+def test_whether_triggers_of_any_source_listen_is_known_from_its_first_event_on(admin: Client) -> None:
+    source = make_source("inbox")
+
+    before = text_of(admin.get(page_of("triggers_source", source)))
+    make_event(source_id=source.pk)
+    Event.objects.update(dispatched_at=timezone.now())
+
+    assert "None names this source. It has no event yet" in before
+    assert "None: its events start no run." in text_of(admin.get(page_of("triggers_source", source)))
 
 
 def test_a_kind_that_needs_no_secret_is_not_called_unverified(admin: Client) -> None:
