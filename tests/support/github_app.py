@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -18,6 +18,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import RSAKey
 
 from runs.connections.catalog import providers
+from runs.connections.provider import Provider
 
 APP, INSTALLATION = "4711", "815"
 GIVEN = {"metadata": "read", "checks": "read", "issues": "write"}
@@ -120,7 +121,7 @@ def serving_github_app(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHubApp]:
         token_url=f"http://{hub.host}/app/installations/{{installation}}/access_tokens",
         hosts=(hub.host,),
     )
-    monkeypatch.setitem(providers(), "github_app", there)  # type: ignore[call-overload]  (a dict, and cached)
+    monkeypatch.setitem(cast(dict[str, Provider], providers()), "github_app", there)  # a dict, and cached
     try:
         yield hub
     finally:

@@ -34,12 +34,16 @@ def declaration_of(name: str) -> Facts:
             ("Debounce", _value(agent.debounce)),
             ("Batch", agent.batch or ""),
             ("Tools", "" if agent.tools is None else ", ".join(agent.tools) or "none"),
-            ("Connections", ", ".join(agent.connections)),
+            ("Connections", ", ".join(_connection(*pair) for pair in agent.connections.names.items())),
             ("Budget", _budget(agent)),
             ("Gate", "yes" if agent.gate else ""),
             ("Content of calls", "" if agent.keep_content else "removed when the run succeeds"),
         ],
     )
+
+
+def _connection(called: str, name: str) -> str:
+    return name if called == name else f"{name} (as {called})"
 
 
 def overrides_of(triggers: Sequence[Trigger]) -> list[Table]:

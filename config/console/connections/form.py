@@ -14,7 +14,7 @@ from runs.connections.provider import CODE, Provider
 from runs.models import Connection
 
 
-class HiddenText(UnfoldAdminTextareaWidget):
+class HiddenText(UnfoldAdminTextareaWidget):  # type: ignore[misc]
     """Of several lines, and never shown again, as of a password."""
 
     def get_context(self, name: str, value: Any, attrs: Any) -> dict[str, Any]:

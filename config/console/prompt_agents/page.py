@@ -325,6 +325,7 @@ def _facts(agent: PromptAgent, definition: Definition) -> Facts:
     sends = [*(["notify " + (", ".join(definition.notify_to) or "everyone")] if definition.notify else [])]
     sends += [f"emit {definition.emit}"] if definition.emit else []
     first = "after a person has approved it" if definition.ask_first and sends else ""
+    thread = ["that of the thread"] if definition.by_thread else []
     caps = ", ".join(_cap(name, amount) for name, amount in caps_of(agent.name).items())
     return Facts(
         rows=[
@@ -332,7 +333,7 @@ def _facts(agent: PromptAgent, definition: Definition) -> Facts:
             ("Version", agent.newest),
             ("Answer", " ".join(filter(None, (" and ".join(sends) or "kept with the run", first)))),
             ("Model", definition.model or "that of WAKEFUL_MODEL"),
-            ("Session", " or ".join(filter(None, (definition.by_thread and "that of the thread", definition.session)))),
+            ("Session", " or ".join([*thread, *([definition.session] if definition.session else [])])),
             ("Acts for", definition.acts_for),
             ("Budget", link(listing("runs_budget", q=agent.name), caps or "none")),
         ]

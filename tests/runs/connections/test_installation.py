@@ -184,7 +184,7 @@ def test_a_wrong_field_is_named(hub: GitHubApp, more: dict[str, Any], field: str
 
 def test_another_installation_needs_the_key_again(hub: GitHubApp) -> None:
     made = connected()
-    same = {"client_id": APP, "scopes": [], "by": "ada"}
+    same: dict[str, Any] = {"client_id": APP, "scopes": [], "by": "ada"}
 
     with pytest.raises(ValidationError, match="Enter the secret again"):
         change_connection(made.pk, client_secret="", settings={"installation": "2"}, **same)
