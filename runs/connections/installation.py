@@ -10,12 +10,10 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 LONGEST_KEY = 20_000  # characters of a private key in PEM
 BEHIND = 60  # seconds by which GitHub's clock may be behind ours
@@ -42,6 +40,10 @@ def wrong_with_key(pem: str) -> str:
 
 def headers_of(app: str, pem: str) -> dict[str, str]:
     """The headers of a request in the name of the app. ValueError: this is no key."""
+    # Only a process that asks for such a token needs these modules.
+    from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+    from cryptography.hazmat.primitives.hashes import SHA256
+
     now = int(time.time())
     claims = {"iss": app, "iat": now - BEHIND, "exp": now + LASTS}
     signed = f"{_part({'alg': 'RS256', 'typ': 'JWT'})}.{_part(claims)}"
@@ -86,7 +88,10 @@ def life_in(content: Mapping[str, Any], at: datetime | None) -> timedelta | None
         return None
 
 
-def _key_of(pem: str) -> RSAPrivateKey:
+def _key_of(pem: str) -> "RSAPrivateKey":
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
     try:
         key = load_pem_private_key(pem.strip().encode(), password=None)
     except Exception as error:  # of OpenSSL, too; none may be quoted

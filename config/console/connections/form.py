@@ -65,7 +65,7 @@ class ConnectionForm(ServiceForm):
         own["scopes"].choices = [(one.name, one.words) for one in provider.scopes]
         for setting in provider.settings:
             own[SETTING + setting.name] = fields.CharField(
-                required=False, label=setting.label, help_text=setting.help_text
+                required=setting.is_required, label=setting.label, help_text=setting.help_text
             )
         if connection is not None:
             own["client_secret"].help_text = "Empty: it stays. With another client or other addresses, enter it again."
@@ -122,7 +122,11 @@ class ConnectionForm(ServiceForm):
 
 def _values(provider: Provider, connection: Connection | None) -> dict[str, Any]:
     if connection is None:
-        return {"name": provider.name, "grant": CODE, **{SETTING + one.name: one.default for one in provider.settings}}
+        return {
+            "name": provider.name.partition("_")[0],
+            "grant": CODE,
+            **{SETTING + one.name: one.default for one in provider.settings},
+        }
     known = {one.name for one in provider.scopes}
     settings = {one.name: connection.settings.get(one.name, "") for one in provider.settings}
     return {

@@ -335,6 +335,7 @@ def in_words(tool: Any) -> str:
     traits = [policy.effect.replace("_", " ")]
     traits += ["dangerous"] if policy.dangerous else []
     traits += ["always needs approval"] if tool.requires_approval else []
+    traits += [f"acts by connection {policy.connection}"] if policy.connection else []
     traits += [] if policy.trusted else ["brings data from outside"]
     return f"{tool.name} ({', '.join(traits)}): {_first_sentence(tool.description or '')}"
 

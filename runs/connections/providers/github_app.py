@@ -40,7 +40,7 @@ PROVIDER = Provider(
         "Switch *Webhook* → *Active* off, unless a source is to receive its events. It needs no callback URL.",
         "*Permissions* → *Repository permissions*: give it as little as will do. To watch builds: *Checks*, *Commit statuses*, "
         "*Contents* and *Metadata*, to read. To answer issues: *Issues*, to read and write.",
-        "*Generate a private key*: paste the whole downloaded file below. Copy the *App ID* from the same page.",
+        "*Generate a private key*: paste the whole downloaded file into this form. Copy the *App ID* from the same page.",
         "*Install App*: choose the account and the repositories. The address of the page that follows ends with the installation ID.",
         "Save this form, and press *Get a token*.",
     ),
