@@ -19,6 +19,7 @@ from config.console.parts.moments import moment
 from config.console.parts.panel import Panel, column, time_column
 from config.console.parts.sections import Facts, Section, Text
 from triggers.models import Schedule
+from triggers.schedules.preview import describe
 
 for model in (PeriodicTask, CrontabSchedule, IntervalSchedule, ClockedSchedule, SolarSchedule, TaskResult, GroupResult):
     if admin.site.is_registered(model):
@@ -45,7 +46,7 @@ class PeriodicTaskPanel(Audited, BasePeriodicTaskAdmin, ModelAdmin):  # type: ig
         None  # the package's template has an inline script, which the Content-Security-Policy refuses
     )
     date_hierarchy = None
-    list_display = ("name", "enabled", "task", "rule", "last_run_at", "times")
+    list_display = ("name", "enabled", "task", "rule", "last_run", "times")
     list_filter = ("enabled",)
     show_full_result_count = False
 
@@ -53,13 +54,11 @@ class PeriodicTaskPanel(Audited, BasePeriodicTaskAdmin, ModelAdmin):  # type: ig
         tasks = super().get_queryset(request).filter(wakeful__trigger=None)
         return tasks.select_related("interval", "crontab", "solar", "clocked", "wakeful")  # type: ignore[no-any-return]
 
-    @column("rule")
+    @column("when")
     def rule(self, task: Any) -> str:
-        cron = task.crontab
-        if cron is None:
-            return str(task.scheduler)
-        parts = (cron.minute, cron.hour, cron.day_of_month, cron.month_of_year, cron.day_of_week)
-        return f"{' '.join(map(str, parts))}, {cron.timezone}"
+        return describe(task.wakeful)
+
+    last_run = time_column("last run", "last_run_at")
 
     @column("its times")
     def times(self, task: Any) -> SafeString:
@@ -125,6 +124,9 @@ class TaskResultPanel(Panel):
 
     created = time_column("created", "date_created")
     done = time_column("done", "date_done")
+
+    def title_of(self, obj: Any) -> str:
+        return f"{obj.task_name or obj.task_id}, {obj.status}"
 
     def sections(self, request: HttpRequest, obj: Any) -> list[Section]:
         facts = Facts(

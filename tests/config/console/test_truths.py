@@ -8,6 +8,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
+from django_celery_beat.models import CrontabSchedule, PeriodicTask
+from django_celery_results.models import TaskResult
 
 from agents import registry
 from agents.models import Checklist
@@ -401,6 +403,24 @@ def test_the_way_to_a_page_has_its_list_and_its_name_as_it_is_written(admin: Cli
     assert way_to(admin, page_of("triggers_apitoken", token)) == ["API tokens", "deploy-bot"]
     assert way_to(admin, list_of("runs_auditentry")) == ["Audit entries"]
     assert re.search(r"<title>[^<]*API token", page_text(admin, page_of("triggers_apitoken", token)))
+
+
+def test_periodic_tasks_have_their_times_in_words_and_by_the_clock_of_the_page(admin: Client) -> None:
+    hours, _ = CrontabSchedule.objects.get_or_create(minute="0", hour="4", timezone="UTC")
+    PeriodicTask.objects.create(name="tidy", task="depot.tidy", crontab=hours, last_run_at=timezone.now())
+
+    page = page_text(admin, list_of("django_celery_beat_periodictask"))
+
+    assert "(m/h/dM/MY/d)" not in page and "04:00" in page
+    assert re.search(r"field-last_run[^>]*><time datetime", page)
+
+
+def test_the_result_of_a_task_is_titled_by_its_name(admin: Client) -> None:
+    result = TaskResult.objects.create(task_id="98af", task_name="depot.tidy", status="SUCCESS")
+
+    page = page_text(admin, page_of("django_celery_results_taskresult", result))
+
+    assert re.search(r"<title>[^<]*depot.tidy, SUCCESS", page)
 
 
 def test_an_address_without_a_page_leads_on(client: Client) -> None:
