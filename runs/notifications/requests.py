@@ -130,7 +130,7 @@ def hold_on(delivery: Delivery, claim: UUID) -> None:
         approval = Approval.objects.select_for_update(of=["self"]).select_related("wait").get(pk=place[APPROVAL])
         now = database_now()
         # Without a receipt the post is under way.
-        due_at = now + timedelta(seconds=5) if outcome_of(approval) else _next_look(approval, now)
+        due_at = now + timedelta(seconds=15) if outcome_of(approval) else _next_look(approval, now)
         mine = Delivery.objects.filter(pk=delivery.pk, claim=claim, status=Delivery.Status.SENDING)
         mine.update(status=Delivery.Status.HELD, reason=HOLD, due_at=due_at, attempts=0)
 

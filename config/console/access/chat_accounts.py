@@ -36,6 +36,8 @@ class Act(forms.Form):
 
 
 def chat_accounts(request: HttpRequest) -> HttpResponse:
+    if not _may_see(request.user):
+        raise PermissionDenied
     if request.method != "POST":
         return _page(request)
     form = Act(request.POST)
@@ -46,6 +48,11 @@ def chat_accounts(request: HttpRequest) -> HttpResponse:
     if form.cleaned_data["source"] is None:
         return HttpResponse("Choose a source.", status=400)
     return _make_code(request, form.cleaned_data["source"])
+
+
+def _may_see(user: Any) -> bool:
+    """Who has lost the right sees what is linked, to unlink it."""
+    return user.has_perm(RIGHT) or user.has_perm("runs.view_approval") or ChatAccount.objects.filter(user=user).exists()
 
 
 def _unlink(request: HttpRequest, linked: int) -> HttpResponse:

@@ -10,8 +10,10 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db.models.functions import Now
+from pydantic_ai import Agent as LlmAgent
 
 from agents import AgentRun
+from agents.tools import toolbox
 from runs.actions.approve import decide
 from runs.actions.cancel import cancel
 from runs.actions.chat_accounts import unlink_account
@@ -37,6 +39,7 @@ from tests.support.asking import (
 )
 from tests.support.durable import Lab, lab
 from tests.support.hooks import add_secret, post
+from tests.support.llm import Turns
 from tests.support.notifying import delivered, make_due
 from tests.support.post_office import HookServer, taking_hooks
 from tests.support.replying import bodies, connected_to, slack_message
@@ -445,6 +448,42 @@ def test_characters_that_hide_others_are_written_out(lab: Lab, server: HookServe
     }
     assert "a\\u2066b" in body["blocks"][2]["elements"][0]["elements"][0]["text"]
     assert "<!channel>" not in body["text"]
+
+
+def asking(run: AgentRun) -> str:
+    turns = Turns([("ask_human", {"question": "Which region?"})], "done")
+    run.llm(LlmAgent(turns.model, name="clerk", tools=[toolbox.get("ask_human")]), "Go on.", deps=run)
+    return "done"
+
+
+@pytest.mark.parametrize(
+    ("choice", "value", "decision", "words"),
+    [
+        ("answer", " eu-west ", "edit", "Answered"),
+        ("approve", "", "approve", "Approved"),
+        ("deny", "", "deny", "Denied"),
+    ],
+)
+def test_a_question_of_a_model_is_answered_in_words_or_by_a_button(
+    lab: Lab, server: HookServer, source: Source, ada: User, choice: str, value: str, decision: str, words: str
+) -> None:
+    run = asked(lab, source, asking)
+    blocks = bodies(server.posted)[0]["blocks"]
+    [field] = [block["element"] for block in blocks if block["type"] == "input"]
+    assert field["action_id"] == f"wakeful:answer:{request().pk}"
+    [actions] = [block["elements"] for block in blocks if block["type"] == "actions"]
+    assert [one["text"]["text"] for one in actions] == ["Yes", "No"]
+
+    in_slack(pressed(request().pk, choice, action={"type": "plain_text_input", "value": value}))
+
+    approval = Approval.objects.get()
+    assert (approval.decision, approval.decided_by) == (decision, "slack:ada")
+    if choice == "answer":
+        assert approval.decided_arguments["answer"] == "eu-west"
+    delivered()
+    [update] = [json.loads(one.body) for one in server.posted if one.path == "/api/chat.update"]
+    assert f"{words} by slack:ada" in update["text"] and '"input"' not in json.dumps(update)
+    assert lab.go_on(run).status == "succeeded"
 
 
 # When it goes wrong

@@ -72,7 +72,10 @@ def test_an_old_session_makes_no_code_and_unlinks(source: Source) -> None:
 
 
 def test_who_may_not_decide_makes_no_code(source: Source) -> None:
-    client = client_of(person(decides=False))
+    ada = person(decides=False)
+    client = client_of(ada)
+    assert client.get(PAGE).status_code == 403
+    linked(source, ada)  # from the time when she had the right
 
     assert "You may not decide approvals" in client.get(PAGE).content.decode()
     assert client.post(PAGE, {"source": str(source.pk)}).status_code == 403
