@@ -165,6 +165,7 @@ def _list(asked: Asked, now: datetime) -> dict[str, Any]:
             rows=[_row(one, now) for one in found],
             empty="Nothing is upcoming.",
             note=_cut(len(found), asked),
+            is_cards=True,
         ),
         "more": asked.url(limit=MOST, day=asked.day) if len(found) == asked.limit < MOST else "",
     }
