@@ -86,7 +86,7 @@ class MailServer(Server):
         self.tokens: Callable[[], Container[str]] | None = (
             None  # those that it accepts (XOAUTH2); None: no one signs in
         )
-        self.said: list[str] = []  # commands, without what they carry
+        self.verbs: list[str] = []  # commands, without what they carry
         super().__init__(port)
 
     @property
@@ -102,7 +102,7 @@ class MailServer(Server):
         say("220 here" if self.manner != "later" else "421 not now")
         for raw in lines:
             verb = raw.decode().strip().upper()[:4]
-            self.said.append(verb)
+            self.verbs.append(verb)
             match verb:
                 case "EHLO" if self.tokens:
                     say("250-here")

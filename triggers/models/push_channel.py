@@ -7,8 +7,7 @@ from .source import Source
 
 
 class PushChannel(models.Model):
-    """The channel by which a provider says that there is something to read in a source that is polled. It carries no data: what it brings
-    is a hint to poll now."""
+    """The channel of a provider to a source that is polled. It carries no data: what it brings is a hint to poll now."""
 
     source = models.OneToOneField(Source, models.CASCADE, primary_key=True, related_name="push_channel")
     id = models.UUIDField(unique=True, default=uuid.uuid4, help_text="as the provider sends it")

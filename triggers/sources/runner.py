@@ -126,6 +126,9 @@ class Reader(ABC):
     def hurry(self) -> None:  # noqa: B027
         """There is something new at the source: the next read need not wait for its time."""
 
+    def leave(self) -> None:  # noqa: B027
+        """The source is disabled or deleted: end what was begun at the provider. Called before `close`."""
+
     def close(self) -> None:  # noqa: B027
         """Close the connection. Also called after an error."""
 

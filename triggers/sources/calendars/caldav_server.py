@@ -51,7 +51,7 @@ class Stored:
 
 @dataclass(frozen=True, kw_only=True)
 class Collection:
-    """What a server tells of a calendar. `token`: empty if it has no RFC 6578; `tag`: changes with any of its events, if it has one."""
+    """A calendar as its server describes it. `token`: empty if it has no RFC 6578; `tag`: changes with any of its events, if it has one."""
 
     token: str
     tag: str

@@ -8,8 +8,9 @@ from functools import partial
 from math import ceil
 from typing import Any
 from urllib.parse import quote, urlencode
+from uuid import UUID
 
-from triggers.models import CalendarEntry
+from triggers.models import CalendarEntry, PushChannel
 from triggers.sources.calendars.account import (
     AccountCalendar,
     AccountSettings,
@@ -21,7 +22,7 @@ from triggers.sources.calendars.account import (
     zone_of,
 )
 from triggers.sources.calendars.entry import CANCELLED, Entry, Look, Occurrence, View, data_of
-from triggers.sources.calendars.push import watched
+from triggers.sources.calendars.push import stop, watched
 from triggers.sources.calendars.reader import CalendarReader, cases
 from triggers.sources.kind import register
 from triggers.sources.polling.by_connection import Account, pages
@@ -53,6 +54,9 @@ class GoogleCalendar(AccountCalendar[AccountSettings]):
     )
     docs_url = "https://developers.google.com/workspace/calendar/api/guides/sync"
 
+    def saved(self, source_id: UUID) -> None:
+        PushChannel.objects.filter(source_id=source_id).delete()  # the poller makes another one, if it reads on
+
     def connect(self, assignment: Assignment[AccountSettings]) -> Reader:
         settings = assignment.settings
         return GoogleReader(assignment, target=f"{settings.connection} {settings.calendar}")
@@ -60,7 +64,7 @@ class GoogleCalendar(AccountCalendar[AccountSettings]):
 
 class GoogleReader(CalendarReader):
     def poll(self, state: dict[str, Any]) -> Polled:
-        self.account = Account(self.settings.connection, pause=self.settings.pause, remedy=REMEDY)
+        self.account = self._account()
         polled = super().poll(state)
         channel, write = watched(self.account, API, self._calendar, state.get("push", {}), self.source_id)
         kept = [act for act in (polled.keep, write) if act]
@@ -70,6 +74,12 @@ class GoogleReader(CalendarReader):
                 act()
 
         return replace(polled, state={**polled.state, "push": channel}, keep=keep if kept else None)
+
+    def leave(self) -> None:
+        stop(self._account(), API, self.state.get("push", {}))
+
+    def _account(self) -> Account:
+        return Account(self.settings.connection, pause=self.settings.pause, remedy=REMEDY)
 
     @property
     def _calendar(self) -> str:

@@ -1,8 +1,8 @@
 """Push channels of Google Calendar: a hint that makes the poller look now. Polling stands behind them, so that one that is lost costs
-nothing but time. The poller makes a channel, and another one before it ends; Google tells no more than that something has changed.
+nothing but time. The poller makes a channel, and another one before it ends; what Google sends has no data.
 
-A channel lives for a day. One that nothing renews, such as that of a source that was disabled, ends by then; until then what it sends is
-404."""
+The channel of a source that is disabled or deleted is stopped by the process that reads it. If there is none, or Google does not answer,
+the channel ends by itself: each lives for a day, and what it sends meanwhile is 404."""
 
 import hmac
 import json
@@ -71,8 +71,12 @@ def watched(
 ) -> tuple[Mapping[str, Any], Callable[[], None] | None]:
     """The state of the calendar's channel after this poll, and what writes a new channel. `calendar` is its address below `api`."""
     now, wanted = datetime.now(UTC), address()
-    if not wanted or (state.get("address") == wanted and instant(state["until"]) > now):
-        return (state if wanted else {}), None
+    if not wanted:
+        return {}, None
+    # Of an edited source the row is gone, and its channel may be stopped.
+    is_there = "id" not in state or PushChannel.objects.filter(id=state["id"]).exists()
+    if is_there and state.get("address") == wanted and instant(state["until"]) > now:
+        return state, None
     id, token = uuid4(), token_urlsafe(32)
     asked = {
         "id": str(id),
@@ -88,9 +92,7 @@ def watched(
     except (SourceError, ValueError, LookupError, OverflowError, OSError) as error:
         log.warning("calendar.push_refused", source_id=str(source_id), error=str(error)[:300])
         return {"address": wanted, "until": (now + AGAIN).isoformat()}, None
-    if state.get("id"):
-        with suppress(SourceError):  # it ends by itself
-            _post(account, f"{api}/channels/stop", {"id": state["id"], "resourceId": state["resource"]})
+    stop(account, api, state)
     until = max(min(ends_at, now + LASTS) - RENEWED, now + AGAIN)
 
     def keep() -> None:
@@ -98,6 +100,13 @@ def watched(
         PushChannel.objects.update_or_create(source_id=source_id, defaults=columns)
 
     return {"address": wanted, "until": until.isoformat(), "id": str(id), "resource": resource}, keep
+
+
+def stop(account: Account, api: str, state: Mapping[str, Any]) -> None:
+    """Stop the channel of this state, if it has one."""
+    if "id" in state:
+        with suppress(SourceError):  # it ends by itself
+            _post(account, f"{api}/channels/stop", {"id": state["id"], "resourceId": state["resource"]})
 
 
 def _post(account: Account, url: str, content: Mapping[str, Any]) -> Mapping[str, Any]:

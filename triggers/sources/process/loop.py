@@ -209,7 +209,9 @@ class Sources:
         """End threads whose sources are disabled, changed, owned by another process, or more than a fair share."""
         for id, thread in list(self.threads.items()):
             source = found.get(id)
-            if source is None or source.is_mine and source.configured != self.configured[id]:
+            if source is None:
+                thread.end(is_over=True)
+            elif source.is_mine and source.configured != self.configured[id]:
                 thread.end()
             elif not source.is_mine or source.epoch != thread.mandate.epoch:
                 thread.end()

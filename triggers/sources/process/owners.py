@@ -68,7 +68,7 @@ class Wanted:
     is_free: bool
     owned_for: float | None  # seconds until its owner's lease ends, if it is not renewed
     processes: int  # live ones, for a fair share
-    hinted_at: datetime | None  # when its provider has said that there is something new
+    hinted_at: datetime | None  # when its push channel has brought something, the last time
 
     @property
     def configured(self) -> tuple[Any, ...]:

@@ -88,13 +88,15 @@ class ReaderThread(threading.Thread):
         self.valid_until = 0.0  # monotonic seconds; nothing is read before the process allows it
         self.called_at: float | None = None  # when the current call of the reader began
         self.failures = 0  # in a row
+        self.is_over = False  # its source is disabled or deleted
         self.is_hurried = False  # there is something new at the source
 
     # Called by the process
 
-    def end(self) -> None:
+    def end(self, *, is_over: bool = False) -> None:
+        """`is_over`: its source is disabled or deleted."""
         with self.changed:
-            self.is_ended = True
+            self.is_ended, self.is_over = True, is_over or self.is_over
             self.changed.notify_all()
 
     def may_read(self, *, until: float, is_held: bool) -> None:
@@ -156,6 +158,9 @@ class ReaderThread(threading.Thread):
                 self._stay(reader, batch.next_in.total_seconds())
         finally:
             with suppress(Exception):  # it may be broken
+                if self.is_over:
+                    self._call(reader.leave)
+            with suppress(Exception):
                 self._call(reader.close)
 
     def _is_valid(self) -> bool:

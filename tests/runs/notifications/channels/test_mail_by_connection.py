@@ -58,7 +58,7 @@ def test_a_letter_is_sent_by_the_token_of_a_connection(provider: OAuthServer, se
 
     assert send() == Sent()
     assert [one["From"] for one in server.letters] == ["Wakeful <ada@example.com>"]
-    assert server.said.count("AUTH") == 1 and not provider.asked
+    assert server.verbs.count("AUTH") == 1 and not provider.asked
 
 
 @pytest.mark.django_db(transaction=True)
@@ -67,7 +67,7 @@ def test_a_token_that_the_server_refuses_is_renewed_once(provider: OAuthServer, 
     provider.grants[0].access.clear()
 
     assert send() == Sent() and len(server.letters) == 1
-    assert server.said.count("AUTH") == 2 and len(provider.asked) == 1
+    assert server.verbs.count("AUTH") == 2 and len(provider.asked) == 1
 
     server.tokens = lambda: ()
     outcome = send()
@@ -108,7 +108,7 @@ def test_a_server_that_knows_no_tokens_gets_none(server: MailServer, monkeypatch
     outcome = send()
 
     assert isinstance(outcome, NotNow) and "AUTH=XOAUTH2" in outcome.why
-    assert "AUTH" not in server.said and server.letters == []
+    assert "AUTH" not in server.verbs and server.letters == []
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,13 @@ class Polled:
 
     def poll(self) -> list[Event]:
         """The events of the next poll, although it is not due."""
+        reader = self.reader()
+        before = set(Event.objects.values_list("pk", flat=True))
+        record(self.mandate, reader.read(0.1), {})
+        return list(Event.objects.exclude(pk__in=before).order_by("seq"))
+
+    def reader(self) -> Any:
+        """As a new process makes it, for a poll that is due."""
         position = Reading.objects.get(source=self.source).position
         if position:
             position["due_at"] = datetime.now(UTC).isoformat()
@@ -61,10 +68,7 @@ class Polled:
             position=position,
             source_id=UUID(str(self.source.pk)),
         )
-        reader = runner.connect(assignment)
-        before = set(Event.objects.values_list("pk", flat=True))
-        record(self.mandate, reader.read(0.1), {})
-        return list(Event.objects.exclude(pk__in=before).order_by("seq"))
+        return runner.connect(assignment)
 
     @property
     def waiting(self) -> list[tuple[str, datetime]]:

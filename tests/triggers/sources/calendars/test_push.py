@@ -17,6 +17,8 @@ from tests.triggers.sources.calendars.test_google import Calendar, event
 from tests.triggers.sources.calendars.test_google import calendar as calendar
 from triggers.models import PushChannel, Reading
 from triggers.sources.calendars import push
+from triggers.sources.edit import change_source
+from triggers.sources.kind import kinds
 
 pytestmark = pytest.mark.django_db
 
@@ -67,7 +69,7 @@ def watched(site: ListServer, calendar: Calendar) -> tuple[Polled, dict[str, Any
     return source, asked
 
 
-def test_a_channel_is_made_with_the_address_and_a_token_of_which_a_digest_is_kept(
+def test_a_channel_is_made_with_the_address_and_a_token_whose_digest_is_kept(
     site: ListServer, calendar: Calendar
 ) -> None:
     source, asked = watched(site, calendar)
@@ -146,6 +148,22 @@ def test_a_channel_that_is_about_to_end_is_replaced_and_the_old_one_is_stopped(
     assert (made, stopped, old) == ("watch", "stop", {"id": first["id"], "resourceId": "r1"})
     assert send(second) == 200 and send(first) == 404
     assert PushChannel.objects.count() == 1
+
+
+def test_an_edited_source_has_another_channel_and_one_that_is_over_stops_it(
+    site: ListServer, calendar: Calendar
+) -> None:
+    source, first = watched(site, calendar)
+    change_source(source.source, {"settings": {"connection": "work", "every": "1h"}}, by="test")
+    assert send(first) == 200  # until the edit is committed
+    kinds()["calendar_of_google"].saved(source.source.pk)
+    assert send(first) == 404
+    source.poll()
+    [(_, _), (_, second), (_, stopped)] = posted(site)
+    assert send(second) == 200 and stopped["id"] == first["id"]
+
+    source.reader().leave()
+    assert posted(site)[-1] == ("stop", {"id": second["id"], "resourceId": "r1"})
 
 
 def test_another_address_of_the_installation_is_another_channel(

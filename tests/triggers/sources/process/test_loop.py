@@ -571,3 +571,31 @@ def test_hints_make_a_source_be_polled_no_more_often_than_its_shortest_interval(
     reader.polled_at -= SHORTEST.total_seconds()
     reader.hurry()
     assert reader.read(0.1).position is not None
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_a_reader_leaves_a_source_that_is_disabled_and_no_other_one(
+    monkeypatch: pytest.MonkeyPatch, is_over: bool
+) -> None:
+    class Leaving(ScriptReader):
+        def leave(self) -> None:
+            calls.append("leave")
+
+        def close(self) -> None:
+            calls.append("close")
+
+    class Left(Script):
+        def connect(self, assignment: Assignment[Any]) -> Leaving:
+            return Leaving(self)
+
+    calls: list[str] = []
+    monkeypatch.setattr(loop, "runners", lambda: {"script": Left(Batch(messages=[message(1)]))})
+    source = make_source()
+
+    with processes() as [process]:
+        run_until(process, ids)
+        changed = {"enabled": False} if is_over else {"settings": {"other": 1}}
+        Source.objects.filter(pk=source.pk).update(**changed)
+        run_until(process, lambda: "close" in calls)
+
+    assert calls[: 1 + is_over] == (["leave", "close"] if is_over else ["close"])
