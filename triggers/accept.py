@@ -3,7 +3,7 @@ changes a row (`triggers.sources.databases.tables`)."""
 
 import re
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -158,7 +158,8 @@ def accept_verified(events: Sequence[Incoming], state: bytes) -> list[Accepted]:
     """Record events that were verified with a source in this state, like `accept`, all of them or none. SourceChanged: the source is no
     longer enabled or in this state, and nothing is recorded or counted; it may also have lost the first event with one of these
     identities meanwhile."""
-    with transaction.atomic() if len(events) > 1 else nullcontext():
+    together: AbstractContextManager[object] = transaction.atomic() if len(events) > 1 else nullcontext()
+    with together:
         return _accept(events, lambda event: _record(event, INSERT_VERIFIED, FIRST_VERIFIED, (state,), SourceChanged))
 
 

@@ -24,7 +24,7 @@ class TokenIssuer:
         self.fetched.append(address)
         if self.is_away:
             raise Unavailable
-        return json.dumps(KeySet(self.keys).as_dict()).encode()
+        return json.dumps(KeySet([*self.keys]).as_dict()).encode()
 
     def turn(self, kid: str) -> None:
         """Sign with another key, and publish it alone."""

@@ -102,9 +102,9 @@ class ObjectStore(Broker[ObjectStoreSettings]):
     )
     extra = "s3"
     setup = (
-        "Let an IAM user or role use s3:ListBucket on the bucket.",
+        "Let an IAM user or role use s3:ListBucket on the bucket, and s3:GetObject if agents open its objects.",
         "Enter its access key as ID:SECRET, or none if the sources process gets credentials from its environment or its role.",
-        "For objects that must be known within seconds, let the bucket notify Amazon SNS or SQS instead, and add that source.",
+        "For each change of an object, within seconds, let the bucket notify Amazon SNS or SQS as well, and add that source.",
     )
     docs_url = "https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html"
 

@@ -84,11 +84,12 @@ def _client(wanted: ObjectVersion, name: str) -> Any:
     try:
         boto3, botocore = kind.library("boto3"), kind.library("botocore")
         with _errors(name):
-            return client_of(settings, newest_secret(source), boto3=boto3, botocore=botocore)
+            client = client_of(settings, newest_secret(source), boto3=boto3, botocore=botocore)
     except InvalidToken:
         raise FileRefused(f"No key of WAKEFUL_ENCRYPTION_KEYS decrypts the access key of {source.slug}.") from None
     except SourceError as error:
         raise FileRefused(f"{name} cannot be opened: {error} {error.remedy}".strip()) from None
+    return client
 
 
 def _store_of(wanted: ObjectVersion, name: str) -> tuple[Source, ObjectStoreSettings]:
@@ -109,11 +110,10 @@ def _store_of(wanted: ObjectVersion, name: str) -> tuple[Source, ObjectStoreSett
 @contextmanager
 def _errors(name: str) -> Iterator[None]:
     """Errors of the client, as those of `open_file`."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
+    errors = ObjectStore().library("botocore.exceptions")
     try:
         yield
-    except ClientError as error:
+    except errors.ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))
         if code in GONE:
             raise FileChanged(f"{name} is not there any more.") from None
@@ -125,7 +125,7 @@ def _errors(name: str) -> Iterator[None]:
                 "versions s3:GetObjectVersion."
             ) from None
         raise FileUnavailable(f"{name} cannot be opened now: the store answers {code or 'an error'}.") from None
-    except BotoCoreError as error:
+    except errors.BotoCoreError as error:
         if isinstance(refused := error.kwargs.get("error"), NetworkRefused):
             raise refused from None
         raise FileUnavailable(f"{name} cannot be read now: {type(error).__name__}.") from None

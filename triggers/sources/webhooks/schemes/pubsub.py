@@ -13,7 +13,7 @@ from triggers.sources.http.timestamps import time_in
 from triggers.sources.kind import Group, register
 from triggers.sources.settings import InvalidSettings, setting
 from triggers.sources.webhooks.identity_token import Issuer, bearer_in, claims_of
-from triggers.sources.webhooks.naming import event_id, event_origin, event_type, is_name, value_at
+from triggers.sources.webhooks.naming import body_id, event_id, event_origin, event_type, is_name, value_at
 from triggers.sources.webhooks.object_changes import change_of_gcs
 from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret
 from triggers.sources.webhooks.scheme import Delivery, Description, Sample, Scheme
@@ -89,10 +89,13 @@ class PubSub(Scheme[PubSubSettings]):
         claims = claims_of(token, GOOGLE, [settings.audience or _address(delivery)], delivery.received_at)
         if claims.get("email") != settings.account or claims.get("email_verified") is not True:
             raise Rejected("the token is not of the service account in the settings")
-        _message(delivery)
+        if not read_payload(delivery.body).error:
+            _message(delivery)
         return Proof(secret=None)
 
     def describe(self, delivery: Delivery, proof: Proof, settings: PubSubSettings) -> Description:
+        if error := read_payload(delivery.body).error:  # such as an attribute that PostgreSQL cannot store
+            return Description(id=body_id(delivery), type=UNNAMED_TYPE, payload=Payload(error=error))
         message, subscription = _message(delivery)
         attributes = {
             name: value for name, value in (message.get("attributes") or {}).items() if isinstance(value, str)

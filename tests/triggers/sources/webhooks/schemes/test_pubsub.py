@@ -230,6 +230,13 @@ def test_a_body_that_is_no_message_is_refused(body: bytes, google: TokenIssuer) 
         taken(body, google.token(claims()))
 
 
+def test_a_message_that_postgresql_cannot_store_is_kept_raw(google: TokenIssuer) -> None:
+    event = taken(pushed(attributes={"name": "\0"}), google.token(claims())).event
+
+    assert (event.type, event.data) == ("pubsub.message", None)
+    assert event.data_error.startswith("kept raw: ")
+
+
 def test_an_attribute_names_the_type(google: TokenIssuer) -> None:
     assert taken(pushed(), google.token(claims()), type_attribute="origin").event.type == "till"
     assert taken(pushed(), google.token(claims()), type_attribute="none").event.type == "pubsub.message"
