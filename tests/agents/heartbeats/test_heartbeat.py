@@ -18,6 +18,7 @@ from pydantic_ai.models.test import TestModel
 from agents import Checked, DueItem, Fire, Heartbeat, Quiet, registry
 from agents.exceptions import DeclarationError
 from agents.heartbeats.verdict import Verdict, outcomes_of, prompt_of
+from agents.kernel.connecting import MayUse
 from agents.models import Checklist, ChecklistItem
 from agents.on import IntervalTrigger
 from agents.testing import ask_gate, assert_replays, run_agent
@@ -310,3 +311,10 @@ def test_the_gate_is_quiet_when_the_last_item_was_deleted(checklist: Checklist) 
 
     assert ask_gate(watch.agent) == Quiet("its checklist is empty, and it has no instructions")
     assert ask_gate(instructed.agent) == Fire("it has no checklist")
+
+
+def test_its_tools_act_by_the_connections_that_it_declares() -> None:
+    watch = Heartbeat("desk", every="30m", tools=["label_mail"], connections={"mail": "shop-mail"}, by_thread=True)
+
+    assert watch.agent.connections == MayUse(names={"mail": "shop-mail"})
+    assert watch.source != Heartbeat("shop", every="30m", tools=["label_mail"]).source
