@@ -19,7 +19,7 @@ from agents.exceptions import StepFailed
 from agents.graphs import journaled
 from agents.guards.addresses import networks_of
 from agents.kernel import connecting
-from agents.kernel.connecting import Lease
+from agents.kernel.connecting import Lease, MayUse
 from agents.testing import Journal, assert_replays, run_agent
 from tests.agents.graphs.models import durable, scripted
 from tests.support.oauth_server import providing_tokens
@@ -394,7 +394,7 @@ def test_in_a_tainted_run_a_step_of_a_tool_only_reads_by_a_connection(
             said = run.graph(builder.compile(), {"messages": [HumanMessage("?")]})["messages"]
             return [said[-2].text, said[-1].text]
 
-        done = run_agent(durable(body, connections=("mail",)), from_strangers=True)
+        done = run_agent(durable(body, connections=MayUse(names={"mail": "mail"})), from_strangers=True)
 
     assert done.is_tainted
     assert ("the step is in a tool that a model has called" in done.result[0]) is not harmless
