@@ -21,10 +21,12 @@ from config.health.problems import problems
 from config.health.situation import read_situation
 from config.installation.schema_objects import differences
 from config.stack.embedded.binaries import OLDEST_POSTGRES
+from runs.actions.incidents import MUTED
 from runs.db.encryption import decrypt
 from runs.db.poll import readable
 from runs.db.schema_check import pending_migrations
 from runs.db.sql import database_now, fetch
+from runs.models import Incident
 from runs.network.broker import BrokerAway, redis_client
 from runs.network.broker_options import is_redis
 from runs.processes.lease import CLOCKS_APART
@@ -229,6 +231,8 @@ def processes() -> Iterator[Finding]:
         yield Finding(problem.text, problem.remedy)
     if missed := missed_lately(NAMED + 1):
         yield Finding(_missed(missed))
+    if muted := Incident.objects.filter(MUTED).count():
+        yield Finding(f"{muted:,} muted incident{'s send' if muted != 1 else ' sends'} no messages")
     if not wrong:
         yield Finding("events are dispatched at once, schedules fire on time, and every queued run has a worker")
 

@@ -4,9 +4,6 @@
 def newest_runs_of(trigger: str) -> str:
     """The end of a statement that reads runs_run: those of `trigger`, an expression in SQL, the newest first.
 
-    It is bound to the index on (trigger, id). With “WHERE trigger = … ORDER BY id” PostgreSQL may scan all runs for a trigger that has
-    few or none."""
-    return (
-        f"trigger >= {trigger} AND (trigger, id) <= ({trigger}, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid) "
-        "ORDER BY trigger DESC, id DESC"
-    )
+    A range, in the order of the index on (trigger, id): for an equality PostgreSQL may read all runs in the order of their ids if the
+    trigger has few or none."""
+    return f"trigger BETWEEN {trigger} AND {trigger} ORDER BY trigger DESC, id DESC"

@@ -34,14 +34,15 @@ class OpenIncidents:
 
 def problems(rows: Sequence[OpenIncidents]) -> Iterator[Problem]:
     for found in rows:
+        if not found.count:  # muted ones alone
+            continue
         more = ", …" if found.count > len(found.names) else ""
-        names = f": {', '.join(found.names)}{more}" if found.names else ""
         known = f" {found.acknowledged:,} acknowledged." if found.acknowledged else ""
         muted = f" {found.muted:,} muted." if found.muted else ""
         yield Problem(
             name=INCIDENTS,
             severity=WARNING,
-            text=f"{count(found.count, 'incident')} open{names}.{known}{muted}",
+            text=f"{count(found.count, 'incident')} open: {', '.join(found.names)}{more}.{known}{muted}",
             remedy="Open “Incidents”: read the cause of each, fix it, then requeue the failed runs in one step.",
             alarm_after=NEVER,
         )

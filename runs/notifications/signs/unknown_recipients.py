@@ -26,8 +26,8 @@ def problems(rows: Sequence[UnknownRecipient]) -> Iterator[Problem]:
         yield Problem(
             name=f"unknown-recipient:{unknown.name}",
             severity=WARNING,
-            text=f"Agents have sent notifications to {unknown.name!r} in the last day, and no recipient or group has that name.",
-            remedy="Create the recipient or group, or correct `to=` in the agent.",
+            text=f"Notifications were sent to {unknown.name!r} in the last day, and no recipient or group has that name.",
+            remedy="Create the recipient or group, or correct `to=` in the agent, or WAKEFUL_ESCALATE_TO.",
         )
 
 

@@ -51,6 +51,7 @@ SELECT "triggers_trigger"."id", "triggers_trigger"."slug", "triggers_trigger"."a
 \set subjects '''{greeter}'''
 \set cooldown '''1 second''::interval'
 \set most '1'
+\set fails 'false'
 SELECT DISTINCT current.id FROM unnest((SELECT :kinds::text[]), (SELECT :subjects::text[])) thing (kind, subject)
 CROSS JOIN LATERAL (
   SELECT id FROM runs_incident incident
@@ -60,6 +61,9 @@ CROSS JOIN LATERAL (
     WHERE incident.kind = thing.kind AND incident.subject = thing.subject
       AND closed_at > (SELECT clock_timestamp()) - :cooldown::interval
     ORDER BY closed_at DESC LIMIT :most::int)
+  UNION ALL
+  SELECT id FROM runs_incident incident
+  WHERE incident.kind = thing.kind AND incident.subject = thing.subject AND muted_at IS NOT NULL AND :fails::bool
   OFFSET 0) current;
 
 \set topic '''run.report'''

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from config.health.doctor import processes
 from runs.actions.incidents import acknowledge_incident, close_incident, mute_incident, unmute_incident
 from runs.exceptions import IllegalState
 from runs.incidents import note as notes
@@ -219,6 +220,20 @@ def test_only_the_newest_incident_of_a_cause_can_be_muted() -> None:
 
     with pytest.raises(IllegalState, match="is not the newest of its cause"):
         mute_incident(older.pk, until="8h", by="ada")
+
+
+def test_doctor_counts_muted_and_acknowledged_incidents_apart() -> None:
+    def said() -> list[str]:
+        return [finding.text for finding in processes() if "incident" in finding.text]
+
+    fail(2)
+    mute("closed")
+    assert said() == ["1 muted incident sends no messages"]
+
+    fail(2, error="KeyError: 'iban'")
+    acknowledge_incident(Incident.objects.latest("id").pk, by="ada")
+
+    assert said()[0] == "1 incident is open: trigger greeter. 1 acknowledged. 1 muted."
 
 
 # Escalated
