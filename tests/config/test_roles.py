@@ -160,6 +160,19 @@ def test_changes_of_a_group_by_people_are_kept() -> None:
     assert Group.objects.get(name="viewer").permissions.exists()
 
 
+@pytest.mark.parametrize("closes", [True, False])
+def test_operators_that_close_incidents_acknowledge_and_mute_them(closes: bool) -> None:
+    operator = Group.objects.get(name="operator")
+    codenames = ["close_incident", "acknowledge_incident", "mute_incident"]
+    assert operator.permissions.filter(codename__in=codenames).count() == 3
+    operator.permissions.remove(*Permission.objects.filter(codename__in=codenames[0 if not closes else 1 :]))
+
+    with connection.schema_editor() as editor:
+        import_module("config.migrations.0005_roles_acknowledge_incidents").let_operators_acknowledge(apps, editor)
+
+    assert operator.permissions.filter(codename__in=codenames).count() == (3 if closes else 0)
+
+
 def test_no_role_is_staff_by_itself() -> None:
     user = User.objects.create_user("ada", password="x")
     user.groups.add(Group.objects.get(name="operator"))

@@ -1,5 +1,8 @@
 """The pages of incidents."""
 
+import re
+from datetime import UTC, datetime
+
 import pytest
 from django.test import Client
 
@@ -48,3 +51,41 @@ def test_the_form_that_is_sent_twice_requeues_once(admin: Client) -> None:
 
     assert (texts, again) == (["1 requeued."], ["0 requeued."])
     assert Run.objects.get().epoch == 1
+
+
+def test_a_person_acknowledges_mutes_until_a_time_and_ends_the_mute(admin: Client) -> None:
+    incident = make_incident("greeter")
+
+    def state() -> str:
+        row = admin.get(f"{list_of('runs_incident')}?status=open").content.decode()
+        return next(word for word in ("muted", "acknowledged", "open") if f">{word}<" in re.sub(r"\s+", "", row))
+
+    press(admin, "runs_incident", incident, "acknowledge_this", note="the disk")
+    assert state() == "acknowledged"
+    press(admin, "runs_incident", incident, "mute_this", until="at", at="2999-01-01T00:00", note="waits for 2.1")
+    incident.refresh_from_db()
+
+    page = admin.get(page_of("runs_incident", incident)).content.decode()
+
+    assert incident.muted_until == datetime(2999, 1, 1, tzinfo=UTC)
+    assert "the disk" in page and "waits for 2.1" in page and "by admin:ada" in page
+    assert state() == "muted"
+    press(admin, "runs_incident", incident, "unmute_this")
+    assert state() == "acknowledged"
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"until": "at"}, "Enter a time"),
+        ({"until": "at", "at": "2020-01-01T00:00"}, "is in the future"),
+        ({"until": "version"}, "No worker has run yet"),
+        ({"until": "soon"}, "Select a valid choice"),
+    ],
+)
+def test_a_dialog_with_an_end_that_cannot_be_stays_open(admin: Client, given: dict[str, str], fault: str) -> None:
+    incident = make_incident("greeter")
+
+    assert fault in press(admin, "runs_incident", incident, "mute_this", **given).content.decode()
+    incident.refresh_from_db()
+    assert not incident.is_muted
