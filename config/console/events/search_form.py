@@ -94,8 +94,8 @@ class EventList(ChangeList):
         self.links = [(f"{url}{self.get_query_string()}", label) for url, label in self.panel.list_links(request)]
 
     def _histogram(self, request: HttpRequest) -> Histogram | None:
-        search = cast(Search, self.search)
-        found, rows = search.of(self.queryset), EVENTS
+        search, rows = cast(Search, self.search), EVENTS
+        found: QuerySet[Any] = search.of(self.queryset)
         if search.fields or self.query:
             waiting, dispatched = (few(part) for part in in_parts(found))
             if waiting is not None and dispatched is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from django.contrib.admin.views.main import ChangeList
 from django.http import HttpRequest
@@ -61,9 +61,9 @@ class ArrangedPanel(Panel):
         return name in self.get_list_display(request)
 
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
-        listed = super().get_changelist_instance(request)
+        listed: Any = super().get_changelist_instance(request)
         listed.arrangement = self._arrangement(request)
-        return listed
+        return cast(ChangeList, listed)
 
     def _arrangement(self, request: HttpRequest) -> Arrangement:
         shown, query, columns = self._view(request), request.GET.urlencode(), self.get_list_display(request)

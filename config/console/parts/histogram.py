@@ -60,10 +60,14 @@ class Range:
 
     def spans(self, zone: ZoneInfo) -> list["Range"]:
         """Of equal length by the clock of the zone, at most MOST_BARS; the first and the last may be shorter."""
-        step = next((one for one in STEPS if (self.end - self.start) / one <= MOST_BARS - 1), self.end - self.start)
-        edges = [self.start]
-        while (edge := _next_edge(edges[-1], step, zone)) < self.end:
-            edges.append(edge)
+        length = self.end - self.start
+        step = next((one for one in STEPS if length / one <= MOST_BARS - 1), None)
+        if step is None:  # decades: their edges need no name
+            edges = [self.start + length / MOST_BARS * number for number in range(MOST_BARS)]
+        else:
+            edges = [self.start]
+            while (edge := _next_edge(edges[-1], step, zone)) < self.end:
+                edges.append(edge)
         return [Range(a, b) for a, b in zip(edges, [*edges[1:], self.end], strict=True)]
 
     def query(self, zone: ZoneInfo) -> dict[str, str]:

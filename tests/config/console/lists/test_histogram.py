@@ -16,7 +16,8 @@ from runs.models import Run
 from tests.support.console import list_of
 from tests.support.runs import make_run
 from tests.support.triggers import make_event
-from triggers.models import Event
+from triggers.accept import builtin_source
+from triggers.models import Event, Redelivery
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 DAY = "?start=2026-11-20T00:00Z&end=2026-11-21T00:00Z"
@@ -133,6 +134,18 @@ def test_events_are_counted_and_narrowed(admin: Client) -> None:
     assert [event.data["order_id"] for event in page.context["cl"].result_list] == ["A-312"]
 
 
+@pytest.mark.parametrize("filters", ["state=undispatched", "state=again", "source__id__exact={source}", "type=order.*"])
+def test_the_filters_of_the_list_of_events_are_those_of_its_bars(admin: Client, filters: str) -> None:
+    wanted = make_event(type="order.placed")
+    Redelivery.objects.create(event=wanted, body_sha256="", differs=False)
+    make_event(type="visitor.came", source_id=builtin_source("manual"))
+    Event.objects.exclude(pk=wanted.pk).update(dispatched_at=datetime.now(UTC))
+
+    [says] = filled(admin, f"?{filters.format(source=wanted.source_id)}", "triggers_event")
+
+    assert ": 1 event," in says
+
+
 @pytest.mark.parametrize(
     ("query", "message"),
     [
@@ -161,6 +174,7 @@ def test_a_form_that_is_not_valid_lists_nothing_and_has_no_bars(admin: Client, q
         timedelta(days=3),
         timedelta(days=40),
         timedelta(days=30_000),
+        timedelta(days=2_900_000),
     ],
 )
 @pytest.mark.parametrize("zone", [VIENNA, UTC_ZONE])
