@@ -223,4 +223,4 @@ def test_the_list_costs_the_same_for_one_and_for_many(admin: Client) -> None:
     for _ in range(5):
         make_some()
 
-    assert cost() == for_one == 16
+    assert cost() == for_one == 13
