@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.test import Client
+from django.utils.html import strip_tags
 
 from runs.actions.checklists import ItemEdit, create_checklist
 from tests.support.household import ASKING, BACKUPS_EVERY, DAY, MAIL, THREE, TWO, Household, keeping_house
@@ -91,6 +94,15 @@ class Night:
         for row in self.stack.query(RUNS):
             found.setdefault(row["agent"], {})[row["status"]] = row["n"]
         return found
+
+    def rows_of_the_page(self) -> dict[str, tuple[str, ...]]:
+        """The table of the console's page, by agent: its figures as texts."""
+        with self.stack.orm():
+            client = Client()
+            client.force_login(get_user_model().objects.create_superuser("ada", password="x"))
+            table = client.get("/admin/overnight/").context["table"]
+        assert table.headers[1] == "Woken" and table.headers[5:7] == ("Spoke", "Sent")
+        return {strip_tags(str(row[0])): tuple(map(str, row[1:])) for row in table.rows}
 
     def page(self) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
         """The figures of the night by agent, and their sums, as the API gives them."""
@@ -203,6 +215,11 @@ def test_a_night_of_six_agents(night: Night, dies: bool) -> None:
     for agent in SIX:
         assert agents[agent]["spoke"] == len(said.get(agent, ())) == sum(agents[agent]["deliveries"].values()), agent
         assert agents[agent]["runs"] == sum(outcomes.get(agent, {}).values()), agent
+    rows = night.rows_of_the_page()
+    for agent in SIX:
+        shown = agents[agent]
+        expected = [shown["woken"], shown["spoke"], shown["deliveries"].get("sent", 0), shown["requests"]]
+        assert [rows[agent][at] for at in (0, 4, 5, 10)] == [f"{one:,}" if one else "–" for one in expected], agent
     [ledger] = stack.query(LEDGER)
     assert {name: float(total[name]) for name in ledger} == {name: float(spent) for name, spent in ledger.items()}
     assert ledger["requests"] == agents["mail-triage"]["requests"] >= len(MAIL)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from agents import AgentRun
+from agents.kernel.connecting import MayUse
 from runs.models import Connection, Step
 from tests.support.connections import connected, everything_stored, later
 from tests.support.durable import Lab
@@ -22,7 +23,7 @@ def test_a_run_renews_a_token_and_leaves_none_behind(provider: OAuthServer, monk
         return {"mail": answer.json()["mail"], "echo": answer.request.headers["Authorization"]}
 
     done = Lab(monkeypatch).run(
-        lambda run: run.step("read", read, run, effect="read"), declared={"connections": ("mail",)}
+        lambda run: run.step("read", read, run, effect="read"), declared={"connections": MayUse(names={"mail": "mail"})}
     )
 
     assert (done.status, done.error) == ("succeeded", "")
@@ -36,7 +37,7 @@ def test_a_run_renews_a_token_and_leaves_none_behind(provider: OAuthServer, monk
     provider.status = 503
     again = Lab(monkeypatch).run(
         lambda run: run.step("read", read, run, effect="read"),
-        declared={"connections": ("mail",)},
+        declared={"connections": MayUse(names={"mail": "mail"})},
         policy={"retries": 3},
     )
     assert again.status == "queued" and again.due_at
