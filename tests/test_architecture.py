@@ -479,8 +479,8 @@ def test_only_the_listed_files_insert_rows_of_a_shared_table(model: str, table: 
 
 # They make HTML of addresses, times, forms and styles, which are not stored texts.
 MAKE_OTHER_HTML = {
-    "schedules/policy_fields", "notifications/words", "sources/explained", "sources/form", "sources/setup", "parts/html", "parts/links", "parts/moments",
-    "runs/waterfall", "triggers/expression_field",
+    "schedules/policy_fields", "notifications/words", "sources/explained", "sources/form", "sources/setup", "parts/html", "parts/links",
+    "parts/moments", "runs/waterfall", "triggers/expression_field",
 }  # fmt: skip
 
 

@@ -26,7 +26,11 @@ SOON = timedelta(minutes=1)  # after which another process asks, if the one that
 
 
 def owe(
-    connection: Connection, refresh: bytes | None, access: bytes | None, *, after: timedelta = timedelta()
+    connection: Connection,
+    refresh: bytes | memoryview | None,
+    access: bytes | memoryview | None,
+    *,
+    after: timedelta = timedelta(),
 ) -> OutboxMessage:
     """Write down, in the caller's transaction, that these tokens, which are encrypted, are to be revoked at the connection's provider."""
     now = database_now()

@@ -130,9 +130,9 @@ class World:
             found[f"slack-{int(one['thread_ts'].split('.')[0]) - 1_700_000_000}"].append(one["text"])
         for one in self.telegram.taken:
             found[f"telegram-{int(one['chat_id']) - 1_000_000}"].append(one["text"])
-        for one in self.smtp.letters:
-            root = one["References"].split()[0]
-            found[root.strip("<>").partition(".")[0]].append(text_of(one))
+        for letter in self.smtp.letters:
+            root = letter["References"].split()[0]
+            found[root.strip("<>").partition(".")[0]].append(text_of(letter))
         return found
 
 

@@ -119,9 +119,6 @@ class TaskResultPanel(Panel):
     def status_label(self, result: TaskResult) -> str:
         return str(result.status)
 
-    def title_of(self, obj: TaskResult) -> str:
-        return str(obj.task_name or obj.task_id)
-
     created = time_column("created", "date_created")
     done = time_column("done", "date_done")
 

@@ -479,7 +479,7 @@ def test_a_question_of_a_model_is_answered_in_words_or_by_a_button(
     approval = Approval.objects.get()
     assert (approval.decision, approval.decided_by) == (decision, "slack:ada")
     if choice == "answer":
-        assert approval.decided_arguments["answer"] == "eu-west"
+        assert (approval.decided_arguments or {})["answer"] == "eu-west"
     delivered()
     [update] = [json.loads(one.body) for one in server.posted if one.path == "/api/chat.update"]
     assert f"{words} by slack:ada" in update["text"] and '"input"' not in json.dumps(update)

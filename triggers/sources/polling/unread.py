@@ -35,8 +35,9 @@ class Unread:
 
     def note(self, id: str) -> None:
         """The first message that waits has failed once more."""
-        known = self.head if self.head and self.head["id"] == id else {"id": id, "tries": 0, "since": _text(_now())}
-        self.head = {**known, "tries": known["tries"] + 1}
+        if not self.head or self.head["id"] != id:
+            self.head = {"id": id, "tries": 0, "since": _text(_now())}
+        self.head["tries"] += 1
 
     def is_over(self, id: str) -> bool:
         """Has it failed for long enough to be set aside when it fails now?"""
@@ -73,8 +74,8 @@ def event_of(id: str) -> str:
     return f"message:{id}"
 
 
-def forget_poison(source_id: UUID | None, id: str) -> None:
-    PoisonMessage.objects.filter(source_id=source_id, message_id=id).delete()
+def forget_poison(source: UUID | None, id: str) -> None:
+    PoisonMessage.objects.filter(source=source, message_id=id).delete()
 
 
 def _poison(id: str, error: SourceError, since: str, then: str) -> Poison:

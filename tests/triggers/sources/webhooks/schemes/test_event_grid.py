@@ -12,7 +12,7 @@ from triggers.sources.settings import InvalidSettings
 from triggers.sources.webhooks import identity_token
 from triggers.sources.webhooks.identity_token import KeySets
 from triggers.sources.webhooks.proof import Rejected
-from triggers.sources.webhooks.receive import Greeting, Receipt, cleaned, receive
+from triggers.sources.webhooks.receive import Acting, Greeting, Receipt, cleaned, receive
 from triggers.sources.webhooks.scheme import schemes
 
 SECRET = "a-secret-of-the-source"
@@ -60,7 +60,7 @@ def cloud(type_: str = "Microsoft.Storage.BlobCreated", id: str = "e-1") -> dict
 
 def received(
     body: Any, url: str = WITH_SECRET, media_type: str = "application/json", token: str = "", **settings: str
-) -> Receipt | Greeting:
+) -> Receipt | Greeting | Acting:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     headers = {"Content-Type": media_type, **({"Authorization": f"Bearer {token}"} if token else {})}
     given = replace(delivery(content, headers), url=url)

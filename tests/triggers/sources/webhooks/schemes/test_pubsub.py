@@ -296,7 +296,7 @@ def test_an_object_in_cloud_storage_is_an_event_as_of_a_listing(google: TokenIss
     ],
 )
 def test_what_replaces_an_object_is_a_change_and_no_removal(
-    kind: str, attributes: dict[str, str], type_: str, google: TokenIssuer
+    kind: str, attributes: dict[str, Any], type_: str, google: TokenIssuer
 ) -> None:
     assert taken(stored(kind, **attributes), google.token(claims())).event.type == type_
 
