@@ -5,7 +5,7 @@ from django.db import transaction
 
 from runs.db.sql import database_now
 from runs.incidents.lock import lock
-from runs.models import Incident
+from runs.models import Incident, audit
 
 
 def end_mutes(version: str) -> int:
@@ -18,4 +18,5 @@ def end_mutes(version: str) -> int:
         for incident in found:
             incident.unmute(now=database_now(), cooldown=settings.WAKEFUL_INCIDENT_COOLDOWN)
             incident.save(update_fields=[*Incident.MUTE, "tell_at"])
+            audit.record("wakeful", "unmute", incident, name=incident.name, version=version)
     return len(found)

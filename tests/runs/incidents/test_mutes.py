@@ -130,6 +130,7 @@ def test_a_mute_until_the_next_version_ends_when_a_worker_starts_with_another_on
     assert end_mutes("2.2") == 1
 
     assert not the_incident().is_muted
+    assert AuditEntry.objects.get(action="unmute").by == "wakeful"
     assert len(notification_texts()) == 1
     fail(1)  # the new version did not mend it
     assert notification_texts()[1].startswith("Trigger greeter: 3 failed runs in a row")

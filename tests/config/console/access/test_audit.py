@@ -242,6 +242,10 @@ def incident() -> Incident:
     return make_incident("greeter")
 
 
+def muted() -> Incident:
+    return make_incident("greeter", muted_at=timezone.now(), muted_by="ada")
+
+
 def failed_runs() -> Incident:
     """One that covers a run."""
     trigger = make_trigger()
@@ -309,6 +313,9 @@ ADMIN: dict[str, Door] = {
     "agents.checklist silence": button("agents_checklist", "silence", checklist, what="", length="1d"),
     "runs.incident requeue_runs": button("runs_incident", "requeue_runs", upto="99"),
     "runs.incident close_this": button("runs_incident", "close_this"),
+    "runs.incident acknowledge_this": button("runs_incident", "acknowledge_this"),
+    "runs.incident mute_this": button("runs_incident", "mute_this", until="8h"),
+    "runs.incident unmute_this": button("runs_incident", "unmute_this", muted),
     "agents.session edit": button(
         "agents_session",
         "edit",
@@ -555,6 +562,9 @@ API: dict[str, Door] = {
     "event-deliveries redeliver": call("event-deliveries/{}/redeliver/", make=failed_event_delivery),
     "incidents requeue": call("incidents/{}/requeue/", make=incident),
     "incidents close": call("incidents/{}/close/", make=incident),
+    "incidents acknowledge": call("incidents/{}/acknowledge/", make=incident),
+    "incidents mute": call("incidents/{}/mute/", {"until": "8h"}, incident),
+    "incidents unmute": call("incidents/{}/unmute/", make=muted),
     "recipients test": call("recipients/{}/test/", make=make_recipient),
     "recipient-groups create": call("recipient-groups/", {"name": "office"}),
     "recipient-groups partial_update": send("patch", "recipient-groups/{}/", {"name": "desk"}, make=recipient_group),
