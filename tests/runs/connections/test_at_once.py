@@ -5,6 +5,8 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from django.db import connection as database
@@ -14,6 +16,7 @@ from runs.connections import lease as leases
 from runs.connections.lease import lease
 from runs.models import Connection
 from tests.support.connections import connected, later
+from tests.support.moved_clock import MovedClock, can_move_clocks
 from tests.support.oauth_server import OAuthServer
 from tests.support.stack import ROOT
 
@@ -24,10 +27,15 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 import django; django.setup()
+from agents.exceptions import NotConnected
 from runs.connections.lease import lease
-def digest(_): return sha256(lease("mail").token.encode()).hexdigest()
-print("ready", flush=True); sys.stdin.readline()
-with ThreadPoolExecutor(25) as pool: print(*set(pool.map(digest, range(25))))
+def digest(_):
+    try:
+        return sha256(lease("mail").token.encode()).hexdigest()
+    except NotConnected as error:
+        return type(error).__name__
+print("ready", flush=True); many = int(sys.stdin.readline())
+with ThreadPoolExecutor(many) as pool: print(*set(pool.map(digest, range(many))))
 """
 
 
@@ -50,12 +58,12 @@ def die(one: subprocess.Popen[str]) -> None:
         assert one.wait(60) == -9
 
 
-def begin(*started: subprocess.Popen[str]) -> None:
+def begin(*started: subprocess.Popen[str], threads: int = 25) -> None:
     for one in started:
         assert one.stdout and one.stdout.readline() == "ready\n"
     for one in started:
         assert one.stdin
-        one.stdin.write("go\n")
+        one.stdin.write(f"{threads}\n")
         one.stdin.flush()
 
 
@@ -100,15 +108,49 @@ def test_the_old_token_serves_while_another_process_renews_it(provider: OAuthSer
 
 
 @pytest.mark.chaos
-def test_a_hundred_threads_of_four_processes_that_need_a_token_send_one_request(provider: OAuthServer) -> None:
+@pytest.mark.parametrize(("processes", "threads"), [(4, 25), (10, 10)])
+def test_a_hundred_threads_of_processes_that_need_a_token_send_one_request(
+    processes: int, threads: int, provider: OAuthServer
+) -> None:
     connected(provider, left=-5)
-    started = [process() for _ in range(4)]
+    started = [process() for _ in range(processes)]
+    begin(*started, threads=threads)
+
+    answers = {answer_of(one) for one in started}
+
+    assert len(answers) == 1 and len(answers.pop().split()) == 1
+    assert len(provider.asked) == 1
+
+
+@pytest.mark.chaos
+@pytest.mark.skipif(not can_move_clocks(), reason="needs Linux and a C compiler")
+def test_processes_whose_clocks_are_hours_apart_send_one_request(provider: OAuthServer, tmp_path: Path) -> None:
+    connected(provider, left=-5)
+    started = []
+    for hours in (-7, 0, 7):
+        (folder := tmp_path / str(hours)).mkdir()
+        clock = MovedClock(folder)
+        clock.move(timedelta(hours=hours))
+        started.append(process(**clock.env))
     begin(*started)
 
     answers = {answer_of(one) for one in started}
 
     assert len(answers) == 1 and len(answers.pop().split()) == 1
     assert len(provider.asked) == 1
+
+
+@pytest.mark.chaos
+def test_a_refusal_ends_the_connection_for_all_processes_with_one_request(provider: OAuthServer) -> None:
+    made = connected(provider, left=-5)
+    provider.withdraw()
+    started = [process() for _ in range(4)]
+    begin(*started)
+
+    for one in started:
+        assert answer_of(one).split() == ["NotConnected"]
+    made.refresh_from_db()
+    assert (made.state, len(provider.asked)) == ("refused", 1)
 
 
 @pytest.mark.chaos
