@@ -1,19 +1,23 @@
 """What the buttons of the first page do: each posts one value, calls one service, and comes back."""
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
 from django.core.exceptions import PermissionDenied
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
+from config.console.incidents.failure_rates import failed_of
 from config.console.notifications.decide import acknowledge, decide_as_seen, mute, requeue_covered
 from config.console.parts.dialogs import attempt
 from config.console.parts.panel import acting
 from runs.actions.incidents import unmute_incident
+from runs.actions.requeue import requeue_failed
 from triggers.dispatch.hold import resume
 from triggers.models import Source, Trigger
 from triggers.sources.manual import fire
@@ -33,6 +37,13 @@ def _decide(decision: Literal["approve", "deny"]) -> Deed:
 def _requeue(value: str, by: str) -> str:
     incident, _, upto = value.partition(":")
     return requeue_covered(int(incident), int(upto), by)
+
+
+def _requeue_lately(value: str, by: str) -> str:
+    trigger, _, upto = value.rpartition(":at:")
+    with transaction.atomic():
+        done = requeue_failed(failed_of(trigger, datetime.fromisoformat(upto)), by=by)
+    return f"{done:,} requeued."
 
 
 def _unmute(value: str, by: str) -> str:
@@ -58,6 +69,7 @@ DEEDS: Mapping[str, tuple[tuple[str, ...], Deed]] = {
     "approve": (("runs.decide_approval",), _decide("approve")),
     "deny": (("runs.decide_approval",), _decide("deny")),
     "requeue": (("runs.requeue_run",), _requeue),
+    "requeue-lately": (("runs.requeue_run",), _requeue_lately),
     "acknowledge": (("runs.acknowledge_incident",), lambda value, by: acknowledge(int(value), by)),
     "mute": (("runs.mute_incident",), lambda value, by: mute(int(value), by)),
     "unmute": (("runs.mute_incident",), _unmute),

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from agents import registry
 from config.console.home.day import Day, usd
-from config.console.parts.links import listing
+from config.console.parts.links import listing, page
 from config.console.parts.moments import appointment
 from config.console.parts.sections import Cell
 from config.console.runs.last_runs import LastRuns, Strip, triggers_of_agents
@@ -75,7 +75,7 @@ def _row(agent: AgentState, known: Known, day: Day, runs: LastRuns, next_at: dat
     spent: Decimal = day.spent_by(agent.name)
     return Row(
         name=agent.name,
-        url=listing("runs_run", agent=agent.name),
+        url=page("runs_agentstop", agent.name),
         about=describe(agent.name),
         runs=f"{total:,}{'+' if any(hour.is_cut for hour in day.today) else ''} run{'' if total == 1 else 's'}",
         runs_url=day.span.runs(agent=agent.name),

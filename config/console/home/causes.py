@@ -151,7 +151,7 @@ def causes(
     by_slug = {one.slug: one for one in paused}
     covered = _covered(incidents)
     shown = [_of_incident(one, by_slug, runs, deployed, rights, covered) for one in incidents]
-    shown += [_of_runs(one, runs, deployed, without_muted=bool(found.muted)) for one in found.others]
+    shown += [_of_runs(one, runs, deployed, rights, without_muted=bool(found.muted)) for one in found.others]
     named = {one.subject for one in found.incidents if one.kind == Incident.Kind.TRIGGER}
     held = _held(paused)
     shown += [_of_pause(one, held, runs, deployed, rights) for one in paused if one.slug not in named]
@@ -199,7 +199,7 @@ def _free(words: str, of: Cell) -> Cell:
     return format_html(f'<span class="home-free">{words}</span>', of)
 
 
-def _of_runs(one: Failing, runs: LastRuns, deployed: Sequence[Deploy], *, without_muted: bool) -> Cause:
+def _of_runs(one: Failing, runs: LastRuns, deployed: Sequence[Deploy], rights: Rights, *, without_muted: bool) -> Cause:
     name = f"Trigger {one.trigger}" if one.trigger else f"Agent {one.agent}"
     strip = runs.of_trigger(one.trigger) if one.trigger else runs.of_spawned(one.agent)
     failed = _failed_runs(one.trigger, one.agent, without_muted=without_muted)
@@ -216,6 +216,7 @@ def _of_runs(one: Failing, runs: LastRuns, deployed: Sequence[Deploy], *, withou
         strip=strip,
         rate=_rate(strip),
         deploy=deploy_before(deployed, one.first_at),
+        acts=_requeue_lately(one, without_muted=without_muted) if rights.requeue and one.trigger else [],
     )
 
 
@@ -299,6 +300,13 @@ def _requeue(one: Incident, covered: Mapping[int, Covered], rights: Rights) -> I
     if rights.requeue and found and found.failed:
         label = f"Requeue {found.failed}{'+' if found.failed >= COVERED else ''}"
         yield Act(verb="requeue", label=label, value=f"{one.pk}:{found.upto}", about=one.name, is_primary=True)
+
+
+def _requeue_lately(one: Failing, *, without_muted: bool) -> list[Act]:
+    """Not beside a muted cause, whose runs might be among them."""
+    value = f"{one.trigger}:at:{one.last_at.isoformat()}"
+    act = Act(verb="requeue-lately", label=f"Requeue {one.count:,}", value=value, about=one.trigger, is_primary=True)
+    return [] if without_muted else [act]
 
 
 def _calm(one: Incident, rights: Rights) -> Iterator[Act]:

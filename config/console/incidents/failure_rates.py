@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from config.console.parts.newest_runs import newest_runs_of
 from config.console.runs.last_runs import LAST, Rate
@@ -34,6 +35,10 @@ WHERE finished_at > clock_timestamp() - interval '1 day' AND NOT (%(without_mute
 GROUP BY trigger, CASE WHEN trigger = '' THEN agent END
 ORDER BY last_at DESC
 """
+FAILED_OF = """
+SELECT id FROM (SELECT id, trigger, finished_at FROM runs_run WHERE status = 'failed' ORDER BY id DESC LIMIT %(most)s::int) run
+WHERE trigger = %(trigger)s::text AND finished_at > clock_timestamp() - interval '1 day' AND finished_at <= %(upto)s::timestamptz
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +56,11 @@ class Failing:
 def failed_lately(*, without_muted: bool) -> list[Failing]:
     """The last one to fail comes first. Without the runs that a muted incident covers."""
     return fetch_as(Failing, FAILED_LATELY, {"most": FAILED, "without_muted": without_muted})
+
+
+def failed_of(trigger: str, upto: datetime) -> list[UUID]:
+    """The runs that `failed_lately` counts for a trigger, if the last of them failed at `upto`."""
+    return [id for (id,) in fetch(FAILED_OF, {"trigger": trigger, "upto": upto, "most": FAILED})]
 
 
 def rates_of_triggers(slugs: Sequence[str] | None = None) -> dict[str, Rate]:

@@ -93,6 +93,20 @@ def test_requeue_and_resume_in_place(admin: Client) -> None:
     assert (Run.objects.get().status, Trigger.objects.get().paused_at) == ("queued", None)
 
 
+def test_failures_without_an_incident_are_requeued_in_place_up_to_the_last_one_that_was_seen(admin: Client) -> None:
+    trigger = make_trigger("order-sync")
+    seen, other = make_failed_run(trigger), make_failed_run(make_trigger("other"))
+    value = re.search(r'requeue-lately/" name="value" value="(order-sync[^"]+)"', shown(admin))
+    later = make_failed_run(trigger)
+    assert value
+
+    answer = admin.post(f"{HOME}requeue-lately/", {"value": unescape(value[1])})
+
+    assert [str(message) for message in get_messages(answer.wsgi_request)] == ["1 requeued."]
+    statuses = dict(Run.objects.values_list("pk", "status"))
+    assert statuses == {seen.pk: "queued", later.pk: "failed", other.pk: "failed"}
+
+
 def test_a_cause_is_acknowledged_muted_and_no_longer_muted_in_place(admin: Client) -> None:
     make_worker(version="2.0")
     incident = make_incident("order-sync", make_failed_run(make_trigger("order-sync")))
@@ -167,7 +181,7 @@ def test_who_may_only_look_sees_no_button(log_in: LogIn) -> None:
 
     assert "formaction" not in page
     assert "asks:" in page
-    for verb in ("approve", "deny", "requeue", "resume", "acknowledge", "mute", "unmute", "test"):
+    for verb in ("approve", "deny", "requeue", "requeue-lately", "resume", "acknowledge", "mute", "unmute", "test"):
         assert viewer.post(f"{HOME}{verb}/", {"value": "1:1"}).status_code == 403
     assert log_in("runs.view_alarm", name="bob").get(HOME).status_code == 403
 
@@ -177,7 +191,10 @@ def test_a_value_that_no_button_has_changes_nothing(admin: Client, value: str) -
     def answer(verb: str) -> int:
         return admin.post(f"{HOME}{verb}/", {"value": value}).status_code
 
-    assert {answer(verb) for verb in ("approve", "requeue", "acknowledge", "mute", "unmute", "test", "none")} == {404}
+    assert {
+        answer(verb)
+        for verb in ("approve", "requeue", "requeue-lately", "acknowledge", "mute", "unmute", "test", "none")
+    } == {404}
     assert admin.get(f"{HOME}approve/").status_code == 405
 
 

@@ -178,7 +178,7 @@ def test_each_sort_of_number_is_there(busy: Client) -> None:
     urls = " ".join(url for _, url in read(busy).links)
 
     sorts = (
-        "woken=", "started=", "status__exact=failed&", "status__exact=running", "status__exact=waiting",
+        "start=", "started=", "status__exact=failed&", "status__exact=running", "status__exact=waiting",
         "status__exact=uncertain", "last=marks%3Atrigger", "last=marks%3Aagent", "last=rate%3A", "last=times%3A",
         "incident=", "muted=no", "held=payment-post", "state=undispatched", "state=alive", "/why/", "/overnight/",
         "status=failing", "status=muted", "delivery/?status__exact=held", "approval/", "place=due", "agents/",
