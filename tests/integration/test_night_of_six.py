@@ -191,7 +191,7 @@ def test_a_night_of_six_agents(night: Night, dies: bool) -> None:
     arrived = [text for text in night.arrived() if not text.startswith("A draft answers")]
     assert sorted(arrived) == sorted([*said["ci-watcher"], missing, again, tidy, brief])
 
-    # The mail: each message has a label of Wakeful's own, and who asks has a draft, to nobody else, at most once.
+    # The mail: each message has a label of Wakeful's own, and who asks has a draft, to no other person, at most once.
     outcomes = night.outcomes()
     uncertain = outcomes["mail-triage"].get("uncertain", 0)
     assert sum(outcomes["mail-triage"].values()) == len(MAIL) and (dies or not uncertain)

@@ -19,7 +19,7 @@ OPEN = (
     '<?xml version="1.0" encoding="utf-8"?><d:multistatus xmlns:d="DAV:" xmlns:c="urn:ietf:params:xml:ns:caldav" '
     'xmlns:s="http://calendarserver.org/ns/">'
 )
-WORK, HOME = "/ada/work/", "/ada/"
+WORK, HOME = "/ada/office/", "/ada/"
 FAR = timedelta(days=3_650)
 
 

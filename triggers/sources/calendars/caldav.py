@@ -28,7 +28,7 @@ class CalDavSettings(CalendarSettings):
     url: str = setting(
         "",
         "Address",
-        "Of one calendar, such as https://dav.example.org/ada/work/. That of an account shows an error with its calendars.",
+        "Of one calendar, such as https://dav.example.org/ada/office/. That of an account shows an error with its calendars.",
         check=address,
         is_first=True,
         secret_goes_to=server_of,

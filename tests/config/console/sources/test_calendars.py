@@ -13,7 +13,7 @@ ADD = "/admin/triggers/source/add/"
     ("kind", "where"),
     [
         ("ics", {"url": "https://example.org/a.ics", "secret_header": "Authorization", "secret_prefix": "Bearer "}),
-        ("caldav", {"url": "https://example.org/ada/work/", "user": "ada"}),
+        ("caldav", {"url": "https://example.org/ada/office/", "user": "ada"}),
         ("calendar_of_google", {"connection": "work"}),
         ("calendar_of_microsoft", {"connection": "work"}),
     ],

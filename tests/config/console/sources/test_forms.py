@@ -45,7 +45,7 @@ def test_a_form_that_is_sent_empty_has_errors_at_fields_with_a_star_alone(admin:
 
 
 def untouched(client: Client, kind: str) -> dict[str, Any]:
-    """What a browser sends of a form that nobody has filled in."""
+    """What a browser sends of a form that is not filled in."""
     form = client.get(ADD, {"choice": kind}).context["form"]
     values = {field.name: field.value() for field in form if field.name not in ("choice", "slug")}
     return {name: "on" if value is True else value for name, value in values.items() if value not in (None, False)}

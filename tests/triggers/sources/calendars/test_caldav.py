@@ -71,7 +71,7 @@ def test_an_event_that_is_made_changed_and_deleted_is_an_event_each_time(
         ("cancelled", "Review"),
     ]
     assert data(changed)["changed"] == ["ends_at", "starts_at"]
-    assert (data(created)["id"], data(created)["uid"]) == ("/ada/work/new.ics", "new")
+    assert (data(created)["id"], data(created)["uid"]) == ("/ada/office/new.ics", "new")
     assert source.poll() == []
 
 
@@ -180,7 +180,7 @@ def test_an_occurrence_of_a_series_is_moved_moved_back_and_cancelled(server: Cal
 
     server.put("s.ics", calendar(series, moved))
     [changed] = source.poll()
-    assert data(changed)["series"] == "/ada/work/s.ics" and instant(
+    assert data(changed)["series"] == "/ada/office/s.ics" and instant(
         data(changed)["original_starts_at"]
     ) == at + timedelta(days=1)
     server.put("s.ics", calendar(series))
@@ -224,7 +224,7 @@ def test_an_event_that_cannot_be_read_is_left_out_and_not_cancelled(server: CalD
 
     assert source.poll() == []
     assert sorted(PoisonMessage.objects.values_list("message_id", flat=True)) == [
-        f"/ada/work/{name}.ics" for name in "abc"
+        f"/ada/office/{name}.ics" for name in "abc"
     ]
     server.forget()
     assert source.poll() == []
@@ -251,7 +251,7 @@ def test_a_task_list_in_the_calendar_is_no_event(server: CalDavServer) -> None:
 def test_the_address_of_an_account_is_an_error_that_lists_its_calendars(server: CalDavServer) -> None:
     for path in ("/ada/", "/"):
         source = Polled("caldav", secret="app-password", url=server.url(path), user="ada")
-        with pytest.raises(SourceError, match="Work & more at http://127.0.0.1:.*/ada/work/") as error:
+        with pytest.raises(SourceError, match="Work & more at http://127.0.0.1:.*/ada/office/") as error:
             source.poll()
         assert "one of them" in error.value.remedy and error.value.retry_after == timedelta(minutes=5)
         source.source.delete()
