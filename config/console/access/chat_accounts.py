@@ -91,7 +91,7 @@ def _page(request: HttpRequest, *, secret: str = "", steps: Steps | None = None)
         "sees_all": sees_all,
         "sources": _sources() if may_decide(request.user) else None,
         "secret": secret,
-        "explained": "It links the account that sends it to you. Another person who has it before you send it can link theirs: never post it.",
+        "explained": "It links the account that sends it to you. Never post it: another person could link an account of theirs.",
         "steps": steps,
     }
     return TemplateResponse(request, "admin/console/chat_accounts.html", context)
