@@ -9,10 +9,7 @@ from uuid import UUID
 from triggers.models import PoisonMessage
 from triggers.sources.runner import Poison, SourceError
 
-TRIES, AFTER = (
-    3,
-    timedelta(minutes=15),
-)  # polls, and the time, in which the first message that waits holds up the others
+TRIES, AFTER = 3, timedelta(minutes=15)  # polls, and a time, in which the first message that waits holds up the others
 EVERY, FOR = timedelta(hours=1), timedelta(days=7)
 MOST = 100  # that are tried again; the oldest make way
 
@@ -35,9 +32,9 @@ class Unread:
 
     def note(self, id: str) -> None:
         """The first message that waits has failed once more."""
-        if not self.head or self.head["id"] != id:
-            self.head = {"id": id, "tries": 0, "since": _text(_now())}
-        self.head["tries"] += 1
+        known = self.head if self.head and self.head["id"] == id else {"tries": 0, "since": _text(_now())}
+        tries: int = known["tries"]
+        self.head = {"id": id, "tries": tries + 1, "since": known["since"]}
 
     def is_over(self, id: str) -> bool:
         """Has it failed for long enough to be set aside when it fails now?"""
