@@ -78,9 +78,9 @@ class CalDavServer:
         found = self.about(self.url)
         if not is_calendar(found):
             raise no_calendar(self, found)
-        properties = found.properties
+        token, tag = (found.properties.text_of(*of) for of in ((DAV, "sync-token"), (CALENDARSERVER, "getctag")))
         return Collection(
-            token=properties.text_of(DAV, "sync-token"), tag=properties.text_of(CALENDARSERVER, "getctag")
+            token=token if len(token) <= LONGEST_TOKEN else "", tag=tag if len(tag) <= LONGEST_TOKEN else digest(tag)
         )
 
     def stored(self, start: datetime, until: datetime | None = None) -> list[Stored]:

@@ -46,12 +46,9 @@ class Resource:
     """What an answer has of one resource. `status` is its own, 0 if its properties have one each; `properties` are those that it has."""
 
     href: str  # as the server writes it
+    path: str
     status: int
     properties: Element
-
-    @property
-    def path(self) -> str:
-        return path_of(self.href)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +123,8 @@ def _resource(response: Element) -> Resource:
         if 200 <= _status(group) < 300:
             for each in group.all(DAV, "prop"):
                 properties.children += each.children
-    return Resource(href=response.text_of(DAV, "href"), status=_status(response), properties=properties)
+    href = response.text_of(DAV, "href")
+    return Resource(href=href, path=path_of(href), status=_status(response), properties=properties)
 
 
 def _status(of: Element) -> int:

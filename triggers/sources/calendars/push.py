@@ -22,7 +22,7 @@ from django.urls import reverse
 from runs.db.sql import execute
 from runs.network.site import LOCAL, site
 from triggers.models import PushChannel
-from triggers.sources.calendars.entry import instant
+from triggers.sources.calendars.entry import instant, short
 from triggers.sources.polling.by_connection import Account
 from triggers.sources.runner import SourceError
 
@@ -88,8 +88,8 @@ def watched(
     try:
         made = _post(account, f"{calendar}/events/watch", asked)
         ends_at = datetime.fromtimestamp(int(made["expiration"]) / 1000, UTC)
-        resource = str(made["resourceId"])
-    except (SourceError, ValueError, LookupError, OverflowError, OSError) as error:
+        resource = short(made["resourceId"])
+    except (SourceError, ValueError, TypeError, LookupError, OverflowError, OSError) as error:
         log.warning("calendar.push_refused", source_id=str(source_id), error=str(error)[:300])
         return {"address": wanted, "until": (now + AGAIN).isoformat()}, None
     stop(account, api, state)

@@ -14,7 +14,7 @@ from tests.support.list_server import serving_lists
 from tests.support.oauth_server import OAuthServer
 from tests.triggers.sources.calendars.conftest import Polled, data, said, soon
 from tests.triggers.sources.calendars.test_ics import calendar, event, raw
-from triggers.models import CalendarEntry, PoisonMessage
+from triggers.models import CalendarEntry, PoisonMessage, Reading
 from triggers.sources.calendars import caldav_server, ics, multistatus
 from triggers.sources.calendars.entry import instant
 from triggers.sources.calendars.ics_parser import found_in
@@ -298,6 +298,32 @@ def test_an_answer_that_is_of_no_use_is_an_error(
     server.answer = answer
     with pytest.raises(SourceError, match=text):
         polled(server).poll()
+
+
+def test_a_change_of_what_is_no_address_is_an_error_of_the_source(server: CalDavServer) -> None:
+    source = polled(server)
+    source.poll()
+    make(server, "a", soon(days=2))
+    server._event = lambda *_: (
+        "<d:response><d:href>http://[x/</d:href><d:status>HTTP/1.1 404 Not Found</d:status></d:response>"
+    )  # type: ignore[method-assign]
+
+    with pytest.raises(SourceError, match="an address in the answer is none"):
+        source.poll()
+
+
+@pytest.mark.parametrize("name", ["sync-token", "getctag"])
+def test_a_token_or_tag_of_any_length_is_not_stored(server: CalDavServer, name: str) -> None:
+    server.has_sync, about = name == "sync-token", server._about
+    server._about = lambda path: about(path).replace(f"{name}>", f"{name}>{'x' * 100_000}", 1)  # type: ignore[method-assign]
+    source = polled(server, events="changes")
+    source.poll()
+    assert len(json.dumps(Reading.objects.get().position)) < 2_000
+
+    server.asked.clear()
+    assert source.poll() == [] and "calendar-query" not in server.requests
+    make(server, "a", soon(days=2))
+    assert said(source.poll()) == [("created", "a")]
 
 
 def test_an_answer_with_many_elements_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

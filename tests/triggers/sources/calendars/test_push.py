@@ -190,7 +190,16 @@ def test_an_installation_without_a_public_address_with_tls_asks_for_no_channel(
     assert site.posted == [] and not PushChannel.objects.exists()
 
 
-@pytest.mark.parametrize("page", [Page(status=401), Page(b"[]"), Page(b'{"expiration": "soon"}'), Page(b"{}")])
+@pytest.mark.parametrize(
+    "page",
+    [
+        Page(status=401),
+        Page(b"[]"),
+        Page(b'{"expiration": "soon"}'),
+        Page(b'{"expiration": null, "resourceId": "r1"}'),
+        Page(b"{}"),
+    ],
+)
 def test_polling_goes_on_where_google_makes_no_channel_and_it_is_asked_again_after_an_hour(
     site: ListServer, calendar: Calendar, page: Page
 ) -> None:
@@ -206,6 +215,16 @@ def test_polling_goes_on_where_google_makes_no_channel_and_it_is_asked_again_aft
     rewind(until=datetime.now(UTC).isoformat())
     source.poll()
     assert PushChannel.objects.exists()
+
+
+def test_an_id_that_postgresql_cannot_store_holds_up_no_poll(site: ListServer, calendar: Calendar) -> None:
+    ends = int((datetime.now(UTC) + timedelta(days=1)).timestamp() * 1000)
+    calendar[f"POST {WATCH}"] = Page(json.dumps({"resourceId": "r\0\ud800", "expiration": ends}).encode())
+    source = Polled("calendar_of_google", connection="work")
+    source.poll()
+    source.poll()
+
+    assert len(site.posted) == 1 and PushChannel.objects.exists()
 
 
 def test_the_token_of_the_connection_goes_with_the_request(
