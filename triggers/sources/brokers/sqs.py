@@ -178,14 +178,14 @@ def _of_objects(event: Received) -> list[Received]:
     return [
         replace(
             event,
-            id=change.id or f"{event.id} {change.path}",
+            id=change.id or (f"{event.id} {number}" if number else event.id),
             type=change.type,
             subject=change.subject,
             time=change.time,
             payload=change.payload,
             body=event.body if len(changes) == 1 else change.body,
         )
-        for change in changes
+        for number, change in enumerate(changes)
     ] or [event]
 
 

@@ -128,7 +128,9 @@ class Sns(Scheme[SnsSettings]):
         content = inner.data if isinstance(inner.data, (dict, list)) else message["Message"]
         payload = Payload(data={**message, "Message": content})
         if changes := changes_of_s3(content):
-            return [_described(change, message, is_alone=len(changes) == 1) for change in changes]
+            ids = [message["MessageId"], *(f"{message['MessageId']} {number}" for number in range(1, len(changes)))]
+            is_alone = len(changes) == 1
+            return [_described(change, id, is_alone=is_alone) for change, id in zip(changes, ids, strict=True)]
         return Description(
             id=event_id(message["MessageId"]),
             type="sns.unsubscribed" if message["Type"] == "UnsubscribeConfirmation" else "sns.notification",
@@ -212,9 +214,9 @@ def _is_test_of_s3(message: Mapping[str, str]) -> bool:
     return value_at(content, "Service") == "Amazon S3" and value_at(content, "Event") == "s3:TestEvent"
 
 
-def _described(change: ObjectChange, message: Mapping[str, str], *, is_alone: bool) -> Description:
+def _described(change: ObjectChange, id: str, *, is_alone: bool) -> Description:
     return Description(
-        id=change.id or event_id(message["MessageId"] if is_alone else f"{message['MessageId']} {change.path}"),
+        id=change.id or event_id(id),
         type=change.type,
         payload=change.payload,
         subject=change.subject,

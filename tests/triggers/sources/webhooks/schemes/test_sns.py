@@ -489,6 +489,16 @@ def test_each_record_of_a_message_is_an_event_with_its_own_part_as_body() -> Non
     assert len({event.ce_id for event in events}) == 3
 
 
+@pytest.mark.parametrize("key", ["a", ""])
+def test_records_that_do_not_name_their_change_are_as_many_events_each_time_the_message_comes(key: str) -> None:
+    records = [record(f"ObjectRestore:{step}", key=key, sequencer=None) for step in ("Post", "Completed")]
+    body = message(Message=json.dumps({"Records": records}))
+
+    [first, again] = [[event.ce_id for event in receipt_of(body).events] for _ in range(2)]
+
+    assert len(set(first)) == 2 and first == again
+
+
 def test_a_key_that_postgresql_cannot_store_is_kept_as_text() -> None:
     event = receipt_of(message(Message=put(key="a%00b"))).event
 
