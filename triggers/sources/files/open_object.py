@@ -38,11 +38,12 @@ REFUSED = (
 
 
 class ObjectStream(RawIOBase):
-    """The content of an object, as it arrives; it cannot go back."""
+    """The content of an object, as it arrives; it cannot go back. `size`: as the store has announced it."""
 
-    def __init__(self, body: Any, name: str) -> None:
+    def __init__(self, body: Any, name: str, size: int) -> None:
         self._body = body
         self._name = name
+        self._left = size
 
     def readable(self) -> bool:
         return True
@@ -51,6 +52,9 @@ class ObjectStream(RawIOBase):
         # Each read waits for at most the time-out of the client; what is cut short is an error of the client.
         with _errors(self._name):
             part = self._body.read(len(buffer))
+        self._left -= len(part)
+        if self._left < 0:  # in chunks, the length in the headers bounds nothing
+            raise FileRefused(f"{self._name} has more bytes than its store has announced.")
         buffer[: len(part)] = part
         return len(part)
 
@@ -68,9 +72,14 @@ def open_object(wanted: ObjectVersion, *, most: int) -> Iterator[BinaryIO]:
         try:
             if str(found.get("ETag", "")).strip('"') != wanted.etag:  # a store that does not know If-Match
                 raise FileChanged(f"{name} has changed since its event.")
-            if found["ContentLength"] > most:
-                raise FileRefused(f"{name} has {found['ContentLength']:,} bytes; open_file reads at most {most:,}.")
-            with BufferedReader(ObjectStream(body, name), CHUNK) as file:
+            size = found.get("ContentLength")
+            if size is None:
+                raise FileRefused(
+                    f"{name} is not opened: its store gives no size, so nothing shows where it is cut short."
+                )
+            if size > most:
+                raise FileRefused(f"{name} has {size:,} bytes; open_file reads at most {most:,}.")
+            with BufferedReader(ObjectStream(body, name, size), CHUNK) as file:
                 yield cast(BinaryIO, file)
         finally:
             body.close()  # also what was not read: the connection is not used again

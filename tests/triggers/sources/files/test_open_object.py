@@ -23,6 +23,9 @@ from triggers.models import Source
 
 pytestmark = pytest.mark.django_db
 KEYS = "testing:testing"
+MORE_THAN_ANNOUNCED = (
+    b'HTTP/1.1 200 OK\r\nETag: "1"\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n'
+)
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +170,9 @@ def test_a_key_that_the_store_refuses_is_an_error_without_the_key(store: Store) 
         (b"", FileUnavailable),
         (b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", FileUnavailable),
         (b'HTTP/1.1 200 OK\r\nETag: "1"\r\nContent-Length: 10\r\nConnection: close\r\n\r\nabc', FileUnavailable),
+        (b'HTTP/1.1 200 OK\r\nETag: "1"\r\nConnection: close\r\n\r\nabc', FileRefused),
+        (b'HTTP/1.1 200 OK\r\nETag: "1"\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n', FileRefused),
+        (MORE_THAN_ANNOUNCED, FileRefused),
         (b'HTTP/1.1 200 OK\r\nETag: "2"\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc', FileChanged),
     ],
 )
