@@ -102,7 +102,7 @@ class AccountMailReader(PollingReader):
         news = News(cursor=state.get("cursor"))
         if not state:
             news = self.begin(account, self.settings.begin_with == ALL)
-        elif not waiting or (unread.head and len(waiting) == 1):
+        elif not waiting or (unread.head and len(waiting) < MOST_WAITING):  # of what comes, one may be given
             news = self.news(account, state["cursor"])
         waiting += [id for id in dict.fromkeys(news.ids) if id not in waiting]
         messages: list[Received | Poison] = []
@@ -112,7 +112,7 @@ class AccountMailReader(PollingReader):
             messages += found
             unread.head = None
         except SourceError as error:
-            if unread.is_over(waiting[0]) and self._reads_one(account, waiting[1:]):
+            if unread.is_over(waiting[0]) and self._reads_one(account, waiting[1:], unread.tries):
                 messages.append(unread.set_aside(error))
                 read = 1
             else:
@@ -162,9 +162,11 @@ class AccountMailReader(PollingReader):
         payload = replace(one.payload, data={**one.payload.data, **more})
         return replace(one, id=event_of(id), payload=payload)
 
-    def _reads_one(self, account: Account, ids: Sequence[str]) -> bool:
-        """Does the provider give one of the messages behind it? Then it is this message that it does not give."""
-        for id in ids[:NEIGHBOURS]:
+    def _reads_one(self, account: Account, ids: Sequence[str], tries: int) -> bool:
+        """Does the provider give one of the messages behind it? Then it is this message that it does not give. Each poll asks for others
+        of them: several in a row may be such messages."""
+        first = tries * NEIGHBOURS % max(len(ids), 1)
+        for id in [*ids[first:], *ids[:first]][:NEIGHBOURS]:
             try:
                 self.message(account, id)
             except SourceError:

@@ -33,8 +33,13 @@ class Unread:
     def note(self, id: str) -> None:
         """The first message that waits has failed once more."""
         known = self.head if self.head and self.head["id"] == id else {"tries": 0, "since": _text(_now())}
-        tries: int = known["tries"]
-        self.head = {"id": id, "tries": tries + 1, "since": known["since"]}
+        # Another one: the poll is compared with the state before it.
+        self.head = {"id": id, "tries": int(known["tries"]) + 1, "since": known["since"]}
+
+    @property
+    def tries(self) -> int:
+        """How often the first message that waits has failed."""
+        return int(self.head["tries"]) if self.head else 0
 
     def is_over(self, id: str) -> bool:
         """Has it failed for long enough to be set aside when it fails now?"""

@@ -313,5 +313,26 @@ def test_a_message_that_alone_waits_holds_up_none_that_comes(mailbox: Mailbox, c
     assert subjects(source.poll()) == ["a"]
 
 
+@pytest.mark.parametrize("count", [2, 9])
+def test_several_messages_in_a_row_that_the_provider_never_gives_hold_up_none_that_comes(
+    count: int, mailbox: Mailbox, clock: Clock
+) -> None:
+    broken = [f"broken-{number}" for number in range(count)]
+    source = begun(mailbox, *broken)
+    mailbox.broken = dict.fromkeys(broken, 500)
+    for _ in range(3):
+        clock.later(hours=1)
+        assert source.poll().failure
+    mailbox.add("a")
+
+    found: list[Received | Poison] = []
+    for _ in range(6 * count):
+        clock.later(minutes=16)
+        found += source.poll().messages
+
+    assert {one.id for one in found if isinstance(one, Poison)} == {f"message:{id}" for id in broken}
+    assert [one.id for one in found if isinstance(one, Received)] == ["message:a"]
+
+
 def ids(batch: Batch) -> list[str]:
     return [message.id for message in batch.messages]
