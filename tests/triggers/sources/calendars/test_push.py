@@ -137,11 +137,12 @@ def test_a_forged_message_costs_one_statement(site: ListServer, calendar: Calend
         assert len(captured) == count
 
 
+@pytest.mark.parametrize("until", [timedelta(), timedelta(days=30)], ids=["is over", "of a clock that was wrong"])
 def test_a_channel_that_is_about_to_end_is_replaced_and_the_old_one_is_stopped(
-    site: ListServer, calendar: Calendar
+    until: timedelta, site: ListServer, calendar: Calendar
 ) -> None:
     source, first = watched(site, calendar)
-    rewind(until=datetime.now(UTC).isoformat())
+    rewind(until=(datetime.now(UTC) + until).isoformat())
     source.poll()
 
     [_, (made, second), (stopped, old)] = posted(site)
