@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
@@ -109,13 +109,12 @@ class CalDavServer:
                 elif one.status != TRUNCATED and not self._is_self(one) and not _is_collection(one):
                     changed[one.path] = one.href
             is_cut = any(one.status == TRUNCATED for one in found.resources)
-            is_last = not is_cut or found.sync_token == token
-            token = found.sync_token
-            if len(changed) > MOST_CHANGED:
+            if len(changed) > MOST_CHANGED or (is_cut and found.sync_token == token):  # then the rest would never come
                 return None
-            if is_last:
+            token = found.sync_token
+            if not is_cut:
                 break
-        stored = [one for one in self._named(list(changed.values())) if one.etag or one.calendar]
+        stored = self._named(list(changed.values()))
         # Deleted since.
         gone |= dict.fromkeys(changed.keys() - {one.path for one in stored})
         return Changes(stored=stored, gone=list(gone), token=token)
@@ -141,7 +140,10 @@ class CalDavServer:
                 f"{XML}<c:calendar-multiget {NAMESPACES}><d:prop><d:getetag/>{DATA}</d:prop>{names}"
                 "</c:calendar-multiget>"
             )
-            found += self._events(self._report(body))
+            answer = self._report(body)
+            # Some servers give each property of what does not exist its own 404. Another error is none of these: it is still there.
+            there = [one for one in answer.resources if one.statuses != {HTTPStatus.NOT_FOUND}]
+            found += self._events(replace(answer, resources=there))
         return found
 
     def _events(self, found: Multistatus) -> list[Stored]:

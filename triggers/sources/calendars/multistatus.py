@@ -43,11 +43,13 @@ class Element:
 
 @dataclass(frozen=True, kw_only=True)
 class Resource:
-    """What an answer has of one resource. `status` is its own, 0 if its properties have one each; `properties` are those that it has."""
+    """What an answer has of one resource. `status` is its own, 0 if its properties have one each (`statuses`); `properties` are those that
+    it has."""
 
     href: str  # as the server writes it
     path: str
     status: int
+    statuses: frozenset[int]
     properties: Element
 
 
@@ -118,13 +120,19 @@ class _Building:
 
 
 def _resource(response: Element) -> Resource:
-    properties = Element(name="")
-    for group in response.all(DAV, "propstat"):
+    properties, groups = Element(name=""), list(response.all(DAV, "propstat"))
+    for group in groups:
         if 200 <= _status(group) < 300:
             for each in group.all(DAV, "prop"):
                 properties.children += each.children
     href = response.text_of(DAV, "href")
-    return Resource(href=href, path=path_of(href), status=_status(response), properties=properties)
+    return Resource(
+        href=href,
+        path=path_of(href),
+        status=_status(response),
+        statuses=frozenset(map(_status, groups)),
+        properties=properties,
+    )
 
 
 def _status(of: Element) -> int:

@@ -300,6 +300,45 @@ def test_an_answer_that_is_of_no_use_is_an_error(
         polled(server).poll()
 
 
+def test_changes_that_are_cut_where_the_token_stays_the_same_are_read_as_a_whole(server: CalDavServer) -> None:
+    server._token = lambda _: "http://example.com/sync/0"  # type: ignore[method-assign]
+    source = polled(server, events="changes")
+    source.poll()
+    server.page = 1
+    for name in "abc":
+        make(server, name, soon(days=2))
+
+    assert sorted(said(source.poll())) == [("created", name) for name in "abc"]
+
+
+@pytest.mark.parametrize(
+    ("answered", "types"),
+    [
+        ("<d:status>HTTP/1.1 503 Service Unavailable</d:status>", []),
+        ("<d:propstat><d:prop><d:getetag/></d:prop><d:status>HTTP/1.1 403 Forbidden</d:status></d:propstat>", []),
+        (
+            "<d:propstat><d:prop><d:getetag/></d:prop><d:status>HTTP/1.1 404 Not Found</d:status></d:propstat>",
+            ["cancelled"],
+        ),
+        ("<d:status>HTTP/1.1 404 Not Found</d:status>", ["cancelled"]),
+    ],
+)
+def test_a_changed_event_that_the_server_does_not_give_is_cancelled_only_if_it_is_not_there(
+    server: CalDavServer, answered: str, types: list[str]
+) -> None:
+    make(server, "a", soon(days=2))
+    source = polled(server, events="changes")
+    source.poll()
+    make(server, "a", soon(days=3))
+    event_of = server._event
+    server._event = lambda name, has_data: (  # type: ignore[method-assign]
+        f"<d:response><d:href>/ada/work/{name}</d:href>{answered}</d:response>" if has_data else event_of(name, False)
+    )
+
+    assert [type for type, _ in said(source.poll())] == types
+    assert PoisonMessage.objects.exists() == (not types)
+
+
 def test_a_change_of_what_is_no_address_is_an_error_of_the_source(server: CalDavServer) -> None:
     source = polled(server)
     source.poll()
