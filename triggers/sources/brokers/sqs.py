@@ -105,14 +105,14 @@ class SqsReader(Reader):
 
     def read(self, wait: float) -> Batch:
         self.unconfirmed = []
-        found = self._receive(wait)
+        more = self._receive(wait)
+        messages, size = self._events(more), _size(more)
         until = time.monotonic() + COLLECT_FOR
         # While messages of a group are not deleted, no other reader gets later ones of it, and we get them in order.
-        while len(found) < BATCH and _size(found) < BATCH_BYTES and time.monotonic() < until:
-            if not (more := self._receive(0) if found else []):
-                break
-            found += more
-        messages = [event for message in found for event in _of_objects(self._event(message))]
+        while more and len(messages) < BATCH and size < BATCH_BYTES and time.monotonic() < until:
+            more = self._receive(0)
+            messages += self._events(more)
+            size += _size(more)
         return Batch(messages=messages, lag=self._lag())
 
     def confirm(self, batch: Batch) -> None:
@@ -156,6 +156,9 @@ class SqsReader(Reader):
         name = "ApproximateNumberOfMessages"
         answer = self.client.get_queue_attributes(QueueUrl=self.settings.queue_url, AttributeNames=[name])
         return int(answer["Attributes"][name])
+
+    def _events(self, messages: Sequence[dict[str, Any]]) -> list[Received]:
+        return [event for message in messages for event in _of_objects(self._event(message))]
 
     def _event(self, message: dict[str, Any]) -> Received:
         system = message.get("Attributes", {})

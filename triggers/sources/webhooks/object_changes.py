@@ -16,6 +16,7 @@ from triggers.sources.http.timestamps import time_in
 from triggers.sources.webhooks.naming import event_id, found_at, is_name, value_at
 
 UNNAMED_S3 = "s3.event"
+MOST_RECORDS = 1_000  # of a notification; S3 sends one, and a message of 256 KB has room for ten thousand forged ones
 BLOBS = "Microsoft.Storage."
 # Google's words for a change of an object.
 FINALIZED, DELETED, ARCHIVED = "OBJECT_FINALIZE", "OBJECT_DELETE", "OBJECT_ARCHIVE"
@@ -63,9 +64,11 @@ class ObjectChange:
 
 
 def changes_of_s3(content: Any) -> list[ObjectChange]:
-    """The changes in a notification of S3, which may have several records; none: it is something else."""
+    """The changes in a notification of S3, which may have several records; none: it is something else, or has too many."""
     records = found_at(content, "Records")
-    if not isinstance(records, list) or not all(value_at(one, "eventSource") == "aws:s3" for one in records):
+    if not isinstance(records, list) or len(records) > MOST_RECORDS:
+        return []
+    if not all(value_at(one, "eventSource") == "aws:s3" for one in records):
         return []
     return [_change_of_s3(record) for record in records]
 

@@ -153,6 +153,17 @@ def test_records_that_do_not_name_their_change_are_as_many_events_each_time_the_
     assert len({one.id for _ in range(2) for one in reader_of(queue).read(1).messages}) == 2
 
 
+def test_a_batch_takes_no_further_message_once_it_has_enough_events(endpoint: str) -> None:
+    queue = SqsQueue(endpoint, is_fifo=False)
+    body = json.dumps({"Records": [{"eventSource": "aws:s3"}] * 100})
+    for _ in range(12):
+        queue.client.send_message(QueueUrl=queue.url, MessageBody=body)
+
+    batch = reader_of(queue).read(1)
+
+    assert 100 <= len(batch.messages) <= 1_000  # of the ten messages that one request gives at most
+
+
 @pytest.mark.parametrize("secret", ["", "id", "id:", ":secret"])
 def test_an_access_key_has_two_parts(secret: str) -> None:
     with pytest.raises(InvalidSettings):

@@ -499,6 +499,15 @@ def test_records_that_do_not_name_their_change_are_as_many_events_each_time_the_
     assert len(set(first)) == 2 and first == again
 
 
+def test_a_message_with_more_records_than_a_delivery_may_have_is_one_event() -> None:
+    bare = {"eventSource": "aws:s3"}
+
+    assert len(receipt_of(message(Message=json.dumps({"Records": [bare] * 1_000}))).events) == 1_000
+    event = receipt_of(message(Message=json.dumps({"Records": [bare] * 1_001}))).event
+
+    assert (event.type, len(event.data["Message"]["Records"])) == ("sns.notification", 1_001)
+
+
 def test_a_key_that_postgresql_cannot_store_is_kept_as_text() -> None:
     event = receipt_of(message(Message=put(key="a%00b"))).event
 
