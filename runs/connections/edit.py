@@ -15,7 +15,7 @@ from django.db.models import F
 
 from agents.guards.atomic import not_in_atomic_body
 from runs.connections.catalog import providers
-from runs.connections.installation import LONGEST_KEY, wrong_with_key
+from runs.connections.installation import LONGEST_KEY, PERMISSION, wrong_with_key
 from runs.connections.protocol import ProviderError, metadata
 from runs.connections.provider import CODE, Provider
 from runs.connections.sealed import sealed
@@ -74,7 +74,7 @@ def create_connection(
         owner=owner,
         client_id=client_id,
         client_secret=_sealed(client_secret),
-        scopes=_scopes(scopes),
+        scopes=_scopes(scopes, found),
         settings=complete(found, settings or {}, grant),
     )
     try:
@@ -99,7 +99,7 @@ def change_connection(
     """Without a new secret, the old one stays where it went before. Other scopes are granted at the next consent."""
     before = Connection.objects.get(pk=connection_id)
     provider = providers()[before.provider]
-    completed = complete(provider, settings, before.grant)
+    completed, named = complete(provider, settings, before.grant), _scopes(scopes, provider)
     if completed.get("token_url") == before.settings.get("token_url") and "auth_method" in before.settings:
         completed.setdefault(
             "auth_method", before.settings["auth_method"]
@@ -116,7 +116,7 @@ def change_connection(
     with transaction.atomic():
         changed = Connection.objects.filter(pk=connection_id, revision=before.revision).update(
             client_id=client_id,
-            scopes=_scopes(scopes),
+            scopes=named,
             settings=completed,
             # What was wrong with the client may be right now.
             retry_at=None,
@@ -129,7 +129,7 @@ def change_connection(
         if goes_elsewhere:  # the code of a consent that was asked for before must not go there
             before.pending_consents.all().delete()
         old = {"client_id": before.client_id, "scopes": before.scopes, "settings": before.settings}
-        new = {"client_id": client_id, "scopes": _scopes(scopes), "settings": completed}
+        new = {"client_id": client_id, "scopes": named, "settings": completed}
         audit.record(
             by,
             "change",
@@ -236,11 +236,16 @@ def _check_client(
         faults["client_secret"] = "It contains characters that no secret has."  # noqa: S105
 
 
-def _scopes(scopes: Sequence[str]) -> list[str]:
+def _scopes(scopes: Sequence[str], provider: Provider) -> list[str]:
     if wrong := [
         one for one in scopes if not one.isascii() or not one.isprintable() or " " in one or len(one) > LONGEST
     ]:
         raise ValidationError({"scopes": f"{wrong[0][:50]!r} is no scope."})
+    if provider.signs and (wrong := [one for one in scopes if not PERMISSION.fullmatch(one)]):
+        # One that is left out would not narrow the token, but give it all that the app has.
+        raise ValidationError(
+            {"scopes": f"{wrong[0][:50]!r} is no permission. Write it such as issues:read or deployments:write."}
+        )
     return list(dict.fromkeys(scopes))
 
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 LONGEST_KEY = 20_000  # characters of a private key in PEM
 BEHIND = 60  # seconds by which GitHub's clock may be behind ours
 LASTS = 540  # seconds of a proof; GitHub takes at most ten minutes
-PERMISSION = re.compile(r"[a-z_]{1,60}:(read|write|admin)")
+LEVELS = ("read", "write", "admin")
+PERMISSION = re.compile(rf"[a-z_]{{1,60}}:({'|'.join(LEVELS)})")
 SUSPENDED = "installation_suspended"
 REMOVED = "installation_removed"
 IN_WORDS = {
@@ -57,8 +58,8 @@ def headers_of(app: str, pem: str) -> dict[str, str]:
 
 
 def body_of(scopes: Sequence[str]) -> bytes:
-    """A request for these permissions alone; none: for all that the app has."""
-    permissions = dict(one.rsplit(":", 1) for one in scopes if PERMISSION.fullmatch(one))
+    """A request for these permissions (PERMISSION) alone, of each the highest level; none: for all that the app has."""
+    permissions = dict(sorted((one.split(":") for one in scopes), key=lambda one: LEVELS.index(one[1])))
     return json.dumps({"permissions": permissions} if permissions else {}).encode()
 
 

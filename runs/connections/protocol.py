@@ -52,6 +52,7 @@ ENDED = frozenset(
         SUSPENDED,
     }
 )
+DEAD = frozenset({"invalid_token", "token_revoked", "token_expired"})  # of a token that is to be revoked: it has ended
 CODE_OF_ERROR = re.compile(r"[a-z0-9_.-]{1,60}", re.IGNORECASE)
 
 
@@ -141,6 +142,8 @@ def revoke(provider: Provider, client: Client, token: str, hint: str) -> None:
 
     body, _ = prepare_revoke_token_request(token, hint)
     answer = _post(provider, client, provider.revoke_url, body)
+    if answer.error in DEAD:
+        return
     if answer.status >= 400 or answer.error:
         raise RefusedByProvider(answer.error or f"status-{answer.status}")
 

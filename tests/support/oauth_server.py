@@ -42,6 +42,7 @@ class OAuthServer:
         self.held: threading.Event | None = None  # the token endpoint has acted, and answers when it is set
         self.revoke_gate: threading.Event | None = None  # the revocation endpoint answers when it is set
         self.revoke_status = 200
+        self.revoke_error = ""  # a token that has ended is one, as at Google
         self.asked: list[dict[str, str]] = []  # requests to the token endpoint
         self.revoked: list[str] = []
         self.called: list[tuple[str, str, int]] = []  # method, path and status of requests to the API
@@ -181,6 +182,8 @@ class OAuthServer:
                         provider.revoke_gate.wait(60)
                     if provider.revoke_status != 200:
                         return self._answer(provider.revoke_status, b"<h1>gateway</h1>")
+                    if provider.revoke_error and not provider.grants:
+                        return self._json(400, {"error": provider.revoke_error})
                     with provider.lock:
                         provider.revoke(dict(parse_qsl(body.decode()))["token"])
                     self._json(200, {})

@@ -100,6 +100,23 @@ def test_only_the_chosen_permissions_are_asked_for(hub: GitHubApp) -> None:
     assert hub.asked == [{"permissions": {"checks": "read"}}] and made.granted == ["checks:read"]
 
 
+def test_of_a_permission_that_is_chosen_twice_the_higher_level_is_asked_for(hub: GitHubApp) -> None:
+    assert connected(scopes=["issues:write", "issues:read"]) and hub.asked == [{"permissions": {"issues": "write"}}]
+
+
+@pytest.mark.parametrize("scope", ["issues", "Issues:read", "issues:all", "repo"])
+def test_a_permission_that_cannot_be_is_refused_and_does_not_give_all_that_the_app_has(
+    hub: GitHubApp, scope: str
+) -> None:
+    with pytest.raises(ValidationError, match="is no permission. Write it such as issues:read"):
+        make(scopes=[scope])
+    made = make(scopes=["checks:read"])
+    with pytest.raises(ValidationError, match="is no permission"):
+        change_connection(made.pk, client_id=APP, client_secret="", scopes=[scope], settings=made.settings, by="ada")
+
+    assert hub.asked == []
+
+
 @pytest.mark.parametrize(
     "change, words",
     [

@@ -107,6 +107,22 @@ def test_a_provider_that_is_away_is_asked_again_until_it_has_revoked(provider: O
     assert made.reason.startswith("Revoked, here and at") and not OutboxMessage.objects.exists()
 
 
+@pytest.mark.parametrize("error", ["invalid_token", "token_revoked"])
+def test_a_provider_that_knows_the_token_no_more_has_revoked_it(provider: OAuthServer, error: str) -> None:
+    """The process before may have been killed with the answer."""
+    made = connected(provider)
+    provider.revoke_status, provider.revoke_error = 503, error
+    revoke_connection(made.pk, by="admin:ada")
+    provider.revoke_status = 200
+    provider.withdraw()
+    due_now()
+    deliver_slow()
+
+    made.refresh_from_db()
+    assert made.reason == "Revoked, here and at Other (OAuth 2 or OpenID Connect)."
+    assert not OutboxMessage.objects.exists()
+
+
 def test_a_token_that_is_to_be_revoked_is_stored_encrypted(provider: OAuthServer) -> None:
     made = connected(provider)
     provider.revoke_status = 503
