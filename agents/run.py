@@ -237,13 +237,14 @@ class AgentRun:
 
     @property
     def thread_or_none(self) -> str | None:
-        """As `thread`; None: what woke this run is in no conversation."""
+        """As `thread`; None: what woke this run is in no conversation, or in several, which must not get into each other."""
 
         def find() -> str | None:
             try:
-                return self.reply_place.thread
+                threads = {self.reply_place.thread, *(self._find_place(event.id).thread for event in self.events[:-1])}
             except NoReplyPlace:
                 return None
+            return threads.pop() if len(threads) == 1 else None
 
         name: str | None = self._value("thread", find)
         return name

@@ -1,11 +1,12 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
 from agents import AgentRun, Event
-from agents.exceptions import Permanent
+from agents.exceptions import NoReplyPlace, Permanent
+from agents.kernel.reply_place import ReplyPlace
 
 
 def test_the_event_is_the_newest_and_events_are_read_once_and_only_on_request() -> None:
@@ -149,6 +150,22 @@ def test_a_refused_duration_is_reported_in_plain_words(delay: Any, words: str) -
 
 def test_now_of_a_run_has_a_time_zone() -> None:
     assert a_run().now().utcoffset() == datetime.now(UTC).utcoffset()
+
+
+@pytest.mark.parametrize(
+    ("threads", "found"),
+    [(["1.1"], "1.1"), (["1.1", "1.1"], "1.1"), (["1.1", "2.2"], None), ([""], None), (["", "1.1"], None)],
+)
+def test_messages_of_several_threads_are_in_no_conversation_together(threads: list[str], found: str | None) -> None:
+    events = [an_event(thread) for thread in threads]
+
+    def place(event_id: UUID) -> ReplyPlace:
+        thread = next(event.data for event in events if event.id == event_id)
+        if not thread:
+            raise NoReplyPlace("no message")
+        return ReplyPlace(kind="slack-thread", to={}, name="Slack", thread=thread)
+
+    assert a_run(read_events=lambda: events, find_place=place).thread_or_none == found
 
 
 def a_run(**fields: Any) -> AgentRun:
