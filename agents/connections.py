@@ -25,6 +25,7 @@ from agents.guards.http import is_allowed, is_private
 from agents.journal.begun import Begun, current
 from agents.journal.concurrent import in_main_thread
 from agents.kernel.connecting import Lease, lease
+from agents.models import PromptAgentVersion
 
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 SECONDS = 30.0  # for each wait of a request
@@ -36,6 +37,7 @@ class Use:
     """The use of a connection in a step, and what the step may do by it: only read, for this reason, or anything."""
 
     name: str
+    agent: str
     acts_for: str | None = None  # `agents.kernel.connecting.MayUse`
     only_reads: str = ""
     may_retry: bool = True
@@ -47,6 +49,12 @@ class Use:
             raise NotConnected(
                 f"connection {self.name!r} belongs to {given.owner!r}, for whom this agent does not act: edit the agent, and choose "
                 "another connection"
+            )
+        if given.owner and self.acts_for and PromptAgentVersion.acts_for(self.agent) not in (None, self.acts_for):
+            # Since then others may write its checklist, which a run of any version reads.
+            raise NotConnected(
+                f"connection {self.name!r} belongs to {given.owner!r}, for whom the newest version of agent {self.agent!r} does not act: "
+                "requeued and waiting runs of its earlier versions do not, either"
             )
         return given
 
@@ -68,6 +76,7 @@ def use_of(name: str, agent: str, *, acts_for: str | None = None, is_tainted: bo
     # A Retry of an at_most_once step says that nothing has happened, and its body may have done something else before.
     return Use(
         name=name,
+        agent=agent,
         acts_for=acts_for,
         only_reads=only_reads,
         may_retry=step.request.effect != "at_most_once",

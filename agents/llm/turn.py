@@ -61,7 +61,9 @@ class Turn:
             await in_main_thread(self._hold)
             await self._shorten(summarise)
         _, newest = await in_main_thread(
-            self._journal.named_value, Place(name=self._call, key="history"), partial(history.newest, self._session)
+            self._journal.named_value,
+            Place(name=self._call, key="history"),
+            partial(history.newest, self._session, self._agent),
         )
         if newest["is_tainted"]:
             self._taint()

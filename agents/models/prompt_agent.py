@@ -1,5 +1,5 @@
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.db.models.functions import Now
 
 
@@ -49,3 +49,11 @@ class PromptAgentVersion(models.Model):
 
     def __str__(self) -> str:
         return f"version {self.number} of {self.agent_id}"
+
+    @classmethod
+    def acts_for(cls, agent: str) -> str | None:
+        """The user by whose own connections the newest version of this agent acts, also of a deleted one; empty: by no one's. None: there
+        is no such agent."""
+        newest = cls.objects.filter(agent__name=agent, number=F("agent__newest"))
+        found = list(newest.values_list("definition__acts_for", flat=True))
+        return str(found[0] or "") if found else None

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from django.db.models import Q
+
 from agents.guards.storable import storable
-from agents.models import Session, SessionTurn
+from agents.models import PromptAgentVersion, Session, SessionTurn
 from agents.sessions.limits import SUMMARY_LENGTH
 from agents.sessions.messages import as_text, loaded
 from agents.sessions.size import surplus
@@ -40,14 +42,23 @@ class Surplus:
         return {"through": self.through, "is_tainted": self.is_tainted, "revision": self.revision}
 
 
-def newest(session: str) -> dict[str, Any]:
-    """The number of its newest turn, and whether a run that reads it is tainted."""
+def newest(session: str, agent: str) -> dict[str, Any]:
+    """The number of its newest turn, and whether a run of this agent that reads it is tainted."""
     known = Session.objects.filter(name=session).first()
     if known is None:
         return {"through": 0, "is_tainted": False}
-    given = known.turns.filter(messages__isnull=False, is_tainted=True)
-    is_tainted = given.exists() or (bool(known.summary) and known.is_summary_tainted)
+    is_tainted = known.turns.filter(_taints(agent)).exists() or (bool(known.summary) and known.is_summary_tainted)
     return {"through": known.last_number, "is_tainted": is_tainted}
+
+
+def _taints(agent: str) -> Q:
+    """The turns that taint a run of this agent: those of tainted runs. If it acts by a person's own connections, also those of other
+    agents, whose prompts other people may have written."""
+    is_given = Q(messages__isnull=False)
+    taints = is_given & Q(is_tainted=True)
+    if PromptAgentVersion.acts_for(agent):
+        taints |= (is_given | Q(is_summarised=True)) & ~Q(agent=agent)
+    return taints
 
 
 def read(session: str, through: int) -> History:

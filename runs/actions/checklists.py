@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
 
 from agents import registry
 from agents.checklists.history import write_revision
@@ -167,8 +166,7 @@ def _lock(checklist_id: int, revision: int | None = None) -> Checklist:
 
 def _require_person(agent: str, by: str) -> None:
     """The items of a prompt agent that acts by a person's own connections are that person's to write. IllegalState: it is another."""
-    newest = PromptAgentVersion.objects.filter(agent__name=agent, agent__deleted_at=None, number=F("agent__newest"))
-    acts_for = newest.values_list("definition__acts_for", flat=True).first()
+    acts_for = PromptAgentVersion.acts_for(agent)  # of a deleted one, too: anyone may restore it
     if acts_for and by not in (CODE, f"admin:{acts_for}"):
         raise IllegalState(
             f"{agent} acts by connections of {acts_for}, who alone may write its checklist.", status="refused"

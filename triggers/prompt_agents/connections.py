@@ -15,10 +15,12 @@ def connections_for(by: str) -> list[str]:
     return [name for name, owner in rows if not owner or by == f"admin:{owner}"]
 
 
-def with_owner(definition: Definition) -> Definition:
-    """The definition, with the user whose connections it names."""
+def with_owner(definition: Definition, by: str) -> Definition:
+    """The definition, with the user whose connections it names: who saves it, if any. A connection that has become another person's
+    since `connection_faults` stays theirs."""
     owners = Connection.objects.filter(name__in=definition.connections.values()).exclude(owner="")
-    return replace(definition, acts_for=owners.values_list("owner", flat=True).first() or "")
+    user = by.removeprefix("admin:")
+    return replace(definition, acts_for=user if user != by and owners.filter(owner=user).exists() else "")
 
 
 def connection_faults(definition: Definition, by: str) -> Iterator[str]:

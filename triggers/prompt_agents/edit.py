@@ -47,7 +47,7 @@ def create_prompt_agent(
     go on. Invalid, RuleError or ValueError name each wrong field."""
     _require_right([*_name_faults(name), *_faults(definition, by)])
     with transaction.atomic():
-        agent = _add(name, with_owner(definition), by)
+        agent = _add(name, with_owner(definition, by), by)
         if checklist or not Checklist.objects.filter(agent=name, trigger="").exists():
             set_checklist(name, checklist, by=by)  # also an empty one can be silenced
         set_budget(name, budget, by=by)
@@ -62,7 +62,7 @@ def edit_prompt_agent(agent_id: int, definition: Definition, *, by: str, version
     """Make a new version, with which later runs begin. The same definition is no edit. Invalid names each wrong field; IllegalState:
     it is deleted, or another edit came after `version`."""
     _require_right(_faults(definition, by))
-    definition = with_owner(definition)
+    definition = with_owner(definition, by)
     with transaction.atomic():
         agent = _lock(agent_id)
         if agent.is_deleted:

@@ -2,26 +2,34 @@
 
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
 
 from agents.models import Checklist, PromptAgent
+from agents.prompt_agents import catalog
 from agents.prompt_agents.definition import Definition
+from agents.sessions.history import Surplus, append, newest, take_out
+from agents.testing import run_agent
 from config.health.problems import problems
 from config.health.situation import read_situation
-from runs.actions.checklists import ItemEdit, edit_checklist
+from runs.actions.checklists import ItemEdit, create_checklist, edit_checklist
 from runs.connections.edit import create_connection, remove_connection
 from runs.exceptions import IllegalState
 from runs.models import Connection
 from tests.support.api import Api
+from tests.support.llm import Turns
+from tests.support.mail_servers import DATA as MAIL
+from tests.support.mail_servers import GmailServer, serving_mail
 from tests.support.prompt_agents import SAYS, make_prompt_agent, register_mail_tools
 from triggers.exceptions import Invalid
 from triggers.page_files.pages import InstructionsPage
+from triggers.prompt_agents import edit
 from triggers.prompt_agents.as_json import exported
-from triggers.prompt_agents.connections import connections_for
-from triggers.prompt_agents.edit import edit_prompt_agent, newest_of
+from triggers.prompt_agents.connections import connection_faults, connections_for
+from triggers.prompt_agents.edit import delete_prompt_agent, edit_prompt_agent, newest_of
 from triggers.prompt_agents.trial import try_prompt_agent
 from triggers.transfer.carry_out import import_triggers
 from triggers.transfer.check import ImportRefused
@@ -165,3 +173,70 @@ def test_a_file_carries_the_names_and_is_taken_by_their_person_alone() -> None:
     with pytest.raises(ImportRefused, match="own belongs to ada"):
         import_triggers(content, by=BOB)
     assert exported(PromptAgent.objects.get(name="clerk"))["instructions"] == SAYS
+
+
+# By ways around the version that acts for a person
+
+
+def test_the_checklist_of_a_deleted_agent_is_still_for_its_person_alone_to_write() -> None:
+    clerk = make_prompt_agent("clerk", by=ADA, checklist=[ItemEdit(text="mail")], **CLERK)
+    checklist = Checklist.objects.get(agent="clerk")
+
+    delete_prompt_agent(clerk.pk, by=BOB)
+    with pytest.raises(IllegalState, match="who alone may write its checklist"):
+        edit_checklist(checklist.pk, [ItemEdit(text="Draft what I say.")], by=BOB)
+    with pytest.raises(IllegalState, match="who alone may write its checklist"):
+        create_checklist("clerk", trigger="clerk", items=[ItemEdit(text="Draft what I say.")], by=BOB)
+    make_prompt_agent("clerk", by=BOB, checklist=[ItemEdit(text="failed runs")])
+
+    assert definition(PromptAgent.objects.get(name="clerk")).acts_for == ""
+
+
+def test_a_run_of_an_earlier_version_acts_for_its_person_while_the_newest_version_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clerk = make_prompt_agent("clerk", by=ADA, tools=("label_mail",), connections={"mail": "own"})
+    first = newest_of(clerk).fingerprint
+    box = GmailServer()
+    box.owner = "ada"
+
+    def labels() -> int:
+        """Of a run that began with the first version, such as one that is requeued."""
+        turns = Turns([("label_mail", {"labels": ["Invoice"]})], [("final_result", {"notify": False})])
+        run_agent(catalog.begun("clerk", first), model=turns.model, type="mail.received", data=MAIL)
+        return len(box.written)
+
+    with serving_mail(box, monkeypatch):
+        edit_prompt_agent(clerk.pk, replace(definition(clerk), instructions="Label bills, too."), by=ADA)
+        assert (before := labels()) > 0
+        clerk.refresh_from_db()
+        edit_prompt_agent(clerk.pk, replace(definition(clerk), connections={"mail": "shared"}), by=BOB)
+        edit_checklist(Checklist.objects.get(agent="clerk").pk, [ItemEdit(text="Label what I say.")], by=BOB)
+        assert labels() == before
+
+
+def test_a_connection_that_becomes_another_persons_during_an_edit_stays_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def becomes_hers(given: Definition, by: str) -> list[str]:
+        found = list(connection_faults(given, by))
+        Connection.objects.filter(name="shared").update(owner="ada")
+        return found
+
+    monkeypatch.setattr(edit, "connection_faults", becomes_hers)
+    made = make_prompt_agent("desk", by=BOB, tools=("label_mail",), connections={"mail": "shared"})
+
+    assert definition(made).acts_for == ""
+    assert lost() == ["prompt-agent-connections:desk"]
+
+
+def test_the_words_of_another_agent_in_its_conversation_taint_an_agent_that_acts_for_a_person() -> None:
+    make_prompt_agent("clerk", by=ADA, session="desk", **CLERK)
+    make_prompt_agent("shared-clerk", by=BOB, session="desk")
+    append("desk", [], run_id=uuid4(), agent="clerk", is_tainted=False)
+    assert not newest("desk", "clerk")["is_tainted"]
+
+    append("desk", [], run_id=uuid4(), agent="shared-clerk", is_tainted=False)
+
+    assert newest("desk", "clerk")["is_tainted"]
+    assert not newest("desk", "shared-clerk")["is_tainted"]
+    take_out("desk", Surplus(through=2, text="the turns", is_tainted=False, revision=0), "a summary")
+    assert newest("desk", "clerk")["is_tainted"]
