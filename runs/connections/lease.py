@@ -139,7 +139,7 @@ def read(name: str) -> Standing:
     if row is None:
         raise NotConnected(f"there is no connection {name!r}: create it in the admin, under Connections")
     if row.state != Connection.State.CONNECTED:
-        why = f": {row.reason}" if row.reason else ""
+        why = f": {row.reason.rstrip('.')}" if row.reason else ""
         raise NotConnected(f"connection {name!r} is {row.state}{why}. Connect it again in the admin, under Connections")
     if row.owner and not _may_enter(row.owner):
         raise NotConnected(

@@ -95,6 +95,8 @@ def test_a_provider_that_is_away_is_asked_again_until_it_has_revoked(provider: O
 
     said = revoke_connection(made.pk, by="admin:ada")
     assert "has not revoked them: it answers 503. It is asked again for a day" in said
+    with pytest.raises(NotConnected, match=r"for a day\. Connect it again"):
+        lease("mail")
     due_now()
     deliver_slow()
     assert provider.grants and OutboxMessage.objects.get().attempts == 2
