@@ -339,7 +339,7 @@ def test_each_message_is_answered_once_in_its_thread_in_order(make_stack: StackM
     assert_each_is_an_event_and_a_run(stack, messages)
     unknown = assert_each_is_answered_once(stack, world, messages)
     assert_conversations_are_whole(stack)
-    assert len(killer.kills) == len({victim.partition("-")[0] for victim in VICTIMS})
+    assert all(killer.kills[victim.partition("-")[0]] >= (5 if FULL else 1) for victim in VICTIMS)
     assert killer.over_bodies
     stack.manage("verify")
     print_figures(stack, world, killer, took, unknown)
