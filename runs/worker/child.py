@@ -10,12 +10,14 @@ from typing import Any
 from celery.signals import worker_process_init, worker_process_shutdown
 
 from agents import telemetry
+from runs.worker.printed import print_without_secrets
 
 
 @worker_process_init.connect
 def prepare_child(**kwargs: Any) -> None:
-    """Let a child die with its parent, and ignore SIGTERM: the parent decides what happens to its run."""
+    """Let a child die with its parent, ignore SIGTERM, as the parent decides what happens to its run, and print no secrets."""
     die_with_parent()
+    print_without_secrets()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
