@@ -32,7 +32,7 @@ class KolmogorovSmirnov(Detector[KolmogorovSmirnovSettings]):
 
     name = "kolmogorov_smirnov"
     label = "Distribution (Kolmogorov–Smirnov)"
-    use = "the same, where PSI has no good classes: it compares the series as a whole"
+    use = "values that are spread otherwise than before, of any series, without a choice of parts"
     help_text = (
         "Out when the newest samples are distributed otherwise than those before them: the largest distance between their two cumulative "
         "distributions. It divides the series into no parts, so it needs no choice of them and sees a shift of any series; beside PSI, "
