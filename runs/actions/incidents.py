@@ -35,6 +35,7 @@ IN_STATUS = {
 STATUSES = sorted(IN_STATUS)
 MUTED = Q(muted_at__isnull=False)
 NOTE = 1_000  # characters of a note
+LAST_YEAR = 9998  # of an end: within it, no zone leaves the calendar
 UNTIL_VERSION, UNTIL_CLOSED = "version", "closed"  # the next version of the code, its end
 FAILED = """
 SELECT covered.id, covered.run_id FROM runs_coveredrun covered JOIN runs_run run ON run.id = covered.run_id
@@ -188,6 +189,8 @@ def _end_of_mute(until: str, now: datetime) -> dict[str, Any]:
     at = _time_of(until, now)
     if at <= now:
         raise ValueError("the end of a mute is in the future")
+    if at.year > LAST_YEAR:
+        raise ValueError(f"the end of a mute is after the year {LAST_YEAR}; without an end, mute it until it is closed")
     return {"until": at}
 
 

@@ -204,6 +204,12 @@ class Incident(models.Model):
         is_left = self.escalated < len(settings.WAKEFUL_ESCALATE_TO)
         return now + settings.WAKEFUL_ESCALATE_AFTER if is_due and is_left else None
 
+    def _goes_on_at(self, now: datetime) -> datetime | None:
+        """The time of the next escalation of one that opens again: the time while it was closed counts, too, or one that flaps would
+        never be escalated."""
+        at, after = self.escalates_at(now), settings.WAKEFUL_ESCALATE_AFTER
+        return max(now, min(at, self.told_at + after * (self.escalated + 1))) if at and self.told_at else at
+
     def _plan_message(self, now: datetime, cooldown: timedelta) -> None:
         """Plan a message if the state differs from the last one sent: at once, or, after the incident has opened again,
         not before the cooldown since the last message. Of an acknowledged one, only its end, once it lasts for the cooldown.
@@ -211,7 +217,7 @@ class Incident(models.Model):
         if self.is_muted:
             return
         if (self.told or self.Told.CLOSED) == self.status:
-            self.tell_at = self.escalates_at(now)
+            self.tell_at = self._goes_on_at(now)
         elif self.acknowledged_at and not self.closed_by:
             self.tell_at = None if self.is_open else now + cooldown
         elif self.reopened and self.told_at:

@@ -312,6 +312,32 @@ def test_one_that_opens_again_goes_on_where_it_was(steps: list[str]) -> None:
     assert escalations() == steps
 
 
+def test_one_that_flaps_is_escalated_as_long_after_its_message_as_any_other(steps: list[str]) -> None:
+    fail(2, urgency="high")
+    succeed()
+    fail(2, urgency="high")
+    wait(61)
+    assert notification_texts()[-1].startswith("Trigger greeter fails again")
+
+    for _ in range(7):  # in all 70 minutes
+        wait(10)
+        succeed()
+        fail(2, urgency="high")
+
+    assert escalations() == steps
+
+
+@pytest.mark.parametrize("until", ["9999-12-31T23:59:59-14:00", "9999-12-31T23:59:59+00:00"])
+def test_an_end_beyond_the_calendar_is_refused(until: str) -> None:
+    fail(2)
+
+    with pytest.raises(ValueError, match="after the year 9998"):
+        mute(until)
+
+    fail(1)  # the row can be read
+    assert not the_incident().is_muted
+
+
 def test_without_recipients_nothing_is_planned() -> None:
     fail(2, urgency="high")
 
