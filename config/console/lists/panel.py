@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 from django.contrib.admin.views.main import ChangeList
+from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.http import HttpRequest
 from django.urls import reverse
 
@@ -102,7 +103,10 @@ class ArrangedPanel(Panel):
         """Read once: several parts of a page ask for them."""
         kept: dict[str, list[SavedView]] = request.__dict__.setdefault("_saved_views", {})
         if self.noun not in kept:
-            kept[self.noun] = [*views_of(request.user, self.noun).order_by("name", "pk")[:SHOWN]]
+            # Those of others leave out none of the user's own.
+            own_first = ExpressionWrapper(Q(owner=request.user.pk), output_field=BooleanField()).desc()
+            found = views_of(request.user, self.noun).order_by(own_first, "name", "pk")[:SHOWN]
+            kept[self.noun] = sorted(found, key=lambda view: (view.name, view.pk))
         return kept[self.noun]
 
 

@@ -182,3 +182,19 @@ def test_a_deleted_user_leaves_nothing_even_if_another_process_deletes_the_row(a
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
 
     assert SavedView.objects.count() == 0
+
+
+def test_shared_views_of_others_leave_out_none_of_the_users_own(log_in: LogIn) -> None:
+    client = log_in(name="ada")
+    for number in range(2):
+        other = User.objects.create_user(f"other-{number}")
+        SavedView.objects.bulk_create(
+            SavedView(owner=other, place=place, page="runs_run", name=f"a{place}", is_shared=True)
+            for place in range(1, SavedView.MOST + 1)
+        )
+
+    answer = save(client, "zero")
+
+    arrangement = answer.context["cl"].arrangement  # type: ignore[attr-defined]
+    assert "zero" in [view.name for view, _, _ in arrangement.views]
+    assert arrangement.shown and arrangement.shown.name == "zero"
