@@ -6,6 +6,7 @@
         --glyphs=<the ligature of each line> --unicodes=<each letter of a line>
 """
 
+import base64
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 import unfold
 from django.test import Client
+from playwright.sync_api import Page
 
 from config.console import icons
 
@@ -23,7 +25,9 @@ NAMED = (
     re.compile(r"""\bicon["']?\s*[=:]\s*["']([a-z0-9_]+)["']"""),
     re.compile(r"""material-symbols-outlined[^>]*>\s*([a-z0-9_]+)\s*<"""),
     re.compile(r"""SITE_SYMBOL["']:\s*["']([a-z0-9_]+)"""),
+    re.compile(r"""content:\s*["']([a-z0-9_]+)["']"""),
 )
+CHOSEN = re.compile(r"material-symbols-outlined[^>]*>([^<]*)</span>")  # one of several, by tags of the template
 NOT_SHOWN = {"href", "icon", "relative", "type"}  # other words in such places
 
 
@@ -31,11 +35,17 @@ def icons_in(*folders: Path) -> set[str]:
     texts = [
         file.read_text()
         for folder in folders
-        for ending in ("*.html", "*.py", "*.js")
+        for ending in ("*.html", "*.py", "*.js", "*.css")
         for file in folder.rglob(ending)
         if "chart" not in file.parts
     ]
-    return {name for text in texts for named in NAMED for name in named.findall(text)} - NOT_SHOWN
+    chosen = {
+        name
+        for text in texts
+        for inside in CHOSEN.findall(text)
+        for name in re.sub("{%.*?%}|{{.*?}}", "", inside).split()
+    }
+    return ({name for text in texts for named in NAMED for name in named.findall(text)} | chosen) - NOT_SHOWN
 
 
 def test_the_font_has_each_icon_of_the_console() -> None:
@@ -46,7 +56,28 @@ def test_the_font_has_each_icon_of_the_console() -> None:
 
 
 def test_the_font_has_each_icon_of_unfold() -> None:
-    assert icons_in(UNFOLD / "templates", UNFOLD / "static" / "unfold" / "js") - KNOWN == set()
+    assert (
+        icons_in(UNFOLD / "templates", UNFOLD / "static" / "unfold" / "js", UNFOLD / "static" / "unfold" / "css")
+        - KNOWN
+        == set()
+    )
+
+
+@pytest.mark.browser
+def test_the_font_has_a_picture_for_each_of_its_names(page: Page) -> None:
+    """A name that it has no picture for is shown as its letters, which are wider."""
+    font = base64.b64encode((ROOT / "config/static/console/icons.woff2").read_bytes()).decode()
+    page.set_content(
+        f"<style>@font-face {{ font-family: icons; src: url(data:font/woff2;base64,{font}) }} i {{ font: 24px icons }}</style>"
+        + "".join(f"<i>{name}</i> " for name in sorted(KNOWN))
+    )
+
+    wide = page.evaluate(
+        "document.fonts.load('24px icons').then(() => [...document.querySelectorAll('i')]"
+        ".filter(each => each.offsetWidth !== 24).map(each => each.textContent))"
+    )
+
+    assert wide == []
 
 
 @pytest.mark.django_db
