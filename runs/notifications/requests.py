@@ -64,7 +64,8 @@ class Ready:
 def requests_of(notification: Notification, now: datetime, give_up_at: datetime) -> list[Delivery]:
     """The deliveries of a notification that asks for a decision to where its run was woken; empty: no such place is asked in."""
     id = approval_of(notification)
-    if id is None or notification.run_id is None:
+    # Others have the same link, such as that of a request which could not be posted.
+    if id is None or notification.run_id is None or notification.topic != f"{REQUEST}{id}":
         return []
     approval = Approval.objects.select_related("wait").filter(pk=id, wait__run=notification.run_id, decision="").first()
     events = Run.objects.filter(pk=notification.run_id).values_list("event_ids", flat=True).first()

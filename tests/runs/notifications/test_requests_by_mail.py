@@ -8,7 +8,7 @@ from django.conf import settings
 from django.test import Client
 
 from agents import AgentRun
-from runs.models import Approval, Delivery
+from runs.models import Approval, Delivery, Notification
 from tests.support.durable import Lab, lab
 from tests.support.notifying import delivered
 from tests.support.post_office import MailServer, taking_mail, text_of
@@ -77,6 +77,17 @@ def test_who_may_not_be_answered_is_not_asked(lab: Lab, mail: MailServer) -> Non
     asked(lab, "mallory@example.net")
 
     assert not Delivery.objects.exclude(place=None).exists()
+
+
+def test_a_request_that_is_refused_is_not_made_again_by_the_notification_of_its_failure(
+    lab: Lab, mail: MailServer
+) -> None:
+    mail.manner = "refuse"
+
+    asked(lab)
+
+    assert [one.status for one in Delivery.objects.exclude(place=None)] == ["failed"]
+    assert Notification.objects.filter(text__contains="could not be sent").count() == 1
 
 
 def test_not_everyone_is_asked() -> None:
