@@ -45,6 +45,8 @@ from tests.support.post_office import HookServer, taking_hooks
 from tests.support.replying import bodies, connected_to, slack_message
 from tests.support.runs import make_run
 from triggers.models import Event, Source
+from triggers.sources.webhooks import door
+from triggers.sources.webhooks.acts import carry_out
 
 __all__ = ["lab"]
 
@@ -644,6 +646,36 @@ def test_a_code_that_others_may_have_read_is_revoked(source: Source) -> None:
     assert answer.status_code == 200
     assert not ChatAccount.objects.exists()
     assert not Event.objects.filter(source=source).exists()
+
+
+@pytest.mark.parametrize("where", ["message", "previous_message"])
+def test_a_code_in_an_edited_message_is_revoked(source: Source, where: str) -> None:
+    code = code_of(person(), source)
+    edit = {"type": "message", "subtype": "message_changed", "channel": "C1", where: {"text": f"link {code}"}}
+    body = json.dumps({"type": "event_callback", "team_id": "T1", "event_id": "Ev1", "event": edit}).encode()
+
+    post(body, {"Content-Type": "application/json", **signature(body)}, slug="slack")
+    commanded(f"link {code}", user_id="U666")
+
+    assert not ChatAccount.objects.exists()
+    assert not Event.objects.filter(source=source).exists()
+
+
+def test_a_source_that_is_edited_right_after_an_act_does_not_have_it_repeated(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada = person()
+    commanded("link nothing")  # this process knows the source
+
+    def edited_then(*args: Any) -> Any:
+        answer = carry_out(*args)
+        Source.objects.update(limits={"per_minute": 1_000})
+        return answer
+
+    monkeypatch.setattr(door, "carry_out", edited_then)
+    answer = commanded(f"link {code_of(ada, source)}")
+
+    assert json.loads(answer.content)["text"].startswith("Linked:")
 
 
 def test_a_user_without_the_right_gets_no_code_and_no_link(source: Source) -> None:

@@ -176,6 +176,18 @@ def test_a_code_links_in_the_bots_own_chat_alone(source: Source) -> None:
     assert not Event.objects.filter(source=source).exists()
 
 
+def test_a_code_below_a_picture_in_a_group_is_revoked(source: Source) -> None:
+    code = code_of(person(), source)
+    update = written("", id=-100123, type="supergroup")
+    update["message"]["caption"] = f"link {code}"
+
+    in_telegram(update)
+    in_telegram(written(f"link {code}"))
+
+    assert not ChatAccount.objects.exists()
+    assert not Event.objects.filter(source=source).exists()
+
+
 def test_the_receipt_is_what_telegram_has_said(lab: Lab, server: HookServer, source: Source) -> None:
     asked(lab, source)
 

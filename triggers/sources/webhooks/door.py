@@ -37,12 +37,13 @@ class Arrival:
 @dataclass(frozen=True, kw_only=True)
 class Taken:
     """The outcome of a delivery: its events, none of a handshake; `reply` is the answer if this sender expects a
-    special one, `secret` the one that proved it.
+    special one, `secret` the one that proved it. `is_act`: a person has acted by it, which is committed.
     """
 
     events: tuple[Accepted, ...] = ()
     reply: Reply | None = None
     secret: SigningSecret | None = None
+    is_act: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +67,9 @@ def take(slug: str, arrival: Arrival, *, kind: str = "") -> Taken:
     """Verify a delivery and record its event; with a `kind`, only of a source of that kind. Every refusal is an exception that
     `refusals.refusal_of` knows.
 
-    It is verified with what this process knows of the source. The insert checks that nothing of it has changed; whatever else comes
-    of it, a refusal or the answer to a greeting, stands only if the source is read again and has not changed."""
+    It is verified with what this process knows of the source. The insert, or what a person does by it, checks that nothing of it has
+    changed; whatever else comes of it, a refusal or the answer to a greeting, stands only if the source is read again and has not
+    changed."""
     turns: set[UUID] = set()
     endpoint, taken = _take_by_known(slug, arrival, kind, turns) or _take_from_rows(slug, arrival, kind, turns)
     note_match(endpoint, taken.secret)
@@ -120,7 +122,8 @@ def _take_by_known(slug: str, arrival: Arrival, kind: str, turns: set[UUID]) -> 
         if _has_changed(known):
             return None
         raise
-    return None if not taken.events and _has_changed(known) else (known, taken)
+    is_recorded = bool(taken.events) or taken.is_act
+    return (known, taken) if is_recorded or not _has_changed(known) else None
 
 
 def _has_changed(known: Endpoint) -> bool:
@@ -150,7 +153,8 @@ def _take(endpoint: Endpoint, arrival: Arrival, kind: str, turns: set[UUID]) -> 
     if scheme.is_verified:
         on_live_connection(lambda: _take_turn(endpoint, turns))
     if isinstance(receipt, Acting):
-        return Taken(reply=on_live_connection(lambda: carry_out(endpoint, receipt.act, used)), secret=used)
+        reply = on_live_connection(lambda: carry_out(endpoint, receipt.act, used))
+        return Taken(reply=reply, secret=used, is_act=True)
     accepted = on_live_connection(lambda: accept_verified(receipt.events, endpoint.state))
     return Taken(events=tuple(accepted), reply=scheme.accepted, secret=used)
 

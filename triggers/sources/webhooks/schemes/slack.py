@@ -42,6 +42,7 @@ AUTHORS = (
     "event.bot_id", "event.bot_profile.id", "event.message.bot_id", "event.previous_message.bot_id", "message.bot_id",
 )  # fmt: skip
 BUTTON = re.compile(rf"{PRESSED}:([a-z]{{1,20}}):([0-9a-f-]{{1,40}})")
+WRITTEN = ("event.text", "event.message.text", "event.previous_message.text")  # what people wrote, or changed
 LONGEST_ANSWER = 2_000  # characters
 TIMESTAMP = re.compile(r"[0-9]{1,20}\.[0-9]{1,10}")
 
@@ -144,7 +145,8 @@ class Slack(SharedSecret[SlackSettings]):
         if value_at(data, "command"):
             return _sent_code(data, "text", "team_id", "user_id", is_private=True)
         if value_at(data, "event.type"):
-            return _sent_code(data, "event.text", "team_id", "event.user", is_private=False)
+            text = next((one for one in WRITTEN if CODE.search(value_at(data, one) or "")), "event.text")
+            return _sent_code(data, text, "team_id", "event.user", is_private=False)
         named = BUTTON.fullmatch(value_at(data, "actions.0.action_id") or "")
         if not named or value_at(data, "type") != "block_actions":
             return None

@@ -198,7 +198,8 @@ class Telegram(SharedSecret[TelegramSettings]):
 def _sent_code(data: Any) -> SentCode | None:
     """A code in a message; others read along anywhere but in the chat of the bot with the sender."""
     path = next((one for one in MESSAGES[:4] if value_at(data, f"{one}.chat.id")), "")
-    found = CODE.search(value_at(data, f"{path}.text") or "") if path else None
+    texts = [value_at(data, f"{path}.{end}") or "" for end in ("text", "caption")] if path else []
+    found = next((code for text in texts if (code := CODE.search(text))), None)
     if not found:
         return None
     chat, sender = (value_at(data, f"{path}.{end}") or "" for end in ("chat.id", "from.id"))
