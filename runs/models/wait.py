@@ -102,6 +102,7 @@ class Approval(models.Model):
     OF_TOOLS = "approval:llm "  # prefix of the keys of waits in which a tool of run.llm needs approval
     OF_GRAPHS = "approval:graph"  # prefix of the keys of waits for the answer to an interrupt of a graph
     QUESTIONS = r" answer( \d+)?$"  # suffix of the keys of such waits for an answer instead of an approval
+    REPLIES = r": reply \S+( \d+)?$"  # the same, of an answer in the thread of the run
     ANSWER = "answer"  # the argument that the answer stands in
 
     class Decision(models.TextChoices):
@@ -149,6 +150,12 @@ class Approval(models.Model):
         key = self.wait.key
         is_of_tool = key.startswith(self.OF_TOOLS) and re.search(self.QUESTIONS, key) is not None
         return is_of_tool and isinstance(self.arguments, dict) and self.ANSWER in self.arguments
+
+    @property
+    def is_reply(self) -> bool:
+        """Is an answer in the thread of the run to be approved? There, it is not shown before."""
+        key = self.wait.key
+        return key.startswith(self.OF_TOOLS) and re.search(self.REPLIES, key) is not None
 
     def answered(self, text: str) -> dict[str, Any]:
         """The arguments with this answer."""

@@ -56,7 +56,10 @@ def take_default_route(delivery: Delivery) -> list[str]:
     caller's transaction, which holds the lock of planning. Returns their names."""
     carried = Delivery.objects.filter(Q(pk=delivery.pk) | Q(merged_into=delivery.pk))
     ids = set(carried.values_list("notification_id", flat=True))
-    others = Delivery.objects.filter(notification__id__among=sorted(ids)).exclude(pk__in=carried.values("pk"))
+    # A request that is posted where its run was woken reaches no recipient.
+    others = Delivery.objects.filter(notification__id__among=sorted(ids), place__isnull=True).exclude(
+        pk__in=carried.values("pk")
+    )
     reached = others.filter(Q(status__in=REACHING) | Q(status="merged", merged_into__status__in=REACHING))
     left = ids - set(reached.values_list("notification_id", flat=True))
     planner = Planner([], database_now())

@@ -69,7 +69,7 @@ def requests_of(notification: Notification, now: datetime, give_up_at: datetime)
         return []
     approval = Approval.objects.select_related("wait").filter(pk=id, wait__run=notification.run_id, decision="").first()
     events = Run.objects.filter(pk=notification.run_id).values_list("event_ids", flat=True).first()
-    if approval is None or not events:
+    if approval is None or not events or approval.is_reply:
         return []
     try:
         found = ports.request_place(events[-1])
@@ -86,15 +86,34 @@ def requests_of(notification: Notification, now: datetime, give_up_at: datetime)
     post.status, post.due_at, post.give_up_at = Delivery.Status.PENDING, now, give_up_at
     if found.kind not in OUTCOME_OF:
         return [post]
-    outcome = Delivery(
-        channel=OUTCOME_OF[found.kind],
-        place={**place, "post": str(post.pk)},
+    return [post, _outcome(post, approval, now)]
+
+
+def hold_outcome(post: Delivery, now: datetime) -> None:
+    """A request is posted again: its message is to be changed, too."""
+    place: Mapping[str, Any] = post.place or {}
+    approval = _approval(place[APPROVAL]) if APPROVAL in place and post.channel in OUTCOME_OF else None
+    if approval is None:
+        return
+    outcome = _outcome(post, approval, now)
+    known = Delivery.objects.filter(notification=post.notification_id, channel=outcome.channel)
+    if not known.exists():
+        outcome.save()
+    again = {"status": outcome.status, "reason": outcome.reason, "due_at": outcome.due_at, "ended_at": None}
+    known.filter(status=Delivery.Status.SUPPRESSED).update(**again)
+
+
+def _outcome(post: Delivery, approval: Approval, now: datetime) -> Delivery:
+    return Delivery(
+        notification=post.notification,
+        name=post.name,
+        channel=OUTCOME_OF[post.channel],
+        place={**(post.place or {}), "post": str(post.pk)},
         status=Delivery.Status.HELD,
         reason=HOLD,
         due_at=_next_look(approval, now),
-        **common,
+        created_at=now,
     )
-    return [post, outcome]
 
 
 def hurry_outcome(approval_id: UUID) -> None:
@@ -108,7 +127,8 @@ def at_sending(delivery: Delivery, claim: UUID) -> Ready | Held | LeftOut:
     """A request, or its outcome, as it is to be sent now."""
     place: Mapping[str, Any] = delivery.place or {}
     approval = _approval(place[APPROVAL])
-    if approval is None or (approval.digest != place["digest"] and not approval.decision):
+    # A digest is removed with the payload of its run, which has ended then.
+    if approval is None or (approval.digest not in (place["digest"], "") and not approval.decision):
         return LeftOut(why="what it asks for is gone")
     outcome = outcome_of(approval)
     if "post" not in place:

@@ -12,6 +12,7 @@ from runs.db.sql import database_now
 from runs.exceptions import IllegalState
 from runs.models import Delivery, audit
 from runs.notifications.plan import patience
+from runs.notifications.requests import hold_outcome
 
 Answer = Literal["arrived", "send_again"]
 # What may have been seen, one way or another.
@@ -67,6 +68,7 @@ def _send_again(delivery: Delivery, by: str) -> None:
     now = database_now()
     delivery.status, delivery.reason, delivery.ended_at = Delivery.Status.PENDING, f"sent again by {by}", None
     delivery.due_at, delivery.give_up_at, delivery.attempts = now, now + patience(delivery.recipient), 0
+    hold_outcome(delivery, now)
     nudge_dispatcher()
 
 

@@ -17,8 +17,11 @@ from agents.tools import toolbox
 from runs.actions.approve import decide
 from runs.actions.cancel import cancel
 from runs.actions.chat_accounts import unlink_account
-from runs.models import Approval, AuditEntry, ChatAccount, ChatLinkCode, Delivery, Notification, Run, Wait
+from runs.models import Approval, AuditEntry, ChatAccount, ChatLinkCode, Delivery, Notification, Recipient, Run, Wait
 from runs.notifications.deliver import Deliverer, claim_next
+from runs.notifications.edit import change_recipient
+from runs.notifications.recipients import sync_settings
+from runs.notifications.resolve import resolve
 from runs.retention.erasure import erase_notifications
 from tests.support import post_office
 from tests.support.asking import (
@@ -40,7 +43,7 @@ from tests.support.asking import (
 from tests.support.durable import Lab, lab
 from tests.support.hooks import add_secret, post
 from tests.support.llm import Turns
-from tests.support.notifying import delivered, make_due
+from tests.support.notifying import delivered, make_due, make_recipient
 from tests.support.post_office import HookServer, taking_hooks
 from tests.support.replying import bodies, connected_to, slack_message
 from tests.support.runs import make_run
@@ -587,6 +590,78 @@ def test_an_erased_run_leaves_no_way_to_its_message(lab: Lab, server: HookServer
     assert not Delivery.objects.exclude(receipt=None).exists()
     in_slack(pressed(post_.pk))
     assert decisions() == [""]
+
+
+def test_a_request_in_a_chat_is_no_recipient_who_was_reached(
+    lab: Lab, server: HookServer, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What reaches no recipient goes to that of the settings, whatever becomes of the request."""
+    monkeypatch.setattr(settings, "WAKEFUL_NOTIFY_TO", "inbox:lead")
+    sync_settings()
+    change_recipient(Recipient.objects.get().pk, by="test", gets_all=False)
+    with taking_hooks() as refusing:
+        refusing.manner = "refuse"
+        make_recipient("ops", refusing.url)
+        asked(lab, source)
+
+    assert Delivery.objects.get(name="ops").status == "failed"
+    assert Delivery.objects.get(channel="inbox", notification__topic__startswith="approval:").status == "sent"
+
+
+@pytest.mark.parametrize("is_beyond", [False, True])
+def test_a_request_that_a_person_sends_again_is_changed_once_it_is_decided(
+    lab: Lab, server: HookServer, source: Source, ada: User, monkeypatch: pytest.MonkeyPatch, is_beyond: bool
+) -> None:
+    monkeypatch.setattr("runs.notifications.requests.MOST", 0 if is_beyond else 200)
+    server.says = b'{"ok":false,"error":"not_in_channel"}'
+    asked(lab, source)
+    assert request().status == "failed"
+    make_due()
+    delivered()  # the look
+    server.says = json.dumps(POSTED).encode()
+
+    resolve(request().pk, outcome="send_again", by="admin:bob")
+    delivered()
+    in_slack(pressed(request().pk))
+    delivered()
+
+    assert decisions() == ["approve"]
+    assert [one.path for one in server.posted].count("/api/chat.update") == 1
+    assert outcome().status == "sent"
+
+
+def test_with_the_payload_of_its_run_removed_the_message_is_changed_all_the_same(
+    lab: Lab, server: HookServer, source: Source
+) -> None:
+    run = asked(lab, source)
+    cancel(run.pk, by="admin:bob")
+    Approval.objects.update(question="", detail="", arguments=None, digest="")  # as of an agent that keeps no content
+
+    make_due()
+    delivered()
+
+    [update] = [json.loads(one.body) for one in server.posted if one.path == "/api/chat.update"]
+    assert "Its run was stopped before a decision." in update["text"]
+    assert "Refund it?" not in json.dumps(update)
+
+
+def test_what_a_model_wants_to_answer_in_the_thread_is_not_shown_there_before_it_is_approved(
+    lab: Lab, server: HookServer, source: Source
+) -> None:
+    Source.objects.update(settings={**source.settings, "reply": "ask"})
+
+    def answering(run: AgentRun) -> str:
+        turns = Turns([("reply", {"text": "what no one here may read"})], "done")
+        agent = LlmAgent(turns.model, name="clerk", tools=[toolbox.get("reply")])
+        run.llm(agent, "Answer.", deps=run, untrusted="Hi")
+        return "done"
+
+    run = asked(lab, source, answering)
+    assert server.posted == []
+    assert Notification.objects.filter(topic__startswith="approval:").count() == 1
+
+    decide(Approval.objects.get().pk, decision="approve", by="admin:bob")
+    assert lab.go_on(run).status == "succeeded"
 
 
 # Linking
