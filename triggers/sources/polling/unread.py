@@ -32,9 +32,10 @@ class Unread:
 
     def note(self, id: str) -> None:
         """The first message that waits has failed once more."""
-        known = self.head if self.head and self.head["id"] == id else {"tries": 0, "since": _text(_now())}
+        new: dict[str, Any] = {"tries": 0, "since": _text(_now())}
+        known = self.head if self.head and self.head["id"] == id else new
         # Another one: the poll is compared with the state before it.
-        self.head = {"id": id, "tries": int(known["tries"]) + 1, "since": known["since"]}
+        self.head = {"id": id, "tries": known["tries"] + 1, "since": known["since"]}
 
     @property
     def tries(self) -> int:

@@ -300,8 +300,10 @@ def test_an_answer_that_is_of_no_use_is_an_error(
         polled(server).poll()
 
 
-def test_changes_that_are_cut_where_the_token_stays_the_same_are_read_as_a_whole(server: CalDavServer) -> None:
-    server._token = lambda _: "http://example.com/sync/0"  # type: ignore[method-assign]
+def test_changes_that_are_cut_where_the_token_stays_the_same_are_read_as_a_whole(
+    server: CalDavServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_token", lambda _: "http://example.com/sync/0")
     source = polled(server, events="changes")
     source.poll()
     server.page = 1
@@ -339,13 +341,14 @@ def test_a_changed_event_that_the_server_does_not_give_is_cancelled_only_if_it_i
     assert PoisonMessage.objects.exists() == (not types)
 
 
-def test_a_change_of_what_is_no_address_is_an_error_of_the_source(server: CalDavServer) -> None:
+def test_a_change_of_what_is_no_address_is_an_error_of_the_source(
+    server: CalDavServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = polled(server)
     source.poll()
     make(server, "a", soon(days=2))
-    server._event = lambda *_: (
-        "<d:response><d:href>http://[x/</d:href><d:status>HTTP/1.1 404 Not Found</d:status></d:response>"
-    )  # type: ignore[method-assign]
+    answer = "<d:response><d:href>http://[x/</d:href><d:status>HTTP/1.1 404 Not Found</d:status></d:response>"
+    monkeypatch.setattr(server, "_event", lambda *_: answer)
 
     with pytest.raises(SourceError, match="an address in the answer is none"):
         source.poll()
