@@ -91,12 +91,12 @@ def _decide(button: PressedButton, approval_id: UUID, digest: str, name: str, se
             seen={"in": seen_in},
         )
     except IllegalState:
-        found = Approval.objects.select_related("wait").get(pk=approval_id)
+        found = Approval.objects.select_related("wait__run").get(pk=approval_id)
         outcome = outcome_of(found)
         if outcome:
             hurry_outcome(approval_id)
             nudge_dispatcher()
-        return Answered(words=outcome or "The question has changed since this was posted. Decide in the console.")
+        return Answered(words=outcome or "It cannot be decided by this message now. Decide in the console.")
     except ValueError as wrong:
         return Answered(words=f"{wrong}.")
     return Answered(

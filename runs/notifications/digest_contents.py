@@ -10,11 +10,13 @@ from django.db.models import BooleanField, Case, Count, ExpressionWrapper, Q, Wh
 from django.db.models.functions import Now
 
 from runs.models import Approval, Delivery, Notification, Wait
+from runs.states import RunStatus
 
 REQUEST = "approval:"  # the link of a notification that asks for a decision
 REPORT = Q(link__startswith="alarm:") | Q(link__startswith="incident:")  # each report of one says what is so by then
 DECIDED = "left out: what it asks for was decided before the message was sent"
 SUPERSEDED = "left out: a later report about the same was sent with the message"
+GOES_ON = (RunStatus.QUEUED, RunStatus.RUNNING)  # a fork, or a requeued run, opens its closed wait again
 State = Literal["open", "decided", "expired", "stopped"]
 
 
@@ -39,21 +41,23 @@ def approval_of(notification: Notification) -> UUID | None:
 
 
 def states_of_requests(notifications: Iterable[Notification]) -> dict[int, State]:
-    """By the id of a notification that asks for a decision. *Stopped*: so was its run, and a requeue asks again."""
+    """By the id of a notification that asks for a decision. *Stopped*: so was its run."""
     asked = {one.pk: id for one in notifications if (id := approval_of(one))}
     if not asked:
         return {}
     is_late = ExpressionWrapper(Q(wait__due_at__lte=Now()), output_field=BooleanField())
     known = Approval.objects.filter(pk__in=set(asked.values()))
-    rows = known.values_list("pk", "decision", "wait__status", is_late)
-    states = {pk: _state(decision, status, late) for pk, decision, status, late in rows}
+    rows = known.values_list("pk", "decision", "wait__status", "wait__run__status", is_late)
+    states = {pk: _state(decision, status, run in GOES_ON, late) for pk, decision, status, run, late in rows}
     return {pk: states[id] for pk, id in asked.items() if id in states}
 
 
-def _state(decision: str, status: str, is_late: bool | None) -> State:
+def _state(decision: str, status: str, goes_on: bool, is_late: bool | None) -> State:
     match status:
         case _ if decision:
             return "decided"
+        case Wait.Status.CLOSED if goes_on:
+            return "open"
         case Wait.Status.EXPIRED:
             return "expired"
         case Wait.Status.OPEN:

@@ -22,7 +22,7 @@ from agents.exceptions import NoReplyPlace
 from agents.kernel.redaction import shown, shown_json
 from runs.db.sql import database_now
 from runs.models import Approval, Delivery, Notification, Run
-from runs.notifications.digest_contents import REQUEST, approval_of
+from runs.notifications.digest_contents import GOES_ON, REQUEST, approval_of
 from runs.notifications.message import Request
 from runs.notifications.thread_rate import BEYOND, MOST, recent
 from runs.ports import ports
@@ -148,7 +148,7 @@ def hold_on(delivery: Delivery, claim: UUID) -> None:
     """Hold an outcome that was due too early until the next look. The lock is the one that a decision takes, so that none is missed."""
     place: Mapping[str, Any] = delivery.place or {}
     with transaction.atomic():
-        approval = Approval.objects.select_for_update(of=["self"]).select_related("wait").get(pk=place[APPROVAL])
+        approval = Approval.objects.select_for_update(of=["self"]).select_related("wait__run").get(pk=place[APPROVAL])
         now = database_now()
         # Without a receipt the post is under way.
         due_at = now + timedelta(seconds=15) if outcome_of(approval) else _next_look(approval, now)
@@ -169,6 +169,8 @@ def outcome_of(approval: Approval) -> str:
             return f"Denied{by}"
         case "expired":
             return "It has expired without a decision."
+        case "closed" if approval.wait.run.status in GOES_ON:
+            return ""
         case "closed":
             return "Its run was stopped before a decision. If the run goes on, decide in the console."
     is_late = approval.wait.due_at is not None and approval.wait.due_at <= database_now()
@@ -231,11 +233,13 @@ def _units(text: str) -> int:
 
 
 def _next_look(approval: Approval, now: datetime) -> datetime:
-    return min(approval.wait.due_at or now + LOOK, now + LOOK)
+    """Always ahead: the wait of a run that goes on may be late, and not open yet."""
+    end, look = approval.wait.due_at, now + LOOK
+    return end if end is not None and now < end < look else look
 
 
 def _approval(id: str) -> Approval | None:
-    return Approval.objects.select_related("wait").filter(pk=id).first()
+    return Approval.objects.select_related("wait__run").filter(pk=id).first()
 
 
 def _of(approval_id: UUID) -> Any:

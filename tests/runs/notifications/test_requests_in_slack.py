@@ -17,6 +17,8 @@ from agents.tools import toolbox
 from runs.actions.approve import decide
 from runs.actions.cancel import cancel
 from runs.actions.chat_accounts import unlink_account
+from runs.actions.fork import fork
+from runs.actions.requeue import requeue
 from runs.models import Approval, AuditEntry, ChatAccount, ChatLinkCode, Delivery, Notification, Recipient, Run, Wait
 from runs.notifications.deliver import Deliverer, claim_next
 from runs.notifications.edit import change_recipient
@@ -662,6 +664,48 @@ def test_what_a_model_wants_to_answer_in_the_thread_is_not_shown_there_before_it
 
     decide(Approval.objects.get().pk, decision="approve", by="admin:bob")
     assert lab.go_on(run).status == "succeeded"
+
+
+def test_a_fork_asks_although_its_request_is_sent_before_it_goes_on(
+    lab: Lab, server: HookServer, source: Source, ada: User
+) -> None:
+    """Until then its wait is closed, as that of a run which was stopped."""
+
+    def paying(run: AgentRun) -> str:
+        decision = run.ask_approval("Refund it?").decision
+        return str(run.step("pay", lambda: decision))
+
+    make_recipient("ops")
+    run = asked(lab, source, paying)
+    in_slack(pressed(request().pk))
+    assert lab.go_on(run).status == "succeeded"
+    delivered()
+    Delivery.objects.all().delete()
+
+    new = fork(run.pk, step="pay", by="admin:bob")
+    delivered()
+    new = lab.go_on(new)
+
+    assert new.status == "waiting"
+    assert Delivery.objects.get(name="ops").status == "sent"
+    assert request().status == "sent"
+    in_slack(pressed(request().pk))
+    assert lab.go_on(new).status == "succeeded"
+
+
+def test_a_request_of_a_run_that_is_to_go_on_after_the_deadline_is_looked_at_now_and_then(
+    lab: Lab, server: HookServer, source: Source
+) -> None:
+    run = asked(lab, source)
+    cancel(run.pk, by="admin:bob")
+    requeue(run.pk, by="admin:bob")
+    Wait.objects.update(due_at=Now())
+    make_due()
+
+    assert claim_next([]) is None
+
+    assert outcome().due_at > Approval.objects.get().wait.due_at  # type: ignore[operator]
+    assert outcome().status == "held"
 
 
 # Linking
