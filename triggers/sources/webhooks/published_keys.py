@@ -13,6 +13,9 @@ from triggers.sources.webhooks.proof import Rejected
 
 K = TypeVar("K")
 SECONDS = 5.0  # for a request; SNS waits 15 s for our answer, Pub/Sub 10 s or more
+PATIENCE = (
+    1.0  # seconds into a request after which no delivery waits for it: each of them takes a place of the web process
+)
 MOST_BYTES = 65_536
 
 
@@ -40,6 +43,7 @@ class PublishedKeys(ABC, Generic[K]):
     def __init__(self, fetch: Callable[[str], bytes]) -> None:
         self._fetch = fetch
         self._one_at_a_time = threading.Lock()
+        self._begun_at: float | None = None  # the current request
         self._kept: OrderedDict[str, tuple[float, K]] = OrderedDict()
         self._fetched_at: deque[float] = deque(maxlen=self.MOST_FETCHED)
 
@@ -52,7 +56,9 @@ class PublishedKeys(ABC, Generic[K]):
         Unavailable: they cannot be fetched now, so that the sender tries again."""
         if kept := self._find(address, holds):
             return kept
-        if not self._one_at_a_time.acquire(timeout=SECONDS):
+        begun_at = self._begun_at
+        left = PATIENCE if begun_at is None else begun_at + PATIENCE - time.monotonic()
+        if not self._one_at_a_time.acquire(timeout=max(left, 0)):
             raise Unavailable(why=f"keys of {self.whose} are being fetched")
         try:
             return self._find(address, holds) or self._fetched(address)
@@ -69,10 +75,13 @@ class PublishedKeys(ABC, Generic[K]):
         if len(self._fetched_at) == self.MOST_FETCHED and now - self._fetched_at[0] < 60:
             raise Unavailable(why=f"too many keys of {self.whose} were fetched within a minute")
         self._fetched_at.append(now)
+        self._begun_at = now
         try:
             keys = self.read(self._fetch(address))
         except ValueError:
             raise Rejected(f"there are no keys of {self.whose} at their address") from None
+        finally:
+            self._begun_at = None
         self._kept.pop(address, None)
         self._kept[address] = (now, keys)
         while len(self._kept) > self.MOST_KEPT:

@@ -1,6 +1,8 @@
 import base64
 import json
 import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,6 +19,7 @@ from tests.support.hooks import make_source, post
 from triggers.models import Event
 from triggers.sources.http.answers import Unavailable
 from triggers.sources.settings import InvalidSettings
+from triggers.sources.webhooks import published_keys
 from triggers.sources.webhooks.proof import Rejected
 from triggers.sources.webhooks.receive import Greeting, Receipt, cleaned, receive
 from triggers.sources.webhooks.scheme import schemes
@@ -334,6 +337,31 @@ def test_while_sns_is_away_its_messages_are_to_be_sent_again(monkeypatch: pytest
 
     with pytest.raises(Unavailable):
         receipt_of(message())
+
+
+def test_deliveries_do_not_wait_for_a_certificate_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them would take a place of the web process from all other requests."""
+    asked, answered = threading.Event(), threading.Event()
+
+    def frozen(address: str) -> bytes:
+        asked.set()
+        answered.wait()
+        return ISSUED
+
+    monkeypatch.setattr(published_keys, "SECONDS", 3600.0)
+    monkeypatch.setattr(published_keys, "PATIENCE", 0.1)
+    monkeypatch.setattr(sns, "CERTIFICATES", Certificates(frozen))
+    with ThreadPoolExecutor(1) as other:
+        first = other.submit(receipt_of, message())
+        asked.wait()
+        try:
+            for _ in range(5):
+                with pytest.raises(Unavailable):
+                    receipt_of(message())
+        finally:
+            answered.set()
+        assert first.result().event.type == "sns.notification"
+    assert receipt_of(message()).event.type == "sns.notification"
 
 
 # --- Subscriptions ---
