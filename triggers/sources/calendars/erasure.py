@@ -32,7 +32,8 @@ class Meetings:
         return self._entries().count() + self._starts().count()
 
     def erase(self) -> int:
-        """Returns how many. A start that waits is dropped: it comes no more, unless the event is moved at the calendar."""
+        """Returns how many. A start that waits is dropped: it comes no more, unless the event is moved at the calendar or the source is
+        edited."""
         starts, _ = self._starts().delete()  # waits for the dispatcher, which skips what is locked
         ids = list(self._entries().values_list("id", flat=True))
         return starts + execute(ERASE, {"blank": json.dumps({**BLANK, IS_ERASED: True}), "ids": ids})

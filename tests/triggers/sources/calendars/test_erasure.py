@@ -49,6 +49,15 @@ def test_an_erased_organizer_is_in_no_entry_and_no_start_and_the_others_stay(sit
     assert AuditEntry.objects.get(action="erase").detail["meetings"] == 2
 
 
+def test_a_start_that_was_erased_waits_again_after_an_edit_of_the_source(site: ListServer) -> None:
+    source = of_ada_and_bob(site)
+    erase(Selection(subject=ADA), by="test")
+    source.settings["before"] = "30m"
+    source.poll()
+
+    assert sorted(title for title, _ in source.waiting) == ["Ada's review", "b"]
+
+
 def test_an_erased_meeting_that_is_changed_names_the_fields_that_are_known_to_differ(site: ListServer) -> None:
     source = of_ada_and_bob(site, events="changes")
     erase(Selection(subject=ADA), by="test")
