@@ -11,6 +11,7 @@ from pytest_django import Settings
 
 from agents.prompt_agents.catalog import LOOKS_APART
 from tests.acceptance.test_operators_day import log_in
+from tests.acceptance.test_ten_minutes import entry
 from tests.support.post_office import MailServer, taking_mail
 from tests.support.stack import SHOP, Stack, StackMaker, eventually
 from tests.support.wire import Call, Wire
@@ -50,7 +51,8 @@ def test_a_sentence_becomes_an_agent_that_is_tried_and_speaks_up(
     log_in(page, stack)
 
     # Made in words.
-    page.get_by_role("link", name=re.compile("Prompt agents$")).click()
+    entry(page, "Agents")
+    page.get_by_role("link", name=re.compile("Prompt agents$")).first.click()
     page.get_by_title("Add prompt agent").click()
     page.locator("[name=name]").fill("morning-triage")
     page.locator("[name=instructions]").fill(SENTENCE)
