@@ -10,23 +10,28 @@ document.addEventListener("DOMContentLoaded", () => {
   let timer = null, asking = null, shown = null;
 
   const hits = () => [...found.querySelectorAll("a")];
+  const count = () => {
+    const number = hits().length;
+    status.textContent = number ? `${number} hit${number === 1 ? "" : "s"}` : "";
+  };
   const ask = async () => {
     const text = box.value.trim();
-    if (text === shown) return;
-    asking?.abort();
-    asking = new AbortController();
-    const late = setTimeout(() => asking.abort(), PATIENCE);
-    const { signal } = asking;
+    asking?.abort(); // its hits must not come below another text
+    asking = null;
+    if (text === shown) return count();
+    const mine = asking = new AbortController();
+    const late = setTimeout(() => mine.abort(), PATIENCE);
     status.textContent = "Searching …";
     try {
-      const answer = await fetch(`${url}?q=${encodeURIComponent(text)}`, { headers: { "X-Part": "1" }, signal, redirect: "manual" });
+      const answer = await fetch(`${url}?q=${encodeURIComponent(text)}`, { headers: { "X-Part": "1" }, signal: mine.signal, redirect: "manual" });
       if (!answer.ok) throw new Error(answer.statusText);
-      found.innerHTML = await answer.text();
+      const content = await answer.text();
+      if (mine !== asking) return;
+      found.innerHTML = content;
       shown = text;
-      const count = hits().length;
-      status.textContent = count ? `${count} hit${count === 1 ? "" : "s"}` : "";
+      count();
     } catch (error) {
-      if (signal === asking.signal) status.textContent = "The search has not answered. Press Enter to try it on a page of its own.";
+      if (mine === asking) status.textContent = "The search has not answered. Press Enter to try it on a page of its own.";
     } finally {
       clearTimeout(late);
     }

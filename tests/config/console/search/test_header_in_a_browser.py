@@ -55,6 +55,24 @@ def test_escape_closes_the_search_and_gives_the_focus_back(console: Page) -> Non
     assert console.evaluate("document.querySelectorAll('dialog[open], [x-show=openCommandResults]').length") == 0
 
 
+def test_hits_of_a_text_that_was_changed_back_do_not_come_later(console: Page) -> None:
+    make_run(agent="order-sync", event_id=make_event(subject="A-31").pk)
+    console.keyboard.press("Control+k")
+    console.keyboard.type("A-31")
+    expect(console.get_by_role("link", name="order-sync · A-31")).to_be_visible()
+    status = console.locator("[data-find-status]")
+    expect(status).to_contain_text("hit")
+    held: list[Route] = []
+    console.route("**/admin/find/?q=A-312", lambda route: held.append(route))
+
+    console.keyboard.type("2")
+    expect(status).to_have_text("Searching …")
+    console.keyboard.press("Backspace")
+
+    expect(status).to_contain_text("hit", timeout=9_000)  # the held one is given up after 10 s
+    assert held
+
+
 def test_a_search_that_is_not_answered_is_no_empty_one(console: Page) -> None:
     console.route("**/admin/find/?q=*", lambda route: route.abort())
 
