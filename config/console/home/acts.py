@@ -7,9 +7,11 @@ from uuid import UUID
 
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
+from django.db.models import BigIntegerField
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
+from django.utils.text import capfirst
 from django.views.decorators.http import require_POST
 
 from config.console.incidents.failure_rates import failed_of
@@ -18,6 +20,7 @@ from config.console.parts.dialogs import attempt
 from config.console.parts.panel import acting
 from runs.actions.incidents import unmute_incident
 from runs.actions.requeue import requeue_failed
+from runs.exceptions import RunError
 from triggers.dispatch.hold import resume
 from triggers.models import Source, Trigger
 from triggers.sources.manual import fire
@@ -36,11 +39,19 @@ def _decide(decision: Literal["approve", "deny"]) -> Deed:
 
 def _requeue(value: str, by: str) -> str:
     incident, _, upto = value.partition(":")
-    return requeue_covered(int(incident), int(upto), by)
+    return requeue_covered(int(incident), min(int(upto), BigIntegerField.MAX_BIGINT), by)
+
+
+def _mute(value: str, by: str) -> str:
+    incident = int(value)
+    try:
+        return mute(incident, by)
+    except ValueError as refusal:
+        raise RunError(f"{capfirst(str(refusal))}.") from None
 
 
 def _requeue_lately(value: str, by: str) -> str:
-    trigger, _, upto = value.rpartition(":at:")
+    trigger, _, upto = value.replace("\0", "").rpartition(":at:")
     with transaction.atomic():
         done = requeue_failed(failed_of(trigger, datetime.fromisoformat(upto)), by=by)
     return f"{done:,} requeued."
@@ -71,7 +82,7 @@ DEEDS: Mapping[str, tuple[tuple[str, ...], Deed]] = {
     "requeue": (("runs.requeue_run",), _requeue),
     "requeue-lately": (("runs.requeue_run",), _requeue_lately),
     "acknowledge": (("runs.acknowledge_incident",), lambda value, by: acknowledge(int(value), by)),
-    "mute": (("runs.mute_incident",), lambda value, by: mute(int(value), by)),
+    "mute": (("runs.mute_incident",), _mute),
     "unmute": (("runs.mute_incident",), _unmute),
     "resume": (("triggers.pause_trigger",), _resume),
     "test": (("triggers.fire_trigger", "triggers.change_source"), _test),

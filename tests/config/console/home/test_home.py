@@ -122,6 +122,19 @@ def test_a_cause_is_acknowledged_muted_and_no_longer_muted_in_place(admin: Clien
     assert "order-sync fails since" in words(shown(admin))
 
 
+def test_a_mute_that_has_no_version_to_wait_for_is_refused_in_words(admin: Client) -> None:
+    make_incident("order-sync", make_failed_run(make_trigger("order-sync")))
+
+    assert pressed(admin, "mute").startswith("No worker has run yet")
+
+
+def test_a_requeue_up_to_a_number_that_no_failure_has_requeues_all(admin: Client) -> None:
+    incident = make_incident("order-sync", make_failed_run(make_trigger("order-sync")))
+
+    assert admin.post(f"{HOME}requeue/", {"value": f"{incident.pk}:{10**30}"}).status_code == 302
+    assert Run.objects.get().status == "queued"
+
+
 def test_a_mute_hides_no_other_cause_and_no_pause(admin: Client) -> None:
     make_worker(version="2.0")
     trigger = make_trigger("order-sync")
