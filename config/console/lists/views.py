@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import unquote_plus, urlencode
 
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 from django.http import QueryDict
 
+from agents.kernel.redaction import redacted
 from config.models import SavedView
 from runs.exceptions import RunError
 from runs.models import audit
@@ -37,6 +38,9 @@ def save_view(
         raise ViewRefused(f"A view needs a name of at most {SavedView.LONGEST_NAME} characters on one line.")
     if len(query) > SavedView.LONGEST_QUERY:
         raise ViewRefused(f"The filters are longer than {SavedView.LONGEST_QUERY:,} characters.")
+    told = f"{name}\n{unquote_plus(query)}"
+    if redacted(told) != told:
+        raise ViewRefused("The name or the filters contain a secret. Others see the address of a view.")
     given = {"query": query, "columns": list(columns), "is_shared": is_shared}
     try:
         with transaction.atomic():

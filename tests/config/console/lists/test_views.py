@@ -6,6 +6,7 @@ from django.db import IntegrityError, connection, transaction
 from django.http import HttpResponse
 from django.test import Client
 
+from agents.kernel.redaction import know
 from config.console.lists.views import choose_columns, save_view
 from config.models import SavedView
 from runs.models import AuditEntry
@@ -182,6 +183,16 @@ def test_a_deleted_user_leaves_nothing_even_if_another_process_deletes_the_row(a
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
 
     assert SavedView.objects.count() == 0
+
+
+@pytest.mark.parametrize("given", [{"name": "kaufmann-79 x"}, {"query": "field=token%3Dkaufmann-79+x"}])
+def test_a_view_with_a_secret_is_refused(admin: Client, given: dict[str, str]) -> None:
+    know("kaufmann-79 x")
+
+    answer = save(admin, **{"name": "mine", **given})
+
+    assert "contain a secret" in answer.content.decode()
+    assert not SavedView.objects.exists()
 
 
 def test_shared_views_of_others_leave_out_none_of_the_users_own(log_in: LogIn) -> None:
