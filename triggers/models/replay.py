@@ -60,7 +60,7 @@ class Replay(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"replay of {self.total} events"
+        return f"replay of {self.total} event{'' if self.total == 1 else 's'}"
 
     @property
     def taken(self) -> int:

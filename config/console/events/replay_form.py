@@ -133,7 +133,7 @@ def replay_page(panel: Panel, request: HttpRequest) -> HttpResponse:
     if form.is_valid() and TRY in request.POST:
         sections = tried(form, request)
     elif form.is_valid() and not is_asked(request) and (started := _start(form, request)):
-        messages.success(request, f"Started a replay of {started.total:,} events.")
+        messages.success(request, f"Started a replay of {started.total:,} event{'' if started.total == 1 else 's'}.")
         return leave(request, page("triggers_replay", started.pk))
     return form_page(
         panel,
@@ -224,9 +224,9 @@ def _said(events: int, gone: int, unheard: int) -> str:
         return "The search finds no event."
     said = f"The search finds {events:,} event{'' if events == 1 else 's'}."
     if gone:
-        said += f" {gone:,} of them are skipped, because retention or erasure removed their payload."
+        said += f" {gone:,} of them {_are(gone)} skipped, because retention or erasure removed their payload."
     if unheard:
-        said += f" {unheard:,} of them are skipped, because none of the triggers listens to them."
+        said += f" {unheard:,} of them {_are(unheard)} skipped, because none of the triggers listens to them."
     return said
 
 
@@ -235,3 +235,7 @@ def _note(triggers: int) -> str:
         return "No trigger listens to any of them."
     more = f" {triggers - LISTED:,} more are not shown." if triggers > LISTED else ""
     return f"Filters may leave out more: try a sample.{more}"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"

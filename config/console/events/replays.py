@@ -128,7 +128,8 @@ def _notice(replay: Replay, now: Progress) -> Notice:
         case "cancelled":
             return Notice(text="Cancelled.", level="warning", details=skipped)
     level = "warning" if replay.without_payload else "good"
-    return Notice(text=f"Done: {replay.dispatched:,} events were dispatched again.", level=level, details=skipped)
+    events = "event was" if replay.dispatched == 1 else "events were"
+    return Notice(text=f"Done: {replay.dispatched:,} {events} dispatched again.", level=level, details=skipped)
 
 
 def _bar(replay: Replay, now: Progress) -> Bar:

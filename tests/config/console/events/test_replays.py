@@ -10,6 +10,7 @@ from runs.shadow.process import NotTried
 from tests.config.console.test_actions import press
 from tests.support.console import list_of, page_of
 from tests.support.triggers import make_event, make_trigger
+from tests.triggers.replays.test_replays import carry_out
 from triggers.events.search import Search
 from triggers.models import Replay
 from triggers.replays.start import start_replay
@@ -57,8 +58,8 @@ def test_the_preview_counts_events_and_names_triggers(admin: Client, archived: A
     shown = preview(admin, type="")
 
     assert "The search finds 3 events." in shown
-    assert "1 of them are skipped, because retention" in shown
-    assert "1 of them are skipped, because none of the triggers" in shown
+    assert "1 of them is skipped, because retention" in shown
+    assert "1 of them is skipped, because none of the triggers" in shown
     assert "greeter" in shown and "second" in shown
 
 
@@ -110,6 +111,17 @@ def test_a_replay_shows_its_progress_and_only_the_buttons_that_apply(admin: Clie
     assert [way_to(replay, name) in paused for name in ("pause", "resume", "cancel")] == [False, True, True]
     assert "being cancelled" in cancelled
     assert not any(way_to(replay, name) in cancelled for name in ("pause", "resume", "cancel"))
+
+
+def test_a_replay_of_one_event_is_of_an_event(admin: Client, archived: Any) -> None:
+    make_event(type="order.placed")
+    replay = start_replay(Search(type="order.*"), by="test")
+    carry_out(replay)
+
+    shown = admin.get(page_of(NOUN, replay)).content.decode()
+
+    assert "Done: 1 event was dispatched again." in shown
+    assert "replay of 1 event<" in shown
 
 
 def way_to(replay: Replay, name: str) -> str:
