@@ -54,9 +54,13 @@ class Section:
             "icon": self.icon,
             "link": self._link,
             "permission": lambda request: any(self._allowed(request)),
-            "active": lambda request: any(request.path.startswith(root) for tab in self.tabs for root in tab.roots),
+            "active": self._is_active,
         }
         return {**entry, "badge": f"{BADGES}.{self.badge}"} if self.badge else entry
+
+    def _is_active(self, request: HttpRequest) -> bool:
+        roots = (root for tab in self.tabs for root in tab.roots)
+        return request.path == self.tabs[0].link or any(request.path.startswith(root) for root in roots)
 
     def _link(self, request: HttpRequest) -> str:
         return next(self._allowed(request), self.tabs[0]).link

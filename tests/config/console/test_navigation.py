@@ -48,6 +48,13 @@ def test_each_tab_is_a_page_that_shows_the_same_tabs_and_itself_as_active(admin_
             assert re.findall(r'<a href="([^"]+)" class="active"', admin_client.get(tab).content.decode()) == [tab]
 
 
+def test_the_entry_of_a_page_is_the_active_one(admin_client: Client) -> None:
+    for path in ("/admin/", "/admin/inbox/", "/admin/runs/run/", "/admin/triggers/source/add/"):
+        page = admin_client.get(path).content.decode()
+        [active] = re.findall(r'<a href="([^"]+)"[^>]*class="[^"]* active"', page[: page.index('id="main"')])
+        assert path.startswith(active) and (path == "/admin/") is (active == "/admin/")
+
+
 def test_an_entry_leads_to_the_first_tab_that_a_person_may_see(client: Client) -> None:
     user = User.objects.create_user("ada", password="right", is_staff=True)
     user.user_permissions.add(Permission.objects.get(codename="view_session", content_type__app_label="agents"))
