@@ -1,15 +1,16 @@
 """The base of every page of the console: lists and details of one model, at a fixed cost however large its table."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any, ClassVar, TypeVar, cast
 
 from django.contrib.admin import ShowFacets
 from django.contrib.admin.checks import ModelAdminChecks
-from django.contrib.admin.views.main import ChangeList
+from django.contrib.admin.views.main import ORDER_VAR, ChangeList
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.db.models import CharField, Model, QuerySet, TextField
+from django.db.models import CharField, Model, Q, QuerySet, TextField
+from django.db.models.constants import LOOKUP_SEP
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.utils.functional import cached_property
@@ -27,12 +28,15 @@ from runs.api.shown import NAMES
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 COUNTED = 10_000  # rows; counting millions for each page view would make the console slow
+WHOLE = frozenset({"id", "exact"})  # parts of a lookup by a whole value
+OFFERED = ("exact", "in", "isnull", "isempty", "gte", "lt")  # lookups of the filters of lists
 LOOKED_THROUGH = 100_000  # rows, for filters without an index
 
 
-def newest(rows: QuerySet[Any]) -> QuerySet[Any]:
-    """Restrict a filter without an index to the newest LOOKED_THROUGH rows of a time-ordered table."""
-    older = rows.model._default_manager.order_by("-id").values_list("id", flat=True)[LOOKED_THROUGH:][:1]
+def newest(rows: QuerySet[Any], among: Q | None = None) -> QuerySet[Any]:
+    """Restrict a filter without an index to the newest LOOKED_THROUGH rows of a time-ordered table, or of those that an index finds."""
+    found = rows.model._default_manager.filter(among or Q())
+    older = found.order_by("-id").values_list("id", flat=True)[LOOKED_THROUGH:][:1]
     return rows.filter(id__gt=older[0]) if older else rows
 
 
@@ -95,6 +99,25 @@ class Panel(ModelAdmin):  # type: ignore[misc]
         ]
         return [*own, *super().get_urls()]  # Django's would take their names for the key of a row
 
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+        """A whole value, or what a filter of the list offers. Django lets an address ask for parts of any text, also of those that pages
+        redact."""
+        first, *rest = lookup.split(LOOKUP_SEP)
+        is_filter = any(
+            lookup == name or (lookup.startswith(f"{name}{LOOKUP_SEP}") and rest[-1] in OFFERED)
+            for name in self._filtered()
+        )
+        is_of_field = first in {field.name for field in self.opts.get_fields()}
+        if is_of_field and not is_filter and not WHOLE.issuperset(rest):
+            return False
+        return bool(super().lookup_allowed(lookup, value, request))
+
+    def _filtered(self) -> Iterator[str]:
+        """What the filters of the list are called in its address."""
+        for one in self.list_filter:
+            found = one[0] if isinstance(one, tuple) else one
+            yield found if isinstance(found, str) else found.parameter_name
+
     def sections(self, request: HttpRequest, obj: Any) -> list[Section]:
         raise NotImplementedError
 
@@ -144,6 +167,10 @@ class Panel(ModelAdmin):  # type: ignore[misc]
 
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
         """Columns that are fields of the rows, too, are shown without secrets."""
+        if ORDER_VAR in request.GET and not self.sortable_by:  # Django sorts by any column that an address names
+            given = request.GET.copy()
+            del given[ORDER_VAR]
+            request.GET = given  # type: ignore[assignment]
         listed = super().get_changelist_instance(request)
         fields = {field.name for field in self.opts.concrete_fields if isinstance(field, (CharField, TextField))}
         texts = fields.intersection(listed.list_display) - NAMES

@@ -51,11 +51,12 @@ SELECT id FROM triggers_event WHERE subject = %(term)s::text AND subject <> '' O
 """
 
 
-def find_runs(term: str) -> set[UUID]:
+def find_runs(term: str, *, sees_events: bool) -> set[UUID]:
+    """`sees_events`: only who may see the data of events finds runs by a field of it."""
     if id := _uuid(term):
         return {id, *runs_of_event(id).values_list("id", flat=True)}
     if field := field_in(term):
-        return find_by_field(field)
+        return find_by_field(field) if sees_events else set()
     names = {"term": term, "found": FOUND, "newest": NEWEST, "failed": FAILED, "events": EVENTS}
     found = {*_rows(OF_TRIGGER, names), *_rows(AMONG_NEWEST, names), *_of_subject(names)}
     if len(term) >= SHORTEST:

@@ -27,12 +27,13 @@ from config.console.runs.bulk import Deed, carry_out_or_ask
 from config.console.runs.buttons import RunButtons
 from config.console.runs.comparison import comparison
 from config.console.runs.find import HELP, find_runs
+from config.console.runs.input_and_result import SEES_EVENTS
 from config.console.runs.journal_entry import fork_url, open_entry
 from config.console.runs.last_runs import LastFilter
 from config.console.runs.live import live_answer
 from config.console.runs.page import changing_sections_of, sections_of
 from config.console.runs.parent_filter import ParentFilter
-from config.console.runs.search_form import RunList
+from config.console.runs.search_form import RunList, span_of
 from config.console.runs.started_filter import StartedFilter
 from config.console.runs.subjects import subjects_of, title_of
 from config.console.runs.transcript import spent
@@ -74,7 +75,7 @@ CANCEL = Deed(
 class AgentFilter(admin.SimpleListFilter):
     """Agents that a worker has code for: a DISTINCT over all runs would read the whole table."""
 
-    title = f"agent, in the newest {LOOKED_THROUGH:,} runs"
+    title = f"agent, in the newest {LOOKED_THROUGH:,} runs"  # of those that are asked for by time
     parameter_name = "agent"
 
     def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
@@ -83,9 +84,10 @@ class AgentFilter(admin.SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Run]) -> QuerySet[Run]:
         if not self.value():
             return queryset
-        # A span of time, and what runs now, are few rows that an index finds.
-        is_bounded = "start" in request.GET or request.GET.get("status__exact") == RunStatus.RUNNING
-        return (queryset if is_bounded else newest(queryset)).filter(agent=self.value())
+        # What runs now is few rows that an index finds. In a span of time, the newest ones of the span are looked through.
+        is_bounded = request.GET.get("status__exact") == RunStatus.RUNNING
+        among = queryset if is_bounded else newest(queryset, span_of(request))
+        return among.filter(agent=self.value())
 
 
 class PlaceFilter(ConditionFilter):
@@ -208,7 +210,8 @@ class RunPanel(ArrangedPanel, RunButtons):
     ) -> tuple[QuerySet[Run], bool]:
         if not search_term:
             return queryset, False
-        return queryset.filter(pk__in=find_runs(search_term.strip())), False
+        found = find_runs(search_term.strip(), sees_events=request.user.has_perm(SEES_EVENTS))
+        return queryset.filter(pk__in=found), False
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[RunList]:
         return RunList

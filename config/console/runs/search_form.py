@@ -17,6 +17,7 @@ from config.console.parts.histogram import Histogram, Range, Rows, few, histogra
 from config.console.parts.list_search import A_TIME, DataField, InstantOrAge, ListSearch, own_parameters, text_options
 from config.console.parts.panel import LOOKED_THROUGH, newest
 from config.console.runs.find import find_by_field
+from config.console.runs.input_and_result import HIDDEN, SEES_EVENTS
 from config.console.runs.words import by_outcome
 from runs.models import Run
 from runs.states import RunStatus
@@ -42,7 +43,13 @@ class SearchForm(ListSearch):
         **text_options(f"At its first or last claim, in the newest {LOOKED_THROUGH:,} runs", "2026.11.2"),
     )
 
+    def __init__(self, request: HttpRequest) -> None:
+        super().__init__(request)
+        self.sees_events = request.user.has_perm(SEES_EVENTS)
+
     def clean(self) -> None:
+        if self.cleaned_data.get("field") and not self.sees_events:
+            self.add_error("field", HIDDEN)
         for name in ("start", "end"):
             at = self.cleaned_data.get(name)
             if at and at.year not in YEARS:
@@ -51,18 +58,27 @@ class SearchForm(ListSearch):
         if start and end and start >= end:
             self.add_error("end", "The range ends before it begins.")
 
+    def span(self) -> Q:
+        """The range of ids of a valid form's range of time."""
+        start, end = self.cleaned_data["start"], self.cleaned_data["end"]
+        after = Q(id__gte=first_id_at(start)) if start else Q()
+        return after & Q(id__lt=first_id_at(end)) if end else after
+
     def of(self, runs: QuerySet[Run]) -> QuerySet[Run]:
         """The runs among these that a valid form finds. Raises RuleError."""
         given = self.cleaned_data
-        if given["start"]:
-            runs = runs.filter(id__gte=first_id_at(given["start"]))
-        if given["end"]:
-            runs = runs.filter(id__lt=first_id_at(given["end"]))
+        runs = runs.filter(self.span())
         if given["field"]:
             runs = runs.filter(pk__in=find_by_field(given["field"], given["start"], given["end"]))
         if version := given["version"].strip():
-            runs = newest(runs).filter(Q(version=version) | Q(begun_version=version))
+            runs = newest(runs, self.span()).filter(Q(version=version) | Q(begun_version=version))
         return runs
+
+
+def span_of(request: HttpRequest) -> Q:
+    """The span of time of the search, as a range of ids."""
+    form = SearchForm(request)
+    return form.span() if form.is_valid() else Q()
 
 
 class RunList(ChangeList):

@@ -13,6 +13,7 @@ from config.console.navigation import tabs_named
 from config.console.parts.links import listing, page
 from config.console.parts.moments import distance
 from config.console.runs.find import BEGINNING, find_events, find_runs
+from config.console.runs.input_and_result import SEES_EVENTS
 from config.console.runs.subjects import subjects_of
 from config.console.runs.words import first_line
 from config.documentation.console_pages import docs_url
@@ -52,7 +53,7 @@ def find(request: HttpRequest, text: str) -> list[Kind]:
         ("triggers.trigger", _triggers, "triggers_trigger"),
         ("triggers.schedule", _schedules, "triggers_schedule"),
         ("triggers.source", _sources, "triggers_source"),
-        ("runs.run", _runs, "runs_run"),
+        ("runs.run", lambda term: _runs(request, term), "runs_run"),
         ("triggers.event", _events, "triggers_event"),
         ("Documentation", _docs, ""),
     ]
@@ -118,8 +119,9 @@ def _sources(term: str) -> Iterable[Hit]:
     ]
 
 
-def _runs(term: str) -> Iterable[Hit]:
-    ids = sorted(find_runs(term), reverse=True)[: SHOWN + 1]
+def _runs(request: HttpRequest, term: str) -> Iterable[Hit]:
+    found = find_runs(term, sees_events=request.user.has_perm(SEES_EVENTS))
+    ids = sorted(found, reverse=True)[: SHOWN + 1]
     runs = Run.objects.only("id", "agent", "status", "event_ids", "created_at").filter(pk__in=ids).order_by("-pk")
     subjects = subjects_of(runs)
     return [

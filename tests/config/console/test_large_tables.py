@@ -9,7 +9,7 @@ from uuid_utils import uuid7
 from config.console.agents import figures
 from config.console.incidents import failure_rates
 from config.console.parts import panel
-from config.console.runs import last_runs
+from config.console.runs import failed_children, last_runs
 from runs.db.sql import execute, fetch
 from runs.models import AuditEntry
 from tests.support.console import list_of
@@ -55,7 +55,21 @@ def test_what_is_read_of_an_idle_trigger_does_not_grow_with_the_runs_of_others(
     assert "Seq Scan on runs_run" not in plan
 
 
-@pytest.mark.parametrize("search", ["?agent=greeter", "?status__exact=cancelled"])
+@pytest.mark.django_db
+def test_the_failed_children_of_a_run_with_many_are_read_without_the_failed_runs_of_others() -> None:
+    parent = make_run(status="succeeded")
+    execute(MANY_LIKE_IT, [make_run(status="failed").pk])
+    execute("UPDATE runs_run SET parent_id = %s WHERE status = 'failed' AND seq %% 2 = 0", [parent.pk])
+    execute("ANALYZE runs_run")
+
+    given = {"parents": [parent.pk], "most": failed_children.SHOWN}
+    plan = "\n".join(str(line) for (line,) in fetch(f"EXPLAIN (ANALYZE) {failed_children.FIRST}", given))
+
+    assert "run_by_parent" in plan
+    assert "run_failed" not in plan
+
+
+@pytest.mark.parametrize("search", ["?agent=greeter", "?agent=greeter&start=", "?status__exact=cancelled"])
 def test_rare_runs_are_looked_for_among_the_newest(admin: Client, search: str) -> None:
     # Of two runs of one millisecond, either may be the newer.
     woken_by = [UUID(int=uuid7(nanoseconds=second * 10**9).int) for second in range(LOOKED_THROUGH + 1)]
@@ -65,6 +79,25 @@ def test_rare_runs_are_looked_for_among_the_newest(admin: Client, search: str) -
 
     assert {run.pk for run in page.context["cl"].result_list} == {run.pk for run in runs[1:]}
     assert "newest 100,000" in page.content.decode()
+
+
+@pytest.mark.parametrize("asked", ["agent=greeter", "version=1"])
+def test_runs_in_a_span_are_looked_for_among_the_newest_of_the_span(admin: Client, asked: str) -> None:
+    woken_by = [UUID(int=uuid7(nanoseconds=second * 10**9).int) for second in range(LOOKED_THROUGH + 3)]
+    runs = [make_run(agent="greeter", version="1", status="succeeded", event_id=event_id) for event_id in woken_by]
+
+    page = admin.get(list_of("runs_run") + f"?{asked}&start=1970-01-01T00:00Z&end=1970-01-01T00:00:03Z")
+
+    assert {run.pk for run in page.context["cl"].result_list} == {run.pk for run in runs[1:3]}
+
+
+def test_an_address_sorts_no_list_by_a_column_without_an_index(admin: Client) -> None:
+    make_run()
+
+    listed = admin.get(list_of("runs_run") + "?o=-2").context["cl"]
+
+    assert set(listed.queryset.query.order_by) == {"-id"}
+    assert len(listed.result_list) == 1
 
 
 def test_a_failed_run_is_found_however_old(admin: Client) -> None:

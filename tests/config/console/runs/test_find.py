@@ -8,6 +8,7 @@ from django.test import Client
 from agents.kernel.redaction import know
 from config.console.parts import panel
 from config.console.runs import find
+from tests.config.console.conftest import LogIn
 from tests.support.console import list_of
 from tests.support.runs import make_run
 from tests.support.triggers import make_event
@@ -45,6 +46,28 @@ def test_a_secret_in_an_error_is_not_found_by_a_part_of_it(admin: Client) -> Non
 
     assert found(admin, "kaufmann-7") == found(admin, "Kaufmann-77-of-the-depot") == set()
     assert found(admin, "the depot refused") == {run.pk}
+
+
+def test_who_may_not_see_events_finds_no_run_by_the_data_of_its_event(log_in: LogIn) -> None:
+    run = make_run(event_id=make_event(data={"iban": "DE89"}).pk)
+    bob = log_in("runs.view_run", name="bob")
+    both = log_in("runs.view_run", "triggers.view_event", name="both")
+
+    assert (found(both, "data.iban=DE89"), found(bob, "data.iban=DE89")) == ({run.pk}, set())
+    listed = bob.get(list_of("runs_run"), {"field": "iban=DE89"})
+    assert not listed.context["cl"].result_list
+    assert "You may not see the data of events" in listed.content.decode()
+    kinds = bob.get("/admin/find/", {"q": "data.iban=DE89"}).context["kinds"]
+    assert "Runs" not in [kind.title for kind in kinds]
+
+
+@pytest.mark.parametrize("asked", ["error__contains", "error__regex", "input__token__startswith", "status__regex"])
+def test_an_address_asks_for_no_part_of_a_text(admin: Client, asked: str) -> None:
+    make_run(status="failed", error="the key kaufmann-77", input={"token": "kaufmann-77"})
+
+    assert admin.get(list_of("runs_run"), {asked: "k"}).status_code == 400
+    for whole in ({"status__exact": "failed"}, {"trigger": "greeter"}, {"worker__id__exact": str(uuid4())}):
+        assert admin.get(list_of("runs_run"), whole).status_code == 200
 
 
 def test_agents_keys_and_errors_are_looked_for_in_the_newest_rows_and_the_box_says_so(
