@@ -1,5 +1,5 @@
 """docs/assistant.md in a browser, on real processes and local servers: two accounts are connected, mail wakes the triage, and a draft
-stands in the mailbox. Then an answer in Slack waits for a person, who approves it by the button there. Nothing else is sent."""
+stands in the mailbox. Then a request in Slack waits for a person, who approves by the button there. Nothing else is sent."""
 
 import json
 import re
@@ -23,7 +23,9 @@ from tests.support.wire import Call, Wire
 
 pytestmark = [pytest.mark.browser, pytest.mark.chaos, pytest.mark.timeout(900)]
 ASKED_AT = "1700000000.000100"  # the timestamp of the message in Slack
-ANSWER = "Room 7 is free on Friday."
+ANSWER = "Room 7 is booked for Friday."
+BOOKED = "room.booked"
+EVENTS = "SELECT 1 FROM triggers_event WHERE type = %s"
 RUN = "SELECT id, status FROM runs_run WHERE agent = %s"
 
 
@@ -173,7 +175,7 @@ def test_a_mail_gets_a_draft_and_an_answer_in_slack_is_approved_by_the_button_th
         "Slack",
         slug="slack",
         secret=SIGNING,
-        slack__reply="ask",
+        slack__reply="yes",
         slack__reply_connection="bot",
         slack__reply_api=f"http://127.0.0.1:{assistant.slack.port}/api/",
         slack__approvals="yes",
@@ -182,8 +184,9 @@ def test_a_mail_gets_a_draft_and_an_answer_in_slack_is_approved_by_the_button_th
     page.get_by_role("link", name=re.compile("Prompt agents$")).click()
     page.get_by_title("Add prompt agent").click()
     page.locator("[name=name]").fill("front-desk")
-    page.locator("[name=instructions]").fill("Answer the question with the tool reply.")
-    page.locator("[name=tools][value=reply]").check()
+    page.locator("[name=instructions]").fill("Book the room that is asked for, then answer with the tool reply.")
+    for tool in ("emit", "reply"):
+        page.locator(f"[name=tools][value={tool}]").check()
     for name, value in {"model": "openai-chat:gpt-4o", "types": "app_mention", "source": "slack"}.items():
         fill(page.locator(f"[name={name}]"), value)
     page.get_by_role("button", name="Create the agent").click()
@@ -195,12 +198,13 @@ def test_a_mail_gets_a_draft_and_an_answer_in_slack_is_approved_by_the_button_th
     page.goto(f"{stack.url}/admin/chat-accounts/")
     expect(page.get_by_role("cell", name="T1/U1", exact=True)).to_be_visible()
 
-    # A question in Slack: the answer waits for a person, who is asked in the thread.
-    wire.script("desk", [Call("reply", text=ANSWER)], [Call("final_result", notify=False, items=[])])
-    assistant.mentions(wire.prompt("desk", "slack", "<@U0> Which room is free on Friday?"))
+    # A question in Slack: the booking waits for a person, who is asked in the thread.
+    booking = Call("emit", type=BOOKED, data={"room": 7})
+    wire.script("desk", [booking], [Call("reply", text=ANSWER)], [Call("final_result", notify=False, items=[])])
+    assistant.mentions(wire.prompt("desk", "slack", "<@U0> Book a room for Friday, please."))
     [request] = eventually(lambda: assistant.posted("chat.postMessage"))
     assert (request["channel"], request["thread_ts"]) == ("C1", ASKED_AT)
-    assert ANSWER in json.dumps(request["blocks"])
+    assert BOOKED in json.dumps(request["blocks"])
     [buttons] = [block for block in request["blocks"] if block["type"] == "actions"]
     approve = next(button for button in buttons["elements"] if button["text"]["text"] == "Approve")
     delivery = approve["action_id"].rpartition(":")[2]
@@ -211,6 +215,7 @@ def test_a_mail_gets_a_draft_and_an_answer_in_slack_is_approved_by_the_button_th
     eventually(lambda: assistant.posted("chat.postEphemeral"))
     assert not stack.query("SELECT 1 FROM runs_approval WHERE decision <> ''")
     assert len(assistant.posted("chat.postMessage")) == 1
+    assert not stack.query(EVENTS, BOOKED)
 
     # The person presses, twice: one decision, one answer in the thread, and the request is changed.
     assistant.presses(delivery, "U1")
@@ -225,6 +230,7 @@ def test_a_mail_gets_a_draft_and_an_answer_in_slack_is_approved_by_the_button_th
         {"decision": "approve", "decided_by": "slack:admin"}
     ]
     assert len(stack.query("SELECT 1 FROM runs_auditentry WHERE kind = 'approval'")) == 1
+    assert len(stack.query(EVENTS, BOOKED)) == 1
     assistant.open_run("front-desk")
     expect(page.get_by_text("Succeeded: all its work is committed.")).to_be_visible()
 
