@@ -7,18 +7,38 @@ import threading
 import time
 from typing import Any
 
-from celery.signals import worker_process_init, worker_process_shutdown
+from celery.signals import task_postrun, task_prerun, worker_process_init, worker_process_shutdown
 
 from agents import telemetry
+from runs.queues.doorbell import DOORBELL
 from runs.worker.printed import print_without_secrets
+
+_is_child = False
+_at_sigterm: Any = signal.SIG_DFL  # what the pool has set
 
 
 @worker_process_init.connect
 def prepare_child(**kwargs: Any) -> None:
-    """Let a child die with its parent, ignore SIGTERM, as the parent decides what happens to its run, and print no secrets."""
+    """Let a child die with its parent, and print no secrets."""
+    global _is_child
+    _is_child = True
     die_with_parent()
     print_without_secrets()
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+@task_prerun.connect
+def leave_sigterm_to_parent(task: Any, **kwargs: Any) -> None:
+    """It may reach a whole group of processes, and the parent decides what happens to a run. Between runs a child ends by it, as Celery
+    expects where its pool shrinks."""
+    global _at_sigterm
+    if _is_child and task.name == DOORBELL:
+        _at_sigterm = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+@task_postrun.connect
+def end_at_sigterm(task: Any, **kwargs: Any) -> None:
+    if _is_child and task.name == DOORBELL:
+        signal.signal(signal.SIGTERM, _at_sigterm)
 
 
 @worker_process_shutdown.connect

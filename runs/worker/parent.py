@@ -43,7 +43,7 @@ from runs.queues.doorbell import DOORBELL, QUEUE_PREFIX
 from runs.states import RunStatus
 from runs.transitions.leave import take_away
 from runs.transitions.outcome import Outcome, released, ticket_of
-from runs.worker import board
+from runs.worker import board, child  # noqa: F401  (child: its receivers prepare each child)
 from runs.worker.rest import Rest
 
 log = structlog.get_logger(__name__)
