@@ -204,6 +204,7 @@ LARGE = {
     "agents/testing.py run_agent": "what tests of authors use: most lines are its parameters and their description",
     "config/console/events/page.py": PAGE,
     "config/console/events/page.py EventPanel": PAGE,
+    "config/console/parts/panel.py Panel": "the base of each page: its list, its details and what an address may ask of them",
     "config/console/prompt_agents/page.py": PAGE,
     "config/console/prompt_agents/page.py PromptAgentPanel": PAGE,
     "config/console/runs/approvals.py ApprovalPanel": PAGE,

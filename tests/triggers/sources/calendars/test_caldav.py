@@ -334,7 +334,7 @@ def test_a_changed_event_that_the_server_does_not_give_is_cancelled_only_if_it_i
     make(server, "a", soon(days=3))
     event_of = server._event
     server._event = lambda name, has_data: (  # type: ignore[method-assign]
-        f"<d:response><d:href>/ada/work/{name}</d:href>{answered}</d:response>" if has_data else event_of(name, False)
+        f"<d:response><d:href>/ada/office/{name}</d:href>{answered}</d:response>" if has_data else event_of(name, False)
     )
 
     assert [type for type, _ in said(source.poll())] == types
