@@ -54,7 +54,7 @@ def owe_late(connection: Connection, tokens: Tokens) -> None:
 
 
 def settle(payload: dict[str, Any]) -> None:
-    """Ask the provider of a message. Raises ProviderError: it is asked again."""
+    """Ask the provider of a message. Raises ProviderError: another try follows."""
     ended = Connection.objects.filter(pk=payload["connection"])
     if ended.filter(state=Connection.State.CONNECTED).exists():
         # A provider may end all that the person has allowed to this client.

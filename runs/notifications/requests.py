@@ -32,7 +32,7 @@ OUTCOME_OF = {"slack-request": "slack-outcome", "telegram-request": "telegram-ou
 # What was decided is known without them.
 UNREPORTED = {*OUTCOME_OF.values(), "slack-whisper"}
 PRESSED = "wakeful"  # begins what a button of a request is called: those of others are events
-APPROVAL = "approval"  # in a place: the approval that is asked for
+APPROVAL = "approval"  # in a place: the requested approval
 LOOK = timedelta(minutes=15)  # between two looks at a request that is still open
 TRIED_FOR = timedelta(days=1)
 HOLD = "until the request is decided or over"

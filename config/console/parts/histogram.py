@@ -1,4 +1,4 @@
-"""The histogram above a list of rows whose ids are ordered by time: bars by outcome, each of which narrows the list to its span.
+"""The histogram above a list of rows whose ids are ordered by time: bars by outcome, and each narrows the list to its span.
 
 What it costs does not grow with the table: of each bar the newest MOST rows are read, whatever the list is filtered by.
 """

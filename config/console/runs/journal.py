@@ -45,7 +45,7 @@ class Page:
     number: int
     pages: int
     only_failed: bool
-    chosen: str  # the key of the entry that is shown beside the others; empty: none is asked for
+    chosen: str  # the key of the entry that is shown beside the others; empty: none is chosen
 
     @property
     def count(self) -> int:

@@ -128,7 +128,7 @@ def waterfall(run: Run, request: HttpRequest) -> list[Waterfall]:
 
 
 def _chosen(run: Run, page: Page) -> Opened | None:
-    """The entry that is asked for, else the one that a person looks for first: the first that failed, or that is in doubt."""
+    """The chosen entry, else the one that a person looks for first: the first that failed, or that is in doubt."""
     keys = {entry.key for entry in page.entries}
     goes_on = run.status in LIVE and run.status != RunStatus.UNCERTAIN
     troubled = {RunStatus.FAILED, *([] if goes_on else [Step.Status.STARTED])}

@@ -21,7 +21,7 @@
     window.htmx?.process(pane);
     for (const name of ["htmx:afterSwap", "htmx:afterSettle"]) pane.dispatchEvent(new CustomEvent(name, { bubbles: true }));
   };
-  // The part of the page that stays true is asked for with the same entry.
+  // The live part of the page is requested with the same entry.
   const follow = (key) => {
     const part = document.querySelector("[data-live]");
     if (!part?.dataset.live) return;

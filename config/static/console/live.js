@@ -1,4 +1,4 @@
-// A part of a page that stays true: it is asked for again while it is seen, and only what has changed is changed, so that focus,
+// A live part of a page: it is requested again while it is seen, and only what has changed is changed, so that focus,
 // selection, open details and scroll positions stay. An answer that says that the part is final ends this.
 (() => {
   const FIRST = 2000, LONGEST = 10_000; // milliseconds between two requests; longer while nothing changes
@@ -83,7 +83,7 @@
     const headers = { "If-None-Match": part.dataset.tag, "X-Requested-With": "XMLHttpRequest" };
     const address = part.dataset.live;
     const answer = await fetch(address, { headers, cache: "no-store", redirect: "manual", signal: AbortSignal.timeout(PATIENCE) });
-    if (address !== part.dataset.live) return; // meanwhile something else of it is asked for
+    if (address !== part.dataset.live) return; // another entry has been requested since
     say(answer.ok || answer.status === 304 ? "live" : "stale");
     if (stale) stale.hidden = answer.ok || answer.status === 304;
     if (answer.status === 304) {
