@@ -87,6 +87,7 @@ from tests.support.nurseries import nurseries  # noqa: E402
 from tests.support.stack import PATIENCE, ROOT, Stack, StackMaker, Template  # noqa: E402
 from tests.support.wire import Wire, providing  # noqa: E402
 from triggers.matching import pending  # noqa: E402
+from triggers.sources.webhooks import endpoint  # noqa: E402
 
 
 def pytest_unconfigure() -> None:
@@ -156,6 +157,12 @@ def no_prompt_agents(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "_kept", {})
     monkeypatch.setattr(catalog, "_looked_at", float("-inf"))
     monkeypatch.setattr(catalog, "LOOKS_APART", float("inf"))
+
+
+@pytest.fixture(autouse=True)
+def no_endpoints() -> None:
+    """A process keeps those that it has read, by slug; another test's source with the same slug is another one."""
+    endpoint.kept.clear()
 
 
 @pytest.fixture(autouse=True, scope="session")

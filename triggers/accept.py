@@ -76,7 +76,7 @@ class SourceChanged(LookupError):
 
 # A digest of what deliveries to a source are verified with: its row, and its secrets that are valid now. Of their content, and not of
 # the ids of transactions: those are given again after a failover that has lost the last ones.
-STATE = """sha256(convert_to(ROW(source.slug, source.kind, source.settings, source.limits, ARRAY(
+STATE = """sha256(convert_to(ROW(source.id, source.slug, source.kind, source.settings, source.limits, ARRAY(
   SELECT ROW(secret.id, encode(secret.ciphertext, 'base64')) FROM triggers_secret secret WHERE secret.source_id = source.id
     AND secret.not_before <= statement_timestamp() AND (secret.not_after IS NULL OR secret.not_after > statement_timestamp())
   ORDER BY secret.id))::text, 'UTF8'))"""

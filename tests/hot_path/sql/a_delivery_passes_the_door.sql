@@ -25,7 +25,7 @@ INSERT INTO triggers_event (id, source_id, ce_source, ce_id, type, subject, "tim
 SELECT * FROM (
   VALUES (:p1::uuid, :p2::uuid, :p3::text, :p4::text, :p5::text, :p6::text, :p7::timestamptz, :p8::jsonb, :p9::text, :p10::bytea, :p11::jsonb,
           :p12::text, :p13::uuid, :p14::uuid, :p15::uuid, :p16::uuid, :p17::smallint, :p18::text[], :p19::boolean)) AS event (id, source_id)
-WHERE EXISTS (SELECT FROM triggers_source source WHERE id = event.source_id AND enabled AND sha256(convert_to(ROW(source.slug, source.kind, source.settings, source.limits, ARRAY(
+WHERE EXISTS (SELECT FROM triggers_source source WHERE id = event.source_id AND enabled AND sha256(convert_to(ROW(source.id, source.slug, source.kind, source.settings, source.limits, ARRAY(
   SELECT ROW(secret.id, encode(secret.ciphertext, 'base64')) FROM triggers_secret secret WHERE secret.source_id = source.id
     AND secret.not_before <= statement_timestamp() AND (secret.not_after IS NULL OR secret.not_after > statement_timestamp())
   ORDER BY secret.id))::text, 'UTF8')) = :p20::bytea)

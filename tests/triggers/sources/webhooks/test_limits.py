@@ -144,6 +144,20 @@ def test_an_unverified_source_has_a_limit_by_default_which_comes_before_its_deli
     assert answers == [503, 503, 202]
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_source_that_is_deleted_and_made_again_takes_its_next_delivery() -> None:
+    """A process that knows the deleted one counts no turn for it."""
+    made = dict(slug="shop", kind="none", settings={"unverified": True})
+    Source.objects.create(**made)
+    assert post(b"{}", {}).status_code == 202
+    Event.objects.all().delete()
+    Source.objects.all().delete()
+    again = Source.objects.create(**made)
+
+    assert post(b"{}", {}).status_code == 202
+    assert DeliveryRate.objects.get().source == again
+
+
 def test_a_minute_that_began_in_the_future_is_over() -> None:
     source = make_source(limits={"per_minute": 1})
     DeliveryRate.objects.create(source=source, since="2100-01-01T00:00:00Z", count=1)
