@@ -68,12 +68,14 @@ def connect_a_source(page: Page) -> None:
     entry(page, "Sources")
     page.get_by_title("Add source").click()
     page.get_by_placeholder("GitHub, HMAC").fill("hmac")
-    page.locator("a.console-tile:visible").first.click()
+    found = page.locator("a.console-tile:visible")
+    expect(found).to_have_count(1)
+    found.click()
     page.locator("[name=slug]").fill("shop")
     page.get_by_role("button", name="Create the source").click()
     expect(page.get_by_text("Shown only once.")).to_be_visible()
     page.get_by_text("I have copied it").click()
-    expect(page.get_by_text("None: its events start no run.")).to_be_visible()
+    expect(page.get_by_text("None names this source.")).to_be_visible()
     keep_picture(page, "source")
 
 
