@@ -119,7 +119,7 @@ def mend_it(page: Page) -> None:
     fire(page, "order-intake", '{"order": "A-9", "total": "42.50"}')
     entry(page, "Runs")
     page.locator("#result_list").get_by_role("link", name="order-refund").first.click()
-    page.get_by_role("link", name=re.compile("replay Requeue$")).click()
+    page.get_by_role("link", name="Requeue", exact=True).click()
     page.locator("#modal-content").get_by_role("button", name="Requeue").click()
     expect(page.get_by_text("Requeued.")).to_be_visible()
     entry(page, "Overview")

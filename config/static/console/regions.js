@@ -12,6 +12,13 @@ const nameRegions = () => {
   document.querySelectorAll(".console-scroll, #content pre").forEach((box) => {
     if (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight) box.tabIndex = 0;
   });
+  // The text of an icon is the name of its picture; three links and buttons have no other.
+  const words = { wb_twilight: "Home", search: "Search", more_horiz: "Actions" };
+  document.querySelectorAll(".material-symbols-outlined").forEach((icon) => {
+    icon.setAttribute("aria-hidden", "true");
+    const owner = icon.closest("a, button"), name = words[icon.textContent];
+    if (owner && name && owner.innerText.trim() === icon.textContent) owner.setAttribute("aria-label", name);
+  });
   document.querySelectorAll("span.help-tooltip[aria-label]").forEach((icon) => icon.setAttribute("role", "img"));
 };
 window.addEventListener("load", () => setTimeout(nameRegions)); // after those that make the boxes

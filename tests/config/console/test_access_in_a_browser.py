@@ -67,6 +67,13 @@ def test_axe_finds_nothing_on_any_page(
     assert len(paths) > 40
 
 
+def test_the_names_of_icons_are_not_read_out(live_server: LiveServer, page: Page, paths: list[str]) -> None:
+    page.goto(f"{live_server.url}/admin/runs/run/", wait_until="networkidle")
+
+    expect(page.locator("#nav-sidebar-inner").get_by_role("link", name="Overview", exact=True)).to_be_visible()
+    expect(page.locator(".material-symbols-outlined:not([aria-hidden=true])")).to_have_count(0)
+
+
 def test_two_keys_lead_past_the_sidebar(live_server: LiveServer, page: Page, paths: list[str]) -> None:
     page.goto(f"{live_server.url}/admin/runs/run/")
 

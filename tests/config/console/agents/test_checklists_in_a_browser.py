@@ -21,7 +21,7 @@ def test_a_checklist_is_edited_and_silenced_for_a_day(live_server: LiveServer, p
     page.locator("[name=password]").fill("right")
     page.locator("form").get_by_role("button").first.click()
 
-    page.get_by_role("link", name="edit Edit", exact=True).click()  # not "edit_note Prompt agents"
+    page.get_by_role("link", name="Edit", exact=True).click()
     page.locator("[name=text_2]").fill("Is the newest backup older than a day?")
     page.locator("[name=every_2]").fill("6h")
     page.get_by_role("button", name="Save").click()
