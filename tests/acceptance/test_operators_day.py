@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.support.stack import SHOP, Stack, StackMaker, eventually
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.chaos]
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.acceptance.test_operators_day import log_in, press
 from tests.support.stack import SHOP, Stack, StackMaker, eventually
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.chaos]
 
 ZONE = ZoneInfo("Asia/Kathmandu")  # a quarter past the hours of others, and its clocks never change
 RUNS = "SELECT count(*) AS count FROM runs_run WHERE agent = 'ticker' AND status = 'succeeded'"

@@ -190,6 +190,7 @@ def test_a_caller_that_froze_and_lost_its_requests_records_nothing(courier: Cour
     courier.verify()
 
 
+@pytest.mark.chaos
 def test_a_stopping_caller_lets_its_requests_end(courier: Courier, wire: Wire) -> None:
     held = Held()
     wire.script("talk", [Call("pay", number=1)], Turn("done", faults=[held]))
@@ -278,6 +279,7 @@ def test_cancelled_runs_cut_their_requests(courier: Courier, wire: Wire) -> None
     eventually(lambda: not courier.stack.query("SELECT 1 FROM runs_modelcall"))
 
 
+@pytest.mark.chaos
 def test_a_busy_provider_is_asked_again_when_it_says(courier: Courier, wire: Wire) -> None:
     wire.script("talk", [Call("pay", number=1)], Turn("done", faults=[Status(429, retry_after=1)]))
     found = wake_many(courier)

@@ -136,6 +136,7 @@ def test_a_run_whose_whole_worker_dies_pays_each_turn_once(courier: Courier, wir
     courier.verify()
 
 
+@pytest.mark.chaos
 def test_a_request_in_flight_at_a_kill_is_made_once_more(courier: Courier, wire: Wire) -> None:
     held = Held()
     wire.script("talk", [Call("pay", number=1)], Turn("done", faults=[held]))
@@ -151,6 +152,7 @@ def test_a_request_in_flight_at_a_kill_is_made_once_more(courier: Courier, wire:
     assert wire.asked(run["id"]) == {0: 1, 1: 2}
 
 
+@pytest.mark.chaos
 def test_a_cancelled_run_cuts_its_request_within_seconds(courier: Courier, wire: Wire) -> None:
     wire.script("talk", Turn("done", faults=[Held()]))
     event = courier.emit("scribe.talk")

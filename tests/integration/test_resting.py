@@ -75,7 +75,10 @@ def test_a_worker_that_is_frozen_when_it_has_just_begun_after_a_rest_loses_its_r
     assert effects(stack, event) == 1
 
 
-@pytest.mark.parametrize("kind", ["web", "dispatcher", "beat", "sources", "worker"])
+@pytest.mark.parametrize(
+    "kind",
+    ["dispatcher", "worker", *(pytest.param(kind, marks=pytest.mark.chaos) for kind in ("web", "beat", "sources"))],
+)
 def test_the_doctor_misses_a_resting_process_that_was_killed(kind: str, make_stack: StackMaker) -> None:
     stack = make_stack()
     process = stack.start(kind)
@@ -96,7 +99,9 @@ def alive(stack: Stack, kind: str) -> bool:
         return alive().filter(kind=kind).exists()
 
 
-@pytest.mark.parametrize("kind", ["sources", "worker", "beat", "dispatcher"])
+@pytest.mark.parametrize(
+    "kind", ["dispatcher", "worker", *(pytest.param(kind, marks=pytest.mark.chaos) for kind in ("beat", "sources"))]
+)
 def test_a_resting_process_whose_session_is_ended_comes_back_before_it_is_missed(
     kind: str, make_stack: StackMaker
 ) -> None:

@@ -101,6 +101,7 @@ def test_a_web_process_that_is_stopped_in_order_shows_it(stack: Stack, tmp_path:
     assert rows() == ["stopped", "stopped"]
 
 
+@pytest.mark.chaos
 def test_a_web_process_records_that_the_only_dispatcher_is_frozen(make_stack: StackMaker) -> None:
     stack = make_stack(env={"WAKEFUL_SAFETY_LOOK": "2s", "WAKEFUL_ALARM_AFTER": "7s"})
 

@@ -147,7 +147,7 @@ def test_an_unverified_source_has_a_limit_by_default_which_comes_before_its_deli
 @pytest.mark.django_db(transaction=True)
 def test_a_source_that_is_deleted_and_made_again_takes_its_next_delivery() -> None:
     """A process that knows the deleted one counts no turn for it."""
-    made = dict(slug="shop", kind="none", settings={"unverified": True})
+    made = {"slug": "shop", "kind": "none", "settings": {"unverified": True}}
     Source.objects.create(**made)
     assert post(b"{}", {}).status_code == 202
     Event.objects.all().delete()
