@@ -37,8 +37,8 @@ def test_connection(connection_id: int, *, by: str) -> str:
 
 @not_in_atomic_body
 def revoke_connection(connection_id: int, *, by: str) -> str:
-    """Forget its tokens, and have the provider end them (RFC 7009); what came of it, as a sentence. It ends here whatever becomes of it at
-    the provider, which is asked again where it does not answer, or where this process dies."""
+    """Forget its tokens, and have the provider revoke them (RFC 7009); the outcome as a sentence. It ends here whatever the provider does;
+    where that does not answer, or this process dies, another try follows."""
     with transaction.atomic():
         connection = Connection.objects.select_for_update().get(pk=connection_id)
         if connection.state != Connection.State.CONNECTED:
@@ -68,17 +68,16 @@ def _owed(connection: Connection) -> tuple[OutboxMessage | None, str]:
             f"Its tokens are deleted here. {provider.label} has no address for revocation. Remove the access there, too{where}",
         )
     owed = revocation.owe(connection, connection.refresh_token, connection.access_token, after=revocation.SOON)
-    return owed, f"Its tokens are deleted here. {provider.label} is asked to revoke them."
+    return owed, f"Its tokens are deleted here. {provider.label} has not revoked them yet."
 
 
 def _ended_there(owed: OutboxMessage, *, is_renewing: bool) -> str:
     try:
-        outcome = revocation.asked(owed.payload)
-    except ProviderError as error:
-        return f"{revocation.not_revoked(owed.payload, str(error))} It is asked again for a day."
-    except Exception as error:  # a bug of ours: the message stays
-        log.exception("connection.not_revoked_there", connection=owed.payload["connection"])
-        return f"{revocation.not_revoked(owed.payload, type(error).__name__)} It is asked again for a day."
+        outcome = revocation.revoke(owed.payload)
+    except Exception as error:
+        if not isinstance(error, ProviderError):
+            log.exception("connection.not_revoked_there", connection=owed.payload["connection"])
+        return f"{revocation.not_revoked(owed.payload, revocation.why(error))} Wakeful tries again for a day."
     owed.delete()
     if is_renewing:
         outcome += f" A new token was on its way, and is revoked when it comes. If it does not come here:{revocation.by_hand(owed.payload)}"

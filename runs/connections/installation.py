@@ -1,4 +1,4 @@
-"""The token of an installation of a GitHub App: what is sent for it, and what is answered.
+"""The token of an installation of a GitHub App: the request for it, and the answer.
 
 The app proves itself by a JWT (RS256, RFC 7519) that it signs with its private key, which takes the place of the client's secret. The
 token lasts for an hour, and no person logs in.
@@ -41,7 +41,7 @@ def wrong_with_key(pem: str) -> str:
 
 def headers_of(app: str, pem: str) -> dict[str, str]:
     """The headers of a request in the name of the app. ValueError: this is no key."""
-    # Only a process that asks for such a token needs these modules.
+    # Only a process that requests such a token needs these modules.
     from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
     from cryptography.hazmat.primitives.hashes import SHA256
 
@@ -81,7 +81,7 @@ def permissions_in(content: Mapping[str, Any]) -> list[str]:
 
 
 def life_in(content: Mapping[str, Any], at: datetime | None) -> timedelta | None:
-    """How long the token lasts, by the clock of the answer, which was sent `at`; None: it does not say it."""
+    """How long the token lasts, by the clock of the answer, which was sent `at`; None: the answer has no time."""
     try:
         ends = datetime.fromisoformat(str(content.get("expires_at")))
         return ends - (at or datetime.now(UTC))

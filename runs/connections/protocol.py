@@ -238,7 +238,7 @@ class _Answer:
     status: int
     content: Mapping[str, Any]
     sent_at: datetime | None = None  # by the clock of the provider
-    after: timedelta | None = None  # the pause that it asks for
+    after: timedelta | None = None  # its Retry-After
 
     @property
     def error(self) -> str:

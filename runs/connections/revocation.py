@@ -1,7 +1,7 @@
 """Tokens that are to be revoked at their provider (RFC 7009): messages of the outbox, committed with the end of their connection, so that
 a process that dies, or a provider that is away, leaves none alive.
 
-A provider is asked for a day. What a message has is encrypted, as in the row of the connection.
+Wakeful tries for a day. The secrets of a message are encrypted, as in the row of the connection.
 """
 
 from datetime import datetime, timedelta
@@ -12,8 +12,8 @@ from cryptography.fernet import InvalidToken
 from django.core.exceptions import ImproperlyConfigured
 
 from runs.connections import REVOCATION, protocol
+from runs.connections.catalog import providers
 from runs.connections.protocol import ProviderError, Tokens
-from runs.connections.provider import Provider
 from runs.connections.sealed import opened, sealed
 from runs.connections.tokens import provider_of
 from runs.db.sql import database_now
@@ -22,7 +22,7 @@ from runs.models import Connection, OutboxMessage
 log = structlog.get_logger(__name__)
 
 PATIENCE = timedelta(days=1)
-SOON = timedelta(minutes=1)  # after which another process asks, if the one that ends the connection has died
+SOON = timedelta(minutes=1)  # after which another process tries, if the one that ends the connection has died
 
 
 def owe(
@@ -48,50 +48,55 @@ def owe(
 
 
 def owe_late(connection: Connection, tokens: Tokens) -> None:
-    """The same for tokens that have come after a person has revoked their connection."""
-    if Connection.objects.filter(pk=connection.pk, state=Connection.State.REVOKED).exists():
+    """Write down that tokens are to be revoked which have come after a person has revoked their connection."""
+    is_revoked = Connection.objects.filter(pk=connection.pk, state=Connection.State.REVOKED).exists()
+    if is_revoked and provider_of(connection).revoke_url:
         owe(connection, sealed(tokens.refresh), sealed(tokens.access))
 
 
 def settle(payload: dict[str, Any]) -> None:
-    """Ask the provider of a message. Raises ProviderError: another try follows."""
+    """Have the provider revoke the token of a message. Raises ProviderError, or an error of this code: another try follows."""
     ended = Connection.objects.filter(pk=payload["connection"])
     if ended.filter(state=Connection.State.CONNECTED).exists():
         # A provider may end all that the person has allowed to this client.
         log.warning("connection.not_revoked_there", connection=payload["connection"], reason="it is connected again")
         return
     try:
-        outcome = asked(payload)
-    except ProviderError as error:
+        outcome = revoke(payload)
+    except Exception as error:
         if datetime.fromisoformat(payload["until"]) > database_now():
             raise
-        outcome = f"{not_revoked(payload, str(error))} It is asked no more.{by_hand(payload)}"
-    log.info("connection.revoked_there", connection=payload["connection"], outcome=outcome)
+        log.warning("connection.not_revoked_there", connection=payload["connection"], exc_info=error)
+        outcome = f"{not_revoked(payload, why(error))} Wakeful has stopped trying.{by_hand(payload)}"
+    else:
+        log.info("connection.revoked_there", connection=payload["connection"], outcome=outcome)
     ended.filter(state=Connection.State.REVOKED).update(reason=outcome)
 
 
-def asked(payload: dict[str, Any]) -> str:
-    """Ask the provider once; what came of it, as a sentence. Raises ProviderError if it may do so when it is asked again."""
+def revoke(payload: dict[str, Any]) -> str:
+    """Try once to have the provider revoke it; the outcome as a sentence. Raises ProviderError if another try may succeed."""
     try:
         secret, token = (opened(_bytes(payload[name])) for name in ("client_secret", "token"))
     except (InvalidToken, ImproperlyConfigured) as error:  # nothing may keep a person from revoking
         return not_revoked(payload, f"no key decrypts its secrets ({type(error).__name__})") + by_hand(payload)
-    provider = _provider(payload)
+    provider = provider_of(Connection(provider=payload["provider"], settings=payload["settings"]))
     protocol.revoke(provider, protocol.Client(id=payload["client_id"], secret=secret), token, payload["hint"])
     return f"Revoked, here and at {provider.label}."
 
 
+def why(error: Exception) -> str:
+    """The texts of other errors may quote secrets."""
+    return str(error) if isinstance(error, ProviderError) else type(error).__name__
+
+
 def not_revoked(payload: dict[str, Any], why: str) -> str:
-    return f"Its tokens are deleted here. {_provider(payload).label} has not revoked them: {why}."
+    known = providers().get(payload["provider"])
+    return f"Its tokens are deleted here. {known.label if known else payload['provider']} has not revoked them: {why}."
 
 
 def by_hand(payload: dict[str, Any]) -> str:
-    page = _provider(payload).access_page
-    return f" Remove the access there, too{f': {page}' if page else '.'}"
-
-
-def _provider(payload: dict[str, Any]) -> Provider:
-    return provider_of(Connection(provider=payload["provider"], settings=payload["settings"]))
+    known = providers().get(payload["provider"])
+    return f" Remove the access there, too{f': {known.access_page}' if known and known.access_page else '.'}"
 
 
 def _text(ciphertext: bytes | memoryview | None) -> str | None:

@@ -67,6 +67,33 @@ def test_a_token_that_comes_while_the_connection_is_revoked_is_revoked_as_well(p
     assert not OutboxMessage.objects.exists()
 
 
+def test_a_provider_without_an_address_for_revocation_is_owed_nothing(provider: OAuthServer) -> None:
+    addresses = {name: url for name, url in provider.settings.items() if name != "revoke_url"}
+    made = connected(provider, left=-5, settings=addresses)
+
+    with renewing(provider):
+        said = revoke_connection(made.pk, by="admin:ada")
+
+    assert not OutboxMessage.objects.exists(), "its message would fail for a day, and then hide the remedy"
+    made.refresh_from_db()
+    assert made.reason == said
+    assert "has no address for revocation. Remove the access there, too" in said
+
+
+def test_a_message_of_a_provider_that_this_version_does_not_know_ends_after_a_day(provider: OAuthServer) -> None:
+    made = connected(provider)
+    provider.revoke_status = 503
+    revoke_connection(made.pk, by="admin:ada")
+    payload = {**OutboxMessage.objects.get().payload, "provider": "removed"}
+
+    with pytest.raises(KeyError):  # tried again: another process may know it
+        revocation.settle(payload)
+    revocation.settle({**payload, "until": "2020-01-01T00:00:00+00:00"})
+
+    made.refresh_from_db()
+    assert "removed has not revoked them: KeyError. Wakeful has stopped trying" in made.reason
+
+
 def test_while_the_provider_is_asked_to_revoke_no_one_gets_a_token(provider: OAuthServer) -> None:
     made = connected(provider)
     provider.revoke_gate = threading.Event()
@@ -94,7 +121,7 @@ def test_a_provider_that_is_away_is_asked_again_until_it_has_revoked(provider: O
     provider.revoke_status = 503
 
     said = revoke_connection(made.pk, by="admin:ada")
-    assert "has not revoked them: it answers 503. It is asked again for a day" in said
+    assert "has not revoked them: it answers 503. Wakeful tries again for a day" in said
     with pytest.raises(NotConnected, match=r"for a day\. Connect it again"):
         lease("mail")
     due_now()
@@ -146,7 +173,7 @@ def test_after_a_day_a_person_is_asked_to_remove_the_access(
     deliver_slow()
 
     made.refresh_from_db()
-    assert made.reason.endswith("It is asked no more. Remove the access there, too.")
+    assert made.reason.endswith("Wakeful has stopped trying. Remove the access there, too.")
     assert not OutboxMessage.objects.exists()
 
 
