@@ -83,9 +83,9 @@ def link_account(
 
 
 @not_in_atomic_body
-def revoke_code(code: str, *, source_id: UUID) -> None:
-    """Others may have read it."""
-    ChatLinkCode.objects.filter(code_sha256=_hash(code), source_id=source_id).delete()
+def revoke_code(code: str) -> None:
+    """Others may have read it, at whichever source: they could use it at its own."""
+    ChatLinkCode.objects.filter(code_sha256=_hash(code)).delete()
 
 
 @not_in_atomic_body

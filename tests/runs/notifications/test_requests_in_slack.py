@@ -767,6 +767,17 @@ def test_a_code_that_others_may_have_read_is_revoked(source: Source) -> None:
     assert not Event.objects.filter(source=source).exists()
 
 
+def test_a_code_that_others_may_have_read_at_another_source_is_revoked(server: HookServer, source: Source) -> None:
+    other = Source.objects.create(slug="other", kind="slack", settings={})
+    code = code_of(person(), other)
+    event = {"type": "app_mention", "user": "U1", "channel": "C1", "ts": "1.1", "text": f"<@U0BOT> link {code}"}
+    body = json.dumps({"type": "event_callback", "team_id": "T1", "event_id": "Ev1", "event": event}).encode()
+
+    post(body, {"Content-Type": "application/json", **signature(body)}, slug="slack")
+
+    assert not ChatLinkCode.objects.exists(), "who has read it could link an account at its own source"
+
+
 @pytest.mark.parametrize("where", ["message", "previous_message"])
 def test_a_code_in_an_edited_message_is_revoked(source: Source, where: str) -> None:
     code = code_of(person(), source)

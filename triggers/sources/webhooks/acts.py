@@ -59,7 +59,7 @@ def _press(source_id: UUID, kind: str, act: Press, secret: SigningSecret) -> tup
 
 def _link(source_id: UUID, kind: str, act: SentCode, secret: SigningSecret) -> tuple[str, bool]:
     if not act.is_private:
-        revoke_code(act.code, source_id=source_id)
+        revoke_code(act.code)
         return EXPOSED, False
     try:
         linked = link_account(
