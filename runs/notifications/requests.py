@@ -29,16 +29,15 @@ from runs.ports import ports
 
 # Places whose messages have buttons, and what changes those messages.
 OUTCOME_OF = {"slack-request": "slack-outcome", "telegram-request": "telegram-outcome"}
-# What was decided is known without them.
+# A failure of these is not reported: the decision is known without them.
 UNREPORTED = {*OUTCOME_OF.values(), "slack-whisper"}
 PRESSED = "wakeful"  # begins what a button of a request is called: those of others are events
 APPROVAL = "approval"  # in a place: the requested approval
 LOOK = timedelta(minutes=15)  # between two looks at a request that is still open
 TRIED_FOR = timedelta(days=1)
 HOLD = "until the request is decided or over"
-LARGEST = (
-    2_800  # UTF-16 units of a request: Slack and Telegram take no more than 3,000 and 4,096 with all that is around it
-)
+# UTF-16 units of a request: with all that is around it, Slack and Telegram take no more than 3,000 and 4,096.
+LARGEST = 2_800
 CUT = "… (too long to show here)"
 UNSEEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})  # characters that hide others, or change their order
 
@@ -62,7 +61,7 @@ class Ready:
 
 
 def requests_of(notification: Notification, now: datetime, give_up_at: datetime) -> list[Delivery]:
-    """The deliveries of a notification that asks for a decision to where its run was woken; empty: no such place is asked in."""
+    """The deliveries of a notification that asks for a decision to where its run was woken; empty: none is posted there."""
     id = approval_of(notification)
     # Others have the same link, such as that of a request which could not be posted.
     if id is None or notification.run_id is None or notification.topic != f"{REQUEST}{id}":
@@ -76,7 +75,7 @@ def requests_of(notification: Notification, now: datetime, give_up_at: datetime)
     except NoReplyPlace:
         return []
     if _of(id).filter(place__has_key=APPROVAL, status__in=["pending", "sending", "held"]).exists():
-        return []  # asked already
+        return []  # it is posted already
     place = {**found.to, APPROVAL: str(id), "digest": approval.digest}
     common = {"notification": notification, "name": found.name, "created_at": now}
     post = Delivery(channel=found.kind, place=place, thread=found.thread, **common)
@@ -141,6 +140,8 @@ def at_sending(delivery: Delivery, claim: UUID) -> Ready | Held | LeftOut:
     if not outcome or not post.receipt:
         hold_on(delivery, claim)
         return Held()
+    if delivery.give_up_at is None:  # it is over without a decision, which would have set the time
+        Delivery.objects.filter(pk=delivery.pk, claim=claim).update(give_up_at=Now() + TRIED_FOR)
     return Ready(request=_request(approval, post.pk, outcome), place={**place, "message": post.receipt})
 
 
@@ -153,7 +154,7 @@ def hold_on(delivery: Delivery, claim: UUID) -> None:
         # Without a receipt the post is under way.
         due_at = now + timedelta(seconds=15) if outcome_of(approval) else _next_look(approval, now)
         mine = Delivery.objects.filter(pk=delivery.pk, claim=claim, status=Delivery.Status.SENDING)
-        mine.update(status=Delivery.Status.HELD, reason=HOLD, due_at=due_at, attempts=0)
+        mine.update(status=Delivery.Status.HELD, reason=HOLD, due_at=due_at, give_up_at=None, attempts=0)
 
 
 def outcome_of(approval: Approval) -> str:

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -193,6 +194,24 @@ def test_an_expired_request_is_changed_and_decides_nothing(
     [update] = [json.loads(one.body) for one in server.posted if one.path == "/api/chat.update"]
     assert "It has expired without a decision." in update["text"]
     assert whispers() == ["It has expired without a decision."]
+
+
+def test_the_message_of_an_expired_request_is_tried_for_a_day_while_slack_is_away(
+    lab: Lab, server: HookServer, source: Source
+) -> None:
+    asked(lab, source, lambda run: run.ask_approval("Refund it?", expires="1h").decision)
+    Wait.objects.update(due_at=Now())
+    server.says = b'{"ok":false,"error":"internal_error"}'
+    make_due()
+    delivered()
+    assert (outcome().status, outcome().error) == ("pending", "Slack answered internal_error")
+
+    Delivery.objects.filter(pk=outcome().pk, give_up_at__lte=Now() + timedelta(days=1)).update(give_up_at=Now())
+    make_due()
+    delivered()
+
+    assert outcome().status == "failed"
+    assert outcome().error.startswith("Slack answered internal_error; given up")
 
 
 def test_a_request_of_a_run_that_was_stopped_is_changed_at_the_next_look(
