@@ -1,22 +1,34 @@
 """The end of mutes “until the next version of the code”."""
 
-from django.conf import settings
-from django.db import transaction
+from datetime import timedelta
 
+import structlog
+from django.conf import settings
+
+from runs.db.patience import Locked, no_longer_than
 from runs.db.sql import database_now
 from runs.incidents.lock import lock
 from runs.models import Incident, audit
 
+log = structlog.get_logger(__name__)
+
+WAIT = timedelta(seconds=2)  # a worker that starts does not renew its lease meanwhile
+
 
 def end_mutes(version: str) -> int:
-    """A worker starts with this version: end the mutes until another one than theirs. Returns how many."""
+    """A worker starts with this version: end the mutes until another one than theirs. Returns how many. Where the lock is held, they
+    stay until the next worker starts."""
     muted = Incident.objects.filter(muted_at__isnull=False).exclude(muted_versions=[])
     ended = muted.exclude(muted_versions__contains=[version])
-    with transaction.atomic():
-        lock()  # who mutes one meanwhile may not have seen this worker
-        found = list(ended.select_for_update().order_by("id"))
-        for incident in found:
-            incident.unmute(now=database_now(), cooldown=settings.WAKEFUL_INCIDENT_COOLDOWN)
-            incident.save(update_fields=[*Incident.MUTE, "tell_at"])
-            audit.record("wakeful", "unmute", incident, name=incident.name, version=version)
-    return len(found)
+    try:
+        with no_longer_than(WAIT):
+            lock()  # who mutes one meanwhile may not have seen this worker
+            found = list(ended.select_for_update().order_by("id"))
+            for incident in found:
+                incident.unmute(now=database_now(), cooldown=settings.WAKEFUL_INCIDENT_COOLDOWN)
+                incident.save(update_fields=[*Incident.MUTE, "tell_at"])
+                audit.record("wakeful", "unmute", incident, name=incident.name, version=version)
+            return len(found)
+    except Locked as held:
+        log.warning("incidents.mutes_not_ended", version=version, error=str(held))
+        return 0

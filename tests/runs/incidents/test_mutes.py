@@ -8,13 +8,16 @@ from django.utils import timezone
 
 from config.health.doctor import processes
 from runs.actions.incidents import acknowledge_incident, close_incident, mute_incident, unmute_incident
+from runs.db.patience import statements_take
 from runs.exceptions import IllegalState
 from runs.incidents import note as notes
+from runs.incidents.lock import LOCK, SPACE
 from runs.incidents.mutes import end_mutes
 from runs.incidents.tell import tell_due
 from runs.models import AuditEntry, Incident, Notification
 from tests.support.console import make_worker
 from tests.support.incidents import HOUR, fail, notification_texts, pass_by, succeed
+from tests.support.late import session
 
 pytestmark = [pytest.mark.sampled, pytest.mark.django_db]
 DAY = timedelta(days=1)
@@ -134,6 +137,20 @@ def test_a_mute_until_the_next_version_ends_when_a_worker_starts_with_another_on
     assert len(notification_texts()) == 1
     fail(1)  # the new version did not mend it
     assert notification_texts()[1].startswith("Trigger greeter: 3 failed runs in a row")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_starts_although_a_frozen_process_holds_the_lock_of_incidents() -> None:
+    make_worker(version="2.0")
+    fail(2)
+    mute("version")
+
+    with session() as frozen, statements_take(timedelta(seconds=20)):
+        frozen.execute(LOCK, [SPACE])
+        assert end_mutes("2.1") == 0
+
+    assert the_incident().is_muted
+    assert end_mutes("2.1") == 1  # of the next worker
 
 
 def test_without_a_worker_the_next_version_is_unknown() -> None:
