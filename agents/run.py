@@ -237,7 +237,7 @@ class AgentRun:
 
     @property
     def thread_or_none(self) -> str | None:
-        """As `thread`; None: what woke this run is in no conversation, or in several, which must not get into each other."""
+        """As `thread`; None: what woke this run is in no conversation, or in several, which must not mix."""
 
         def find() -> str | None:
             try:

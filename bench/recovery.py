@@ -89,7 +89,7 @@ class Recovery:
 
 
 class Shop:
-    """A whole Wakeful on servers of its own, a source, and whoever knows its secret."""
+    """A whole Wakeful on servers of its own, a source, and a sender that has its secret."""
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack

@@ -66,7 +66,7 @@ class FindReplyPlace(Protocol):
 
 class FindRequestPlace(Protocol):
     def __call__(self, event_id: UUID, /) -> ReplyPlace:
-        """Where people are asked to decide on what a run of this event wants to do. Raises NoReplyPlace."""
+        """Where the requests for decisions of a run of this event are posted. Raises NoReplyPlace."""
 
 
 class SecretOf(Protocol):

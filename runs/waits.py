@@ -107,7 +107,7 @@ END_BY_EVENT = _end(
     patience="SKIP LOCKED",
     told=f"{LAZILY}, {STILL_OPEN}",
 )
-# Waits for children none of which is live. Pruned children count as finished. Children are found by their ids, because a fork
+# Waits for children that have all ended. Pruned children count as finished. Children are found by their ids, because a fork
 # waits for the children of its origin.
 END_WITHOUT_CHILDREN = _end(
     waits="runs_wait wait",

@@ -8,7 +8,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, kw_only=True)
 class MayUse:
-    """The connections that an agent may use: `names` has the connection by the name that its code and its tools call it. A connection
+    """The connections that an agent may use: `names` has each connection by the name that code and tools use. A connection
     of a person must be one of `acts_for` (empty: of no person); None: of any person, since the code names it."""
 
     names: Mapping[str, str] = field(default_factory=dict)

@@ -8,7 +8,7 @@
 always does. `expires` ("4h") is how long that question stands. What a tool gives is data of strangers unless it is `trusted`: it
 is fenced, also as an error, and the run counts as one that has seen untrusted data from the beginning of the call. A tool that is
 meant to be called repeatedly until something changes is `polled`: the same result for the same call is then no loop. `connection` is
-what the tool calls the connection that it acts by (`run.connection`).
+the name by which the tool uses its connection (`run.connection`).
 
 The tools of a toolset that declares nothing, such as that of an MCP server, get theirs by
 `MCPToolset(…).with_metadata(effect="read", trusted=True)`.

@@ -19,7 +19,7 @@ PREFIX = "prompt:"  # of the version of a prompt agent, which is no fingerprint 
 @dataclass(frozen=True, kw_only=True)
 class Definition:
     """The definition of a prompt agent. `model` "": WAKEFUL_MODEL. `tools` are names of the toolbox, and `connections` has the
-    connection for each name that they call one by. Those of a person are of the user `acts_for`, which who saves the version sets.
+    connection for each name that they use. Those of a person are of the user `acts_for`, which who saves the version sets.
     With `by_thread` each thread of messages is a conversation, else all runs have that of `session`.
 
     If its verdict has something to report, it notifies people (`notify_to`; none: those who get notifications without recipients) and
@@ -70,7 +70,7 @@ class Definition:
             elif len(set(value)) < len(value):
                 yield f"{name}: names something twice"
         if not _are_names(self.connections):
-            yield f"connections: must name at most {MOST_NAMES} connections by what the tools call them"
+            yield f"connections: must map at most {MOST_NAMES} names that the tools use to connections"
         for name in ("by_thread", "notify", "ask_first"):
             if not isinstance(getattr(self, name), bool):
                 yield f"{name}: must be true or false"

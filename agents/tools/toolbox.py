@@ -44,7 +44,7 @@ def tool(
     connection: str = "",
 ) -> Callable[[Callable[..., Any]], "Tool[Any]"]:
     """Declare a function as a tool, under its own name unless `name` is given. The model gets its docstring, or its
-    `description`. `hosts` gives the hosts that it may call; `connection` is what it calls the connection that it acts by. The other
+    `description`. `hosts` gives the hosts that it may call; `connection` is the name by which it uses its connection. The other
     options: `agents.llm.tools`. Raises DeclarationError."""
     metadata = {"effect": effect, "dangerous": dangerous, "trusted": trusted}
 
@@ -108,7 +108,7 @@ def all_tools() -> list["Tool[Any]"]:
 
 
 def connections_of(tools: Iterable[str]) -> dict[str, list[str]]:
-    """What these tools call the connections that they act by, each with the names of its tools. Tools that are not registered have
+    """The names by which these tools use their connections, each with the names of its tools. Tools that are not registered have
     none."""
     _find_built_in()
     found: dict[str, list[str]] = {}

@@ -49,7 +49,7 @@ class Answered:
 
 @not_in_atomic_body
 def press(button: PressedButton) -> Answered:
-    """Decide as the button says, in the caller's transaction if there is one. What refuses it is an answer for the person alone."""
+    """Carry out the decision of the button, in the caller's transaction if there is one. A refusal is an answer for the person alone."""
     known = ChatAccount.objects.select_related("user").filter(
         source_id=button.source_id, workspace=button.workspace, account=button.account
     )
@@ -105,7 +105,7 @@ def _decide(button: PressedButton, approval_id: UUID, digest: str, name: str, se
 
 
 def whisper(place: Mapping[str, Any], words: str) -> None:
-    """Tell one person in a channel of Slack, a bounded number of times; in the caller's transaction."""
+    """Show a text to one person in a channel of Slack, a bounded number of times an hour; in the caller's transaction."""
     now = database_now()
     thread = f"whisper:{place['channel']}:{place['user']}"
     if recent({thread}, now=now)[thread] >= MOST_WHISPERS:

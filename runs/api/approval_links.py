@@ -151,7 +151,7 @@ def _page(request: HttpRequest, approval: Approval, form: DecisionForm | None, s
         "rows": min(max(len((edited or asked or "").splitlines()), LEAST_ROWS), MOST_ROWS),
         "zone": settings.WAKEFUL_ZONE,
     }
-    # Its reader may have no login, and the page no scripts: its times are those of the site.
+    # Without the script, times are in the zone of the site: a reader without a login has no other.
     with timezone.override(ZoneInfo(str(settings.WAKEFUL_ZONE))):
         response = render(request, "approvals/decide.html", context, status=status)
     # Keep Django from logging the path of a 400 or 409: it is the key to a decision that may still be open.

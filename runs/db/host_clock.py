@@ -1,5 +1,5 @@
 """The time by the database's clock, for what cannot ask it: signatures are checked and made by it, so a host whose own clock is minutes
-off refuses nothing. Each renewal of a process's row reads the database's clock; in between, a clock counts that nobody sets.
+off refuses nothing. Each renewal of a process's row reads the database's clock; in between, a clock counts that cannot be set.
 """
 
 import time

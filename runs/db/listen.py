@@ -38,7 +38,7 @@ def set_timeouts() -> None:
 
 
 def listen(channel: str) -> None:
-    """Let the working connection hear NOTIFYs on the channel; see `notified`. Call after every (re)connection."""
+    """Let the working connection receive NOTIFYs on the channel; see `notified`. Call after every (re)connection."""
     execute(f"LISTEN {channel}")
 
 

@@ -3,7 +3,7 @@
 - `cause`: an error without what differs from failure to failure. Pure.
 - `note`: failures and successes → incidents, in the transaction of the caller. One statement if there are no failures,
   new or earlier.
-- `tell`: which messages people get about incidents, and how often; and to whom one is escalated that no person acknowledges.
+- `tell`: which messages people get about incidents, and how often; and who gets an urgent one that no person acknowledges.
 - `mutes`: the end of mutes with a new version of the code.
 - `items`: items of checklists that could not be looked at.
 

@@ -24,8 +24,8 @@ ERROR_LENGTH = 2_000
 LOGGED = 5
 COVERED_AT_ONCE = 1_000  # rows of a statement
 # Of these things: what fails now, what was closed so lately that it opens again, and what is muted: if it fails again, however
-# much later, it is the same incident, and still muted. OFFSET 0 makes PostgreSQL look up each thing
-# in the three partial indexes instead of reading all incidents. Arrays in a sub-SELECT: one plan for any number of things.
+# much later, it is the same incident, and still muted. OFFSET 0 makes PostgreSQL look up each thing in the three partial indexes
+# instead of reading all incidents. Arrays in a sub-SELECT: one plan for any number of things.
 CURRENT = """
 SELECT DISTINCT current.id FROM unnest((SELECT %(kinds)s::text[]), (SELECT %(subjects)s::text[])) thing (kind, subject)
 CROSS JOIN LATERAL (

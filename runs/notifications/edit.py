@@ -283,7 +283,7 @@ def _is_free(name: str) -> bool:
 
 
 def _require_free(name: str) -> None:
-    if name == OF_SETTINGS:  # whoever takes it keeps the recipient of the setting off the list
+    if name == OF_SETTINGS:  # a recipient of this name would keep that of the setting off the list
         raise ValidationError({"name": f"{name} is the recipient of that setting. Enter another name."})
     if not _is_free(name):
         raise ValidationError({"name": f"There is a recipient or a group {name!r} already. Enter another name."})

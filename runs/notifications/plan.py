@@ -129,16 +129,16 @@ class Planner:
         for recipient in found.values():
             self.deliver(notification, recipient, set(found))
         if approval_of(notification) is not None:
-            self._ask_where_it_came_from(notification)
+            self._request_in_its_thread(notification)
 
-    def _ask_where_it_came_from(self, notification: Notification) -> None:
+    def _request_in_its_thread(self, notification: Notification) -> None:
         try:
             with transaction.atomic():
                 self.made += requests_of(notification, self.now, self.now + GIVE_UP)
         except Exception as error:
             if is_gone(error):
                 raise
-            # It must not cost those that it is for in any case.
+            # A request that cannot be planned must not keep the notification from its recipients.
             log.exception("request.not_planned", notification=notification.pk)
 
     def recipients_of(self, notification: Notification) -> dict[int, Recipient]:

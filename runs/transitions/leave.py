@@ -303,7 +303,7 @@ def tell(ticket: Ticket, outcome: Outcome, whose: Whose, is_news: bool, claim_ep
 
 
 def _is_awaited(outcome: Outcome) -> bool:
-    """Should the dispatcher hear of it at once? A run that waits for long, or for an event, needs it no sooner than others do."""
+    """Should the dispatcher be woken for it at once? A run that waits for long, or for an event, needs it no sooner than others do."""
     if outcome.status != RunStatus.WAITING or outcome.wait is None:
         return outcome.status != RunStatus.SUCCEEDED
     wait = outcome.wait
