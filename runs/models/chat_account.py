@@ -4,6 +4,8 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 
+# The users of a project beside this one may be deleted by its own processes, which do not know these tables: constraints of a migration
+# delete their rows with them.
 class ChatAccount(models.Model):
     """An account at a chat by which a user decides approvals there. It counts for deliveries of one source, and only those that the
     secret proves by which it was linked: who may enter another secret must not be able to speak for others."""
@@ -13,7 +15,7 @@ class ChatAccount(models.Model):
     workspace = models.TextField(default="", help_text="of Slack: the id of the account's team")
     account = models.TextField(help_text="its id at the provider")
     name = models.TextField(default="", help_text="as it names itself: shown, and never decided by")
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", db_constraint=False)
     linked_at = models.DateTimeField(db_default=Now())
 
     class Meta:
@@ -30,7 +32,9 @@ class ChatAccount(models.Model):
 class ChatLinkCode(models.Model):
     """A code that a user has made and sends from their account at a chat, once. A user has one at a time."""
 
-    user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="+")
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="+", db_constraint=False
+    )
     code_sha256 = models.TextField(unique=True)
     source_id = models.UUIDField()
     expires_at = models.DateTimeField()

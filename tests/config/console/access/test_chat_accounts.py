@@ -5,12 +5,13 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
 
 from config.web.sessions import GIVEN
 from runs.actions.chat_accounts import link_account
 from runs.models import AuditEntry, ChatAccount, ChatLinkCode
-from tests.support.asking import SIGNING, asking_slack, linked, person
+from tests.support.asking import SIGNING, asking_slack, code_of, linked, person
 from tests.support.hooks import add_secret
 from triggers.models import Secret, Source
 
@@ -128,3 +129,15 @@ def test_a_source_that_asks_for_nothing_links_no_one(source: Source) -> None:
 
 def test_no_one_without_a_login_sees_the_page() -> None:
     assert Client().get(PAGE).status_code == 302
+
+
+def test_a_deleted_user_leaves_nothing_even_if_another_process_deletes_the_row(source: Source) -> None:
+    ada = User.objects.create_superuser("ada")
+    linked(source, ada)
+    code_of(ada, source)
+
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM auth_user WHERE id = %s", [ada.pk])
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+
+    assert (ChatAccount.objects.count(), ChatLinkCode.objects.count()) == (0, 0)
