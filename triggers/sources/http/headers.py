@@ -50,6 +50,11 @@ class Headers(Mapping[str, bytes]):
         """The content type without its parameters, in lower case."""
         return as_text(self.get("content-type", b"")).partition(";")[0].strip().lower()
 
+    def bearer(self) -> bytes:
+        """The token of Authorization; empty: there is none, or another scheme. Its name is case-insensitive (RFC 9110 §11.1)."""
+        scheme, _, token = self.get("authorization", b"").partition(b" ")
+        return token.strip() if scheme.lower() == b"bearer" else b""
+
 
 def redact(headers: Headers, extra: Iterable[str] = ()) -> dict[str, str]:
     """The headers to store: without secrets, and with values as text that PostgreSQL accepts."""

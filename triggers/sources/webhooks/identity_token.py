@@ -20,7 +20,7 @@ ALGORITHMS = ("RS256",)
 
 @dataclass(frozen=True, kw_only=True)
 class Issuer:
-    """Who signs: its name in tokens, under each of which it may sign, and the address of its keys."""
+    """Who signs: the names under which it may sign, and the address of its keys."""
 
     names: tuple[str, ...]
     keys: str
@@ -84,9 +84,3 @@ def claims_of(token: bytes, issuer: Issuer, audiences: Sequence[str], now: datet
 
 def _has(kid: Any, keys: "KeySet") -> bool:
     return any(key.kid == kid for key in keys)
-
-
-def bearer_in(authorization: bytes) -> bytes:
-    """The token after the word Bearer in a header; empty: there is none."""
-    scheme, _, token = authorization.partition(b" ")
-    return token.strip() if scheme.lower() == b"bearer" else b""

@@ -26,7 +26,7 @@ FINALIZED, DELETED, ARCHIVED = "OBJECT_FINALIZE", "OBJECT_DELETE", "OBJECT_ARCHI
 class ObjectChange:
     """A change of one object. `id` is the same for each notification of it; empty: the notification does not name the change."""
 
-    id: str
+    id: str = ""
     type: str
     path: str  # s3://bucket/key, gs://bucket/name, or the https address of a blob; empty: the notification names no object
     notification: str  # the change in the words of its store
@@ -137,15 +137,14 @@ def _type_of_gcs(kind: str, attributes: Mapping[str, str]) -> str:
     return _own(f"gcs.{kind}")  # such as the deletion of what another object replaces: that one has its own event
 
 
-def change_of_blob(event: Mapping[str, Any], *, type: str, id: str, time: datetime | None) -> ObjectChange | None:
-    """The change of a blob in an event of Event Grid; None: it is none."""
+def change_of_blob(event: Mapping[str, Any], *, type: str, time: datetime | None) -> ObjectChange | None:
+    """The change of a blob in an event of Event Grid, whose id names the change; None: it is none."""
     data = event.get("data")
     path = value_at(data, "destinationUrl") or value_at(data, "url")
     if not type.startswith(BLOBS) or not path:
         return None
     known = {"BlobCreated": CREATED, "BlobDeleted": VANISHED, "BlobRenamed": RENAMED}
     return ObjectChange(
-        id=event_id(id),
         type=known.get(type.removeprefix(BLOBS)) or _own(type),
         path=storable(path),
         notification=type,

@@ -83,15 +83,10 @@ class Bearer(SentToken[BearerSettings]):
 
 
 def _token(delivery: Delivery, header: str) -> bytes:
-    value = delivery.headers.get(header, b"")
-    if _is_bearer(header):
-        # RFC 9110 §11.1: the scheme's name is case-insensitive.
-        scheme, _, value = value.partition(b" ")
-        if scheme.lower() != b"bearer":
-            raise Rejected("Authorization is missing or not Bearer")
-    if not value.strip():
-        raise Rejected(f"{header} holds no token")
-    return value.strip()
+    token = delivery.headers.bearer() if _is_bearer(header) else delivery.headers.get(header, b"").strip()
+    if not token:
+        raise Rejected("Authorization holds no Bearer token" if _is_bearer(header) else f"{header} holds no token")
+    return token
 
 
 def _is_bearer(header: str) -> bool:

@@ -81,7 +81,7 @@ class CloudEvents(Scheme[CloudEventsSettings]):
             return unread(delivery, str(error))
         if len(events) != 1:
             return unread(delivery, f"a batch of {len(events)} events; send batches to /api/v1/events/")
-        return _described(events[0])
+        return described(events[0])
 
     def handshake(
         self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: CloudEventsSettings
@@ -112,17 +112,22 @@ class CloudEvents(Scheme[CloudEventsSettings]):
 
 
 def _token(delivery: Delivery) -> bytes:
-    scheme, _, token = delivery.headers.get("authorization", b"").partition(b" ")
-    if scheme.lower() == b"bearer" and token.strip():
-        return token.strip()
+    token = delivery.headers.bearer() or token_in_query(delivery)
+    if not token:
+        raise Rejected("Authorization is missing or not Bearer, and the query has no access_token")
+    return token
+
+
+def token_in_query(delivery: Delivery) -> bytes:
+    """The access_token of the address; empty: there is none."""
     try:
-        [token_in_query] = parse_qs(urlsplit(delivery.url).query, max_num_fields=20)["access_token"]
+        [token] = parse_qs(urlsplit(delivery.url).query, max_num_fields=20)["access_token"]
     except (KeyError, ValueError):
-        raise Rejected("Authorization is missing or not Bearer, and the query has no access_token") from None
-    return token_in_query.encode("utf-8", "surrogatepass")
+        return b""
+    return token.encode("utf-8", "surrogatepass")
 
 
-def _described(event: CloudEvent) -> Description:
+def described(event: CloudEvent) -> Description:
     return Description(
         id=event.id,
         source=event.source,

@@ -2,9 +2,8 @@ import hmac
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from dataclasses import dataclass, replace
+from typing import Any, TypeGuard
 
 from triggers.sources.cloudevents.format import (
     BATCH,
@@ -18,12 +17,18 @@ from triggers.sources.http.payload import Payload, read_payload
 from triggers.sources.http.timestamps import time_in
 from triggers.sources.kind import Group, register
 from triggers.sources.settings import InvalidSettings, setting
-from triggers.sources.webhooks.identity_token import Issuer, bearer_in, claims_of
+from triggers.sources.webhooks.identity_token import Issuer, claims_of
 from triggers.sources.webhooks.naming import event_id, event_origin, event_type, subject_at, value_at
 from triggers.sources.webhooks.object_changes import change_of_blob
 from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret, matching_secret
 from triggers.sources.webhooks.scheme import Delivery, Description, Reply, Sample
-from triggers.sources.webhooks.schemes.cloudevents import CloudEvents, CloudEventsSettings, unread
+from triggers.sources.webhooks.schemes.cloudevents import (
+    CloudEvents,
+    CloudEventsSettings,
+    described,
+    token_in_query,
+    unread,
+)
 
 GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 VALIDATION = "Microsoft.EventGrid.SubscriptionValidationEvent"
@@ -92,14 +97,13 @@ class EventGrid(CloudEvents):
     overloaded = 503
 
     def prove(self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: CloudEventsSettings) -> Proof:
-        bearer, given = bearer_in(delivery.headers.get("authorization", b"")), _query_secret(delivery)
-        is_token = isinstance(settings, EventGridSettings) and bool(settings.tenant)
-        if not given and not is_token:
+        bearer, given = delivery.headers.bearer(), token_in_query(delivery)
+        if not given and not _needs_token(settings):
             given = bearer
         if not given:
             raise Rejected("the address has no access_token in its query")
         proof = Proof(secret=matching_secret(secrets, lambda secret: hmac.compare_digest(secret, given)))
-        if isinstance(settings, EventGridSettings) and settings.tenant:
+        if _needs_token(settings):
             audiences = [settings.application, f"api://{settings.application}"]
             claims = claims_of(bearer, settings.issuer, audiences, delivery.received_at)
             if (claims.get("appid") or claims.get("azp")) not in SENDERS or claims.get("tid") != settings.tenant:
@@ -130,30 +134,17 @@ class EventGrid(CloudEvents):
         return [
             _described(
                 {"data": event.data, "subject": event.subject, "source": event.source},
-                Description(
-                    id=event.id,
-                    source=event.source,
-                    type=event.type,
-                    subject=event.subject,
-                    time=event.time,
-                    payload=Payload(data=event.data, error=event.data_error),
-                    body=None if is_alone else event.body,
-                ),
+                replace(described(event), body=None if is_alone else event.body),
             )
             for event in events
         ]
 
     def sample(self, settings: CloudEventsSettings) -> Sample | None:
-        is_token = isinstance(settings, EventGridSettings) and bool(settings.tenant)
-        return None if is_token else super().sample(settings)
+        return None if _needs_token(settings) else super().sample(settings)
 
 
-def _query_secret(delivery: Delivery) -> bytes:
-    try:
-        [secret] = parse_qs(urlsplit(delivery.url).query, max_num_fields=20)["access_token"]
-    except (KeyError, ValueError):
-        return b""
-    return secret.encode("utf-8", "surrogatepass")
+def _needs_token(settings: CloudEventsSettings) -> TypeGuard[EventGridSettings]:
+    return isinstance(settings, EventGridSettings) and bool(settings.tenant)
 
 
 def _of_own_schema(delivery: Delivery) -> Description | list[Description]:
@@ -170,11 +161,11 @@ def _of_own_schema(delivery: Delivery) -> Description | list[Description]:
 
 
 def _event(event: Mapping[str, Any], *, is_alone: bool) -> Description:
-    id_ = event_id(event["id"])
+    id_ = event_id(value_at(event, "id") or "")
     return Description(
         id=id_,
         source=event_origin(value_at(event, "topic") or "", id_),
-        type=event_type(event["eventType"]) or UNNAMED_TYPE,
+        type=event_type(value_at(event, "eventType")) or UNNAMED_TYPE,
         subject=subject_at(event, "subject"),
         time=time_in(value_at(event, "eventTime")),
         payload=Payload(data=event.get("data")),
@@ -184,15 +175,5 @@ def _event(event: Mapping[str, Any], *, is_alone: bool) -> Description:
 
 def _described(record: Mapping[str, Any], event: Description) -> Description:
     """The event; of a blob as a change of an object."""
-    change = change_of_blob(record, type=event.type, id=event.id, time=event.time)
-    if change is None:
-        return event
-    return Description(
-        id=event.id,
-        source=event.source,
-        type=change.type,
-        subject=change.subject,
-        time=event.time,
-        payload=change.payload,
-        body=event.body,
-    )
+    change = change_of_blob(record, type=event.type, time=event.time)
+    return replace(event, type=change.type, subject=change.subject, payload=change.payload) if change else event

@@ -12,7 +12,7 @@ from triggers.sources.http.payload import Payload, read_payload
 from triggers.sources.http.timestamps import time_in
 from triggers.sources.kind import Group, register
 from triggers.sources.settings import InvalidSettings, setting
-from triggers.sources.webhooks.identity_token import Issuer, bearer_in, claims_of
+from triggers.sources.webhooks.identity_token import Issuer, claims_of
 from triggers.sources.webhooks.naming import body_id, event_id, event_origin, event_type, is_name, value_at
 from triggers.sources.webhooks.object_changes import change_of_gcs
 from triggers.sources.webhooks.proof import Proof, Rejected, SigningSecret
@@ -83,7 +83,7 @@ class PubSub(Scheme[PubSubSettings]):
         return ""
 
     def prove(self, delivery: Delivery, secrets: Sequence[SigningSecret], settings: PubSubSettings) -> Proof:
-        token = bearer_in(delivery.headers.get("authorization", b""))
+        token = delivery.headers.bearer()
         if not token:
             raise Rejected("there is no token in Authorization: enable authentication at the subscription")
         claims = claims_of(token, GOOGLE, [settings.audience or _address(delivery)], delivery.received_at)

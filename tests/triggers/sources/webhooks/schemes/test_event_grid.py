@@ -156,6 +156,12 @@ def test_what_is_no_event_of_event_grid_is_kept_raw(body: Any, media_type: str) 
 # --- Handshakes ---
 
 
+def test_an_id_and_a_type_that_are_numbers_are_taken_as_texts() -> None:
+    event = taken([{**blob(), "id": 5, "eventType": 7}]).event
+
+    assert (event.ce_id, event.type) == ("5", "7")
+
+
 def test_the_validation_of_a_subscription_is_answered_with_its_code() -> None:
     code = {"validationCode": "512d38b6", "validationUrl": "https://rp-eastus.eventgrid.azure.net/validate?id=512d38b6"}
     validation = {**blob("Microsoft.EventGrid.SubscriptionValidationEvent"), "data": code}
