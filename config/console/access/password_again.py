@@ -122,7 +122,9 @@ def _was_given_lately(request: HttpRequest) -> bool:
 def _is_guarded(request: HttpRequest) -> bool:
     match = request.resolver_match
     if match is not None and match.url_name in BESIDE:
-        return request.method == "POST" and "unlink" not in request.POST  # an account that was lost is unlinked at once
+        return request.method == "POST" and not request.POST.get(
+            "unlink"
+        )  # an account that was lost is unlinked at once
     if match is None or match.app_name != "admin" or not match.url_name:
         return False
     if match.namespace == admin.site.name and match.url_name in PAGES:

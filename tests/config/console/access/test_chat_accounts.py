@@ -72,6 +72,15 @@ def test_an_old_session_makes_no_code_and_unlinks(source: Source) -> None:
     assert not ChatAccount.objects.exists()
 
 
+def test_an_old_session_makes_no_code_by_a_form_that_also_names_no_link(source: Source) -> None:
+    client = client_of(person(), minutes=60)
+
+    answer = client.post(PAGE, {"source": str(source.pk), "unlink": ""})
+
+    assert answer.headers["Location"].startswith("/admin/password-again/")
+    assert not ChatLinkCode.objects.exists()
+
+
 def test_who_may_not_decide_makes_no_code(source: Source) -> None:
     ada = person(decides=False)
     client = client_of(ada)
