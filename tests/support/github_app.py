@@ -6,32 +6,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import RSAKey
 
 from runs.connections.catalog import providers
 from runs.connections.provider import Provider
+from tests.support.rsa_keys import OURS, rsa_key
 
 APP, INSTALLATION = "4711", "815"
 GIVEN = {"metadata": "read", "checks": "read", "issues": "write"}
-
-
-@cache
-def key() -> rsa.RSAPrivateKey:
-    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
-
-
-def pem(of: rsa.RSAPrivateKey | None = None) -> str:
-    """As GitHub gives it."""
-    return (of or key()).private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
 
 
 class GitHubApp:
@@ -51,14 +40,10 @@ class GitHubApp:
     def host(self) -> str:
         return f"127.0.0.1:{self.server.server_port}"
 
-    @property
-    def now(self) -> datetime:
-        return datetime.now(UTC) + self.ahead
-
-    def give(self, path: str, authorization: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    def give(self, path: str, authorization: str, body: dict[str, Any], at: datetime) -> tuple[int, dict[str, Any]]:
         if path != f"/app/installations/{INSTALLATION}/access_tokens" or not self.is_installed:
             return 404, {"message": "Not Found"}
-        if not self._is_proof(authorization.removeprefix("Bearer ")):
+        if not self._is_proof(authorization.removeprefix("Bearer "), at):
             return 401, {"message": "A JSON web token could not be decoded"}
         if self.is_suspended:
             return 403, {"message": "This installation has been suspended"}
@@ -69,17 +54,17 @@ class GitHubApp:
             return self.status, {"message": "You have exceeded a secondary rate limit."}
         self.asked.append(body)
         self.tokens.append(f"ghs_token{len(self.tokens)}of1234567890")
-        ends = f"{self.now + self.lasts:%Y-%m-%dT%H:%M:%SZ}"
+        ends = f"{at + self.lasts:%Y-%m-%dT%H:%M:%SZ}"
         return 201, {"token": self.tokens[-1], "expires_at": ends, "permissions": wanted, "repository_selection": "all"}
 
-    def _is_proof(self, proof: str) -> bool:
+    def _is_proof(self, proof: str, at: datetime) -> bool:
         self.proofs.append(proof)
-        public = key().public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        public = rsa_key(OURS).public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         try:
             claims = jwt.decode(proof, RSAKey.import_key(public), algorithms=["RS256"]).claims
         except JoseError:
             return False
-        now = self.now.timestamp()
+        now = at.timestamp()
         is_short = claims["exp"] - claims["iat"] <= 600
         return bool(claims["iss"] == APP and claims["iat"] <= now < claims["exp"] and is_short)
 
@@ -87,9 +72,13 @@ class GitHubApp:
         hub = self
 
         class Handler(BaseHTTPRequestHandler):
+            def setup(self) -> None:
+                super().setup()
+                self.at = datetime.now(UTC) + hub.ahead  # of the whole answer, whose header and content name it
+
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "{}")
-                self._say(*hub.give(self.path, self.headers["Authorization"] or "", body))
+                self._say(*hub.give(self.path, self.headers["Authorization"] or "", body, self.at))
 
             def do_GET(self) -> None:
                 is_known = self.headers["Authorization"] == f"Bearer {hub.tokens[-1] if hub.tokens else '-'}"
@@ -97,7 +86,7 @@ class GitHubApp:
                 self._say(200 if is_known else 401, {"full_name": "ada/shop"})
 
             def date_time_string(self, timestamp: float | None = None) -> str:
-                return f"{hub.now:%a, %d %b %Y %H:%M:%S GMT}"
+                return f"{self.at:%a, %d %b %Y %H:%M:%S GMT}"
 
             def _say(self, status: int, content: dict[str, Any]) -> None:
                 body = json.dumps(content).encode()

@@ -3,20 +3,27 @@
 import json
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
 
 from tests.support.deliveries import NOW
+from tests.support.rsa_keys import pem
 from triggers.sources.http.answers import Unavailable
+
+
+@cache
+def key_of(kid: str) -> RSAKey:
+    return RSAKey.import_key(pem(kid), {"kid": kid, "use": "sig"})
 
 
 class TokenIssuer:
     """`fetched` has the addresses at which its keys were asked for."""
 
     def __init__(self) -> None:
-        self.keys = [RSAKey.generate_key(2048, {"kid": "first", "use": "sig"})]
+        self.keys = [key_of("first")]
         self.is_away = False
         self.fetched: list[str] = []
 
@@ -28,7 +35,7 @@ class TokenIssuer:
 
     def turn(self, kid: str) -> None:
         """Sign with another key, and publish it alone."""
-        self.keys = [RSAKey.generate_key(2048, {"kid": kid, "use": "sig"})]
+        self.keys = [key_of(kid)]
 
     def token(self, claims: Mapping[str, Any], *, at: datetime = NOW, **header: str) -> str:
         """Issued a minute ago, for an hour; a claim that is None is left out."""

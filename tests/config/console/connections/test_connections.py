@@ -16,8 +16,9 @@ from tests.config.console.conftest import LogIn
 from tests.support.api import Api
 from tests.support.connections import connected, later, new_connection
 from tests.support.console import list_of, page_of
-from tests.support.github_app import APP, INSTALLATION, pem, serving_github_app
+from tests.support.github_app import APP, INSTALLATION, serving_github_app
 from tests.support.oauth_server import CLIENT_ID, CLIENT_SECRET, OAuthServer, providing_tokens
+from tests.support.rsa_keys import pem
 from tests.support.secrets import forgotten as forgotten
 from triggers.models import Source
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from django.utils import timezone
 from joserfc import jwt
-from joserfc.jwk import OctKey, RSAKey
+from joserfc.jwk import OctKey
 
 from tests.support.deliveries import NOW, delivery
 from tests.support.hooks import make_source, post
-from tests.support.issuer import TokenIssuer
+from tests.support.issuer import TokenIssuer, key_of
 from triggers.models import Event
 from triggers.sources.http.answers import Unavailable
 from triggers.sources.settings import InvalidSettings
@@ -134,7 +134,7 @@ def test_what_is_no_token_is_refused(token: str | None, google: TokenIssuer) -> 
 
 
 def test_a_token_that_another_key_signs_is_refused(google: TokenIssuer) -> None:
-    forger = RSAKey.generate_key(2048, {"kid": "first"})
+    forger = key_of("another")
     public = google.keys[0].as_pem(private=False)
     issued = {**claims(), "iat": int(NOW.timestamp()), "exp": int(NOW.timestamp()) + 60}
     unsigned = ".".join([*google.token(claims()).split(".")[:2], ""])
