@@ -13,11 +13,11 @@ from django.conf import settings
 from playwright.sync_api import Locator, Page, expect
 
 from tests.acceptance.test_operators_day import log_in
-from tests.support import post_office
-from tests.support.asking import FORM, POSTED, SIGNING, TS, pressed, signature
+from tests.support.asking import FORM, SIGNING, TS, pressed, signature
+from tests.support.chat_servers import taking_slack
 from tests.support.household import Household, keeping_house
 from tests.support.oauth_server import CLIENT_ID, CLIENT_SECRET, OAuthServer, providing_tokens
-from tests.support.post_office import HookServer, MailServer, taking_hooks, taking_mail
+from tests.support.post_office import HookServer, MailServer, taking_mail
 from tests.support.stack import ROOT, Stack, StackMaker, eventually
 from tests.support.wire import Call, Wire
 
@@ -114,14 +114,12 @@ def fill(field: Locator, value: str) -> None:
 def assistant(
     make_stack: StackMaker, wire: Wire, page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Assistant]:
-    monkeypatch.setitem(post_office.STATUSES, "take", 200)
     with (
         providing_tokens() as provider,
         keeping_house("", tmp_path) as house,
-        taking_hooks() as slack,
+        taking_slack(monkeypatch) as slack,
         taking_mail() as smtp,
     ):
-        slack.says = json.dumps(POSTED).encode()
         env = {
             **wire.env,
             "WAKEFUL_APPS": "household",

@@ -25,7 +25,7 @@ import pytest
 from django.conf import settings
 
 from tests.integration.courier import HASTY
-from tests.support import post_office
+from tests.support.chat_servers import BOT
 from tests.support.imap_server import ImapServer
 from tests.support.post_office import HookServer, MailServer, Manner, text_of
 from tests.support.replying import connected_to
@@ -36,7 +36,6 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(3600)]
 FULL = bool(os.environ.get("WAKEFUL_FULL"))
 THREADS, EACH = (50, 20) if FULL else (9, 6)  # threads, and messages of each
 CHANNELS = ("slack", "telegram", "mail")
-BOT = "123456789:AAbbCCddEEffGGhhIIjjKKllMMnnOOpp"
 SECRET = "secret-of-the-senders-1234"
 STEP = (
     12 if FULL else 2
@@ -143,8 +142,7 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    monkeypatch.setitem(post_office.STATUSES, "take", 200)
+def world() -> Iterator[World]:
     servers = Chat(), Chat(), MailServer(), ImapServer()
     with ExitStack() as stack:
         for server in servers:

@@ -12,9 +12,9 @@ from django.conf import settings
 
 from runs.actions.approve import decide
 from runs.exceptions import IllegalState
-from tests.support import post_office
-from tests.support.asking import FORM, POSTED, asking_slack, linked, person, pressed, signature
-from tests.support.post_office import HookServer, taking_hooks
+from tests.support.asking import FORM, asking_slack, linked, person, pressed, signature
+from tests.support.chat_servers import taking_slack
+from tests.support.post_office import HookServer
 from tests.support.replying import connected_to
 from tests.support.stack import Answer, Stack, StackMaker, eventually
 
@@ -25,9 +25,7 @@ PEOPLE = 6
 
 @pytest.fixture
 def slack(monkeypatch: pytest.MonkeyPatch) -> Iterator[HookServer]:
-    monkeypatch.setitem(post_office.STATUSES, "take", 200)
-    with taking_hooks() as server:
-        server.says = json.dumps(POSTED).encode()
+    with taking_slack(monkeypatch) as server:
         yield server
 
 

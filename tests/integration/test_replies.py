@@ -6,8 +6,8 @@ import pytest
 from django.conf import settings
 
 from runs.models import OutboxMessage
-from tests.support import post_office
-from tests.support.post_office import HookServer, taking_hooks
+from tests.support.chat_servers import taking_slack
+from tests.support.post_office import HookServer
 from tests.support.replying import bodies, connected_to
 from tests.support.stack import Stack, StackMaker, eventually
 
@@ -19,9 +19,7 @@ SAID = [f"{number}" for number in range(5)]
 
 @pytest.fixture
 def slack(monkeypatch: pytest.MonkeyPatch) -> Iterator[HookServer]:
-    monkeypatch.setitem(post_office.STATUSES, "take", 200)
-    with taking_hooks() as server:
-        server.says = b'{"ok":true}'
+    with taking_slack(monkeypatch) as server:
         yield server
 
 

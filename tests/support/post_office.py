@@ -155,11 +155,12 @@ STATUSES = {"take": 204, "refuse": 410, "later": 503, "slow": 200, "redirect": 3
 
 class HookServer(Server):
     """Manners: `refuse` (410), `later` (503), `greylist` (429 with Retry-After), `gateway` (504), `redirect`, `cut` after the body
-    was read, `silent` after it, `slow`."""
+    was read, `silent` after it, `slow`. What it takes it answers with 200 where it has something to say, else with 204."""
 
     def __init__(self, port: int = 0) -> None:
         self.posted: list[Posted] = []
         self.says = b""  # the body of its answers
+        self.statuses: dict[str, int] = {}  # by manner, instead of its own
         super().__init__(port)
 
     @property
@@ -184,7 +185,9 @@ class HookServer(Server):
             return
         self.posted.append(Posted(path=path, headers=headers, body=body))
         manner = self.manner
-        if manner in ("cut", "silent") or STATUSES[manner] < 300:
+        status = 200 if manner == "take" and self.says else STATUSES.get(manner, 0)
+        status = self.statuses.get(manner, status)
+        if status < 300:
             self.took(headers.get("webhook-id", ""), body.decode())
         if manner == "cut":
             return
@@ -195,7 +198,6 @@ class HookServer(Server):
             time.sleep(0.3)
         more = "Retry-After: 7\r\n" if manner == "greylist" else ""
         more += "Location: http://127.0.0.1:1/\r\n" if manner == "redirect" else ""
-        status = STATUSES[manner]
         sized = f"Content-Length: {len(self.says)}\r\n"
         peer.sendall(f"HTTP/1.1 {status} x\r\n{more}{sized}Connection: close\r\n\r\n".encode() + self.says)
 

@@ -17,7 +17,7 @@ from runs.models import Approval, Delivery, Notification, OutboxMessage, Run
 from runs.network.signing import key_of, new_secret, signature
 from runs.notifications.deliver import Deliverer, claim_next
 from runs.notifications.resolve import resolve
-from tests.support import post_office
+from tests.support.chat_servers import taking_slack
 from tests.support.durable import Lab, lab
 from tests.support.llm import Turns
 from tests.support.notifying import delivered, make_due, make_recipient, notify
@@ -35,11 +35,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HookServer]:
-    monkeypatch.setattr(settings, "WAKEFUL_HTTP_NETWORKS", ["127.0.0.0/8"])
-    monkeypatch.setitem(post_office.STATUSES, "take", 200)
-    with taking_hooks() as hooks:
-        hooks.says = b'{"ok":true,"channel":"C1","ts":"1700000000.000200"}'
-        yield hooks
+    with taking_slack(monkeypatch) as server:
+        yield server
 
 
 @pytest.fixture

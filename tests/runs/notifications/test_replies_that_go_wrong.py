@@ -13,7 +13,6 @@ from runs.notifications.deliver import Deliverer
 from runs.notifications.resolve import resolve
 from runs.retention.erasure import emitting
 from tests.runs.notifications.test_replies import answering, server, slack, woken
-from tests.support import post_office
 from tests.support.durable import Lab, lab
 from tests.support.notifying import delivered
 from tests.support.post_office import HookServer
@@ -60,10 +59,8 @@ def test_a_pause_that_slack_asks_for_holds_up_one_thread(
     }
 
 
-def test_a_comment_beyond_a_limit_of_github_is_sent_again(
-    lab: Lab, server: HookServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(post_office.STATUSES, "refuse", 403)
+def test_a_comment_beyond_a_limit_of_github_is_sent_again(lab: Lab, server: HookServer) -> None:
+    server.statuses["refuse"] = 403
     server.manner, server.says = "refuse", b'{"message":"You have exceeded a secondary rate limit."}'
     host = f"127.0.0.1:{server.port}"
     connected_to(host)

@@ -26,7 +26,6 @@ from runs.notifications.edit import change_recipient
 from runs.notifications.recipients import sync_settings
 from runs.notifications.resolve import resolve
 from runs.retention.erasure import erase_notifications
-from tests.support import post_office
 from tests.support.asking import (
     POSTED,
     TS,
@@ -43,6 +42,7 @@ from tests.support.asking import (
     signature,
     to_slack,
 )
+from tests.support.chat_servers import taking_slack
 from tests.support.durable import Lab, lab
 from tests.support.hooks import add_secret, post
 from tests.support.llm import Turns
@@ -61,11 +61,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HookServer]:
-    monkeypatch.setattr(settings, "WAKEFUL_HTTP_NETWORKS", ["127.0.0.0/8"])
-    monkeypatch.setitem(post_office.STATUSES, "take", 200)
-    with taking_hooks() as hooks:
-        hooks.says = json.dumps(POSTED).encode()
-        yield hooks
+    with taking_slack(monkeypatch) as server:
+        yield server
 
 
 @pytest.fixture

@@ -5,15 +5,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.conf import settings
 from django.contrib.auth.models import User
 
 from agents import AgentRun
 from runs.actions.approve import decide
 from runs.models import Approval, ChatAccount, Delivery, Recipient, Run
 from runs.notifications.channels.channel import Sent
-from runs.notifications.places import telegram
-from tests.support import post_office
 from tests.support.asking import (
     asking_telegram,
     code_of,
@@ -26,9 +23,10 @@ from tests.support.asking import (
     tapped,
     written,
 )
+from tests.support.chat_servers import BOT, taking_telegram
 from tests.support.durable import Lab, lab
 from tests.support.notifying import delivered
-from tests.support.post_office import HookServer, taking_hooks
+from tests.support.post_office import HookServer
 from tests.support.runs import make_run
 from tests.support.triggers import make_event
 from triggers.models import Event, Source
@@ -37,25 +35,16 @@ __all__ = ["lab"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-TOKEN = "123456789:AAbbCCddEEffGGhhIIjjKKllMMnnOOpp"  # noqa: S105
-OK = b'{"ok":true,"result":{"message_id":8,"chat":{"id":-100123,"type":"supergroup"},"date":1700000000,"text":"x"}}'
-
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HookServer]:
-    monkeypatch.setattr(settings, "WAKEFUL_NOTIFY_NETWORKS", ["127.0.0.0/8"])
-    monkeypatch.setitem(post_office.STATUSES, "take", 200)
-    with taking_hooks() as hooks:
-        hooks.says = OK
-        monkeypatch.setattr(telegram, "API", f"http://127.0.0.1:{hooks.port}")
-        yield hooks
+    with taking_telegram(monkeypatch) as server:
+        yield server
 
 
 @pytest.fixture
 def source(server: HookServer) -> Source:
-    Recipient.objects.create(
-        name="bot", address=f"tgram://{TOKEN}/1", channel="apprise", host="telegram", gets_all=False
-    )
+    Recipient.objects.create(name="bot", address=f"tgram://{BOT}/1", channel="apprise", host="telegram", gets_all=False)
     return asking_telegram()
 
 
@@ -84,7 +73,7 @@ def test_a_tap_decides_once_and_the_message_is_changed(lab: Lab, server: HookSer
     run = asked(lab, source)
     [posted] = server.posted
     body = json.loads(posted.body)
-    assert posted.path == f"/bot{TOKEN}/sendMessage"
+    assert posted.path == f"/bot{BOT}/sendMessage"
     assert (body["chat_id"], body["reply_parameters"]["message_id"]) == (-100123, 7)
     assert body["text"].startswith('durable asks for approval\n\nRefund it?\n\n{\n  "amount": 30\n}')
     [buttons] = body["reply_markup"]["inline_keyboard"]
@@ -104,7 +93,7 @@ def test_a_tap_decides_once_and_the_message_is_changed(lab: Lab, server: HookSer
     assert lab.go_on(run).result == "approved"
     delivered()
     [_, edited] = server.posted
-    assert edited.path == f"/bot{TOKEN}/editMessageText"
+    assert edited.path == f"/bot{BOT}/editMessageText"
     body = json.loads(edited.body)
     assert (body["chat_id"], body["message_id"]) == (-100123, 8)
     assert "Approved by telegram:ada, " in body["text"] and "reply_markup" not in body
@@ -112,13 +101,11 @@ def test_a_tap_decides_once_and_the_message_is_changed(lab: Lab, server: HookSer
     assert not Event.objects.filter(source=source, type="callback_query").exists()
 
 
-def test_a_change_that_was_made_already_counts_as_made(
-    lab: Lab, server: HookServer, source: Source, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_that_was_made_already_counts_as_made(lab: Lab, server: HookServer, source: Source) -> None:
     asked(lab, source)
     decide(Approval.objects.get().pk, decision="deny", by="admin:bob")
     server.says = b'{"ok":false,"error_code":400,"description":"Bad Request: message is not modified"}'
-    monkeypatch.setitem(post_office.STATUSES, "take", 400)
+    server.statuses["take"] = 400
 
     delivered()
 

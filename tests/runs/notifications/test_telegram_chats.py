@@ -7,37 +7,29 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from django.conf import settings
 
 from runs.models import Recipient
 from runs.notifications.channels.channel import NotNow, Outcome, Refused, Sent, Unknown
 from runs.notifications.message import Item, Message
-from runs.notifications.places import telegram
 from runs.notifications.places.place import places
 from runs.notifications.places.telegram import PLACE
-from tests.support import post_office
-from tests.support.post_office import HookServer, taking_hooks
+from tests.support.chat_servers import BOT, taking_telegram
+from tests.support.post_office import HookServer
 from triggers.models import Event
 from triggers.sources.kind import kinds
 
 pytestmark = pytest.mark.django_db
 
-TOKEN = "123456789:AAbbCCddEEffGGhhIIjjKKllMMnnOOpp"  # noqa: S105
 TO = {"host": "api.telegram.org", "recipient": "bot", "chat": -100123, "message": 7, "topic": 42}
-OK = b'{"ok":true,"result":{"message_id":8,"chat":{"id":-100123,"type":"supergroup"},"date":1441645532,"text":"Four."}}'
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HookServer]:
-    monkeypatch.setattr(settings, "WAKEFUL_NOTIFY_NETWORKS", ["127.0.0.0/8"])
-    monkeypatch.setitem(post_office.STATUSES, "take", 200)
-    with taking_hooks() as hooks:
-        hooks.says = OK
-        monkeypatch.setattr(telegram, "API", f"http://127.0.0.1:{hooks.port}")
-        yield hooks
+    with taking_telegram(monkeypatch) as server:
+        yield server
 
 
-def bot(address: str = f"tgram://{TOKEN}/1", **fields: Any) -> None:
+def bot(address: str = f"tgram://{BOT}/1", **fields: Any) -> None:
     Recipient.objects.create(name="bot", address=address, channel="apprise", host="telegram", **fields)
 
 
@@ -52,7 +44,7 @@ def test_the_answer_goes_to_the_chat_of_the_message(server: HookServer) -> None:
 
     assert sent() == Sent()
     [posted] = server.posted
-    assert posted.path == f"/bot{TOKEN}/sendMessage"
+    assert posted.path == f"/bot{BOT}/sendMessage"
     assert json.loads(posted.body) == {
         "chat_id": -100123,
         "text": "Four.",
@@ -82,7 +74,7 @@ def test_what_became_of_it_is_known_or_unknown(server: HookServer, manner: Any, 
 
     found = sent()
 
-    assert isinstance(found, outcome) and TOKEN not in str(found)
+    assert isinstance(found, outcome) and BOT not in str(found)
     if manner == "greylist":
         assert isinstance(found, NotNow) and found.after and found.after.total_seconds() == 35
 

@@ -126,7 +126,7 @@ def test_a_failed_delivery_is_repeated_with_the_same_id_and_shows_every_attempt(
     subscription.refresh_from_db()
     assert subscription.failing_since and subscription.error == "it answered 503"
 
-    hook.manner = "take"
+    hook.manner, hook.says = "take", b""
     make_due()
     sent(Outbound())
     subscription.refresh_from_db()
