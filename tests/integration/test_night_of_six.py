@@ -14,7 +14,7 @@ from django.test import Client
 from django.utils.html import strip_tags
 
 from runs.actions.checklists import ItemEdit, create_checklist
-from tests.support.household import ASKING, BACKUPS_EVERY, DAY, MAIL, THREE, TWO, Household, keeping_house
+from tests.support.household import ASKING, BACKUPS_EVERY, DAY, MAIL, THREE, TWO, Household, keeping_house, repository
 from tests.support.notifying import make_recipient
 from tests.support.post_office import HookServer, MailServer, taking_hooks, taking_mail
 from tests.support.replying import TOKEN, connected_to
@@ -138,7 +138,7 @@ def test_a_night_of_six_agents(night: Night, dies: bool) -> None:
     (house.folder / "notes" / "2020-01-01.md").write_text("- old\n")
     house.backup("1.dump", 2 * DAY)
     house.backup("2.dump", timedelta(hours=1))
-    house.repository()
+    repository(house.folder)
     night.begin()
     for kind in ("web", "beat", "dispatcher", "sources"):
         stack.start(kind)

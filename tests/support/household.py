@@ -96,20 +96,6 @@ class Household:
         os.utime(path, (at, at))
         return path
 
-    def repository(self) -> Path:
-        """With a branch that is merged, one that is forgotten, and one that is at work."""
-        shop = self.folder / "shop"
-        shop.mkdir()
-        git(shop, "init", "-q", "-b", "main")
-        git(shop, "commit", "-q", "--allow-empty", "-m", "first", days=100)
-        git(shop, "branch", "merged")
-        git(shop, "checkout", "-q", "-b", "forgotten")
-        git(shop, "commit", "-q", "--allow-empty", "-m", "left", days=95)
-        git(shop, "checkout", "-q", "-b", "at-work", "main")
-        git(shop, "commit", "-q", "--allow-empty", "-m", "new")
-        git(shop, "checkout", "-q", "main")
-        return shop
-
     # What it shows
 
     def labels_of(self, id: str) -> list[str]:
@@ -232,6 +218,21 @@ class Household:
             def log_message(self, *_: Any) -> None: ...
 
         return Handler
+
+
+def repository(folder: Path) -> Path:
+    """With a branch that is merged, one that is forgotten, and one that is at work."""
+    shop = folder / "shop"
+    shop.mkdir()
+    git(shop, "init", "-q", "-b", "main")
+    git(shop, "commit", "-q", "--allow-empty", "-m", "first", days=100)
+    git(shop, "branch", "merged")
+    git(shop, "checkout", "-q", "-b", "forgotten")
+    git(shop, "commit", "-q", "--allow-empty", "-m", "left", days=95)
+    git(shop, "checkout", "-q", "-b", "at-work", "main")
+    git(shop, "commit", "-q", "--allow-empty", "-m", "new")
+    git(shop, "checkout", "-q", "main")
+    return shop
 
 
 def git(folder: Path, *words: str, days: int = 0) -> None:

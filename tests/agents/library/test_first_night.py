@@ -1,7 +1,6 @@
 """Library agents for the first night: what they say of real files and repositories, and that they are silent otherwise."""
 
 import os
-import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from agents.library.repository_tidier import draft_of, repository_tidier
 from agents.models import Checklist
 from agents.testing import AgentResult, ask_gate, run_agent
 from runs.actions.checklists import ItemEdit, create_checklist
+from tests.support.household import git, repository
 
 pytestmark = pytest.mark.django_db
 
@@ -159,33 +159,17 @@ def test_a_backup_that_is_dated_ahead_hides_no_missing_one(root: Path) -> None:
 # repository-tidier
 
 
-def sh(folder: Path, *words: str, days: int = 0) -> None:
-    at = f"{int((datetime.now(UTC) - days * DAY).timestamp())} +0000"
-    named = {f"GIT_{role}_{what}": "a@b" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    dated = {"GIT_AUTHOR_DATE": at, "GIT_COMMITTER_DATE": at, "GIT_CONFIG_GLOBAL": "/dev/null"}
-    subprocess.run(["git", *words], cwd=folder, env={**os.environ, **named, **dated}, check=True, capture_output=True)
-
-
 def test_branches_that_could_go_are_drafted_once(root: Path) -> None:
-    shop = root / "shop"
-    shop.mkdir()
-    sh(shop, "init", "-q", "-b", "main")
-    sh(shop, "commit", "-q", "--allow-empty", "-m", "first", days=100)
-    sh(shop, "branch", "done")
-    sh(shop, "checkout", "-q", "-b", "old")
-    sh(shop, "commit", "-q", "--allow-empty", "-m", "left", days=95)
-    sh(shop, "checkout", "-q", "-b", "begun", "main")
-    sh(shop, "commit", "-q", "--allow-empty", "-m", "new")
-    sh(shop, "checkout", "-q", "main")
+    shop = repository(root)
     checklist = listed(repository_tidier, str(shop), str(root / "none"))
 
     [draft] = said(repository_tidier)
 
-    assert f"git -C {shop} branch -d -- done" in draft and f"git -C {shop} branch -D -- old" in draft
-    assert "begun" not in draft and "-- main" not in draft
+    assert f"git -C {shop} branch -d -- merged" in draft and f"git -C {shop} branch -D -- forgotten" in draft
+    assert "at-work" not in draft and "-- main" not in draft
     assert [item.last_outcome for item in checklist.items.all()] == ["news", "failed"]
     assert said(repository_tidier) == []
-    sh(shop, "branch", "-D", "done", "old")
+    git(shop, "branch", "-D", "merged", "forgotten")
     assert said(repository_tidier) == []
 
 
@@ -193,10 +177,10 @@ def test_branches_that_could_go_are_drafted_once(root: Path) -> None:
 def test_a_subject_names_no_branch_that_could_go(root: Path, end: str) -> None:
     shop = root / "shop"
     shop.mkdir()
-    sh(shop, "init", "-q", "-b", "main")
-    sh(shop, "commit", "-q", "--allow-empty", "-m", "first")
-    sh(shop, "checkout", "-q", "-b", "forged")
-    sh(shop, "commit", "-q", "--allow-empty", "-m", f"x{end}release 2020-01-01T00:00:00+00:00 abc y")
+    git(shop, "init", "-q", "-b", "main")
+    git(shop, "commit", "-q", "--allow-empty", "-m", "first")
+    git(shop, "checkout", "-q", "-b", "forged")
+    git(shop, "commit", "-q", "--allow-empty", "-m", f"x{end}release 2020-01-01T00:00:00+00:00 abc y")
     listed(repository_tidier, str(shop))
 
     assert said(repository_tidier) == []
