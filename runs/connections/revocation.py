@@ -4,6 +4,7 @@ a process that dies, or a provider that is away, leaves none alive.
 Wakeful tries for a day. The secrets of a message are encrypted, as in the row of the connection.
 """
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,12 +17,14 @@ from runs.connections.catalog import providers
 from runs.connections.protocol import ProviderError, Tokens
 from runs.connections.sealed import opened, sealed
 from runs.connections.tokens import provider_of
+from runs.db.encryption import keys, place_of_key
 from runs.db.sql import database_now
 from runs.models import Connection, OutboxMessage
 
 log = structlog.get_logger(__name__)
 
 PATIENCE = timedelta(days=1)
+SEALED = ("client_secret", "token")  # of a payload
 SOON = timedelta(minutes=1)  # after which another process tries, if the one that ends the connection has died
 
 
@@ -97,6 +100,29 @@ def not_revoked(payload: dict[str, Any], why: str) -> str:
 def by_hand(payload: dict[str, Any]) -> str:
     known = providers().get(payload["provider"])
     return f" Remove the access there, too{f': {known.access_page}' if known and known.access_page else '.'}"
+
+
+def encrypted_in_messages() -> Iterator[tuple[str, bytes]]:
+    """The name of a connection, or its number if it has been removed, and a ciphertext of a message."""
+    owed = list(OutboxMessage.objects.filter(topic=REVOCATION).values_list("payload", flat=True))
+    names = dict(Connection.objects.filter(pk__in={one["connection"] for one in owed}).values_list("pk", "name"))
+    for payload in owed:
+        name = names.get(payload["connection"], str(payload["connection"]))
+        yield from ((name, payload[column].encode()) for column in SEALED if payload[column] is not None)
+
+
+def rewrite_messages() -> int:
+    """Encrypt what messages have with the first key; returns the number of changed ciphertexts. Each message is a compare-and-set."""
+    count = 0
+    for pk, payload in OutboxMessage.objects.filter(topic=REVOCATION).order_by("pk").values_list("pk", "payload"):
+        texts = {column: _bytes(payload[column]) for column in SEALED}
+        rotated = {
+            column: keys().rotate(text) for column, text in texts.items() if text and (place_of_key(text) or 1) > 1
+        }
+        changed = {**payload, **{column: _text(text) for column, text in rotated.items()}}
+        if rotated and OutboxMessage.objects.filter(pk=pk, payload=payload).update(payload=changed):
+            count += len(rotated)
+    return count
 
 
 def _text(ciphertext: bytes | memoryview | None) -> str | None:

@@ -14,6 +14,7 @@ from django.db.models import Model, Q
 from django.db.models.functions import Now
 
 from agents.kernel.redaction import know
+from runs.connections.revocation import encrypted_in_messages, rewrite_messages
 from runs.connections.sealed import encrypted_tokens, rewrite_tokens
 from runs.db.encryption import decrypt, encrypt, keys, place_of_key
 from runs.models.audit import record, record_about
@@ -31,8 +32,8 @@ GRACE = timedelta(hours=24)  # the old secret stays valid while the sender is ch
 
 @dataclass(frozen=True, kw_only=True)
 class KeyUse:
-    """The number of secrets of sources, recipients, connections and subscriptions that need each of WAKEFUL_ENCRYPTION_KEYS, by its
-    position (key 1 encrypts), and those of them with secrets that no key can decrypt."""
+    """The number of secrets of sources, recipients, connections, owed revocations and subscriptions that need each of
+    WAKEFUL_ENCRYPTION_KEYS, by its position (key 1 encrypts), and those of them with secrets that no key can decrypt."""
 
     secrets: Counter[int]
     unreadable: list[str]
@@ -104,7 +105,7 @@ def reencrypt(*, by: str) -> int:
     """Encrypt all secrets with the first key; returns the number of changed secrets. Secrets that no key can decrypt are
     skipped. Safe to interrupt, to repeat and to run concurrently: each secret is a compare-and-set."""
     all_keys = keys()
-    count = rewrite_addresses() + rewrite_tokens()
+    count = rewrite_addresses() + rewrite_tokens() + rewrite_messages()  # messages are copies of tokens
     for model in SEALED:
         for pk, ciphertext in model._default_manager.order_by("pk").values_list("pk", "ciphertext").iterator():
             before = bytes(ciphertext)
@@ -122,6 +123,8 @@ def _elsewhere() -> Iterator[tuple[str, bytes]]:
         yield f"recipient {name}", ciphertext
     for name, ciphertext in encrypted_tokens():
         yield f"connection {name}", ciphertext
+    for name, ciphertext in encrypted_in_messages():
+        yield f"revocation of connection {name}", ciphertext
     for subscription in Subscription.objects.only("slug", "ciphertext"):
         yield f"subscription {subscription.slug}", bytes(subscription.ciphertext)
     for secret in SubscriptionSecret.objects.select_related("subscription"):

@@ -5,8 +5,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from cryptography.fernet import Fernet
 from django.db import connection as database
 
 from agents.exceptions import AgentError, NotConnected
@@ -21,6 +23,7 @@ from tests.runs.connections.test_at_once import die, process
 from tests.support.connections import connected, everything_stored, later
 from tests.support.oauth_server import OAuthServer
 from tests.support.stack import eventually
+from triggers.sources.secrets import keys_in_use, reencrypt
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -160,6 +163,41 @@ def test_a_token_that_is_to_be_revoked_is_stored_encrypted(provider: OAuthServer
     stored = everything_stored()
     assert OutboxMessage.objects.exists()
     assert not [token for token in provider.given if token in stored]
+
+
+def test_a_revocation_that_is_owed_outlives_the_key_it_was_encrypted_with(provider: OAuthServer, settings: Any) -> None:
+    old, new = settings.WAKEFUL_ENCRYPTION_KEYS[0], Fernet.generate_key().decode()
+    made = connected(provider)
+    refresh = provider.given[1]
+    provider.revoke_status = 503
+    revoke_connection(made.pk, by="admin:ada")
+    provider.revoke_status = 200
+
+    settings.WAKEFUL_ENCRYPTION_KEYS = [new, old]
+    assert not keys_in_use().only_first
+    assert reencrypt(by="cli:test") == 3  # the client's secret is in the connection, too
+    assert reencrypt(by="cli:test") == 0
+    assert keys_in_use().only_first
+    settings.WAKEFUL_ENCRYPTION_KEYS = [new]
+    due_now()
+    deliver_slow()
+
+    made.refresh_from_db()
+    assert provider.revoked == [refresh]
+    assert made.reason.startswith("Revoked, here and at")
+
+
+def test_a_revocation_that_no_key_can_read_is_named(provider: OAuthServer, settings: Any) -> None:
+    made = connected(provider)
+    provider.revoke_status = 503
+    revoke_connection(made.pk, by="admin:ada")
+
+    settings.WAKEFUL_ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
+
+    assert keys_in_use().unreadable == ["connection mail", "revocation of connection mail"]
+    assert reencrypt(by="cli:test") == 0
+    Connection.objects.all().delete()
+    assert keys_in_use().unreadable == [f"revocation of connection {made.pk}"]
 
 
 def test_after_a_day_a_person_is_asked_to_remove_the_access(
