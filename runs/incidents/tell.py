@@ -31,12 +31,12 @@ HOUR = timedelta(hours=1)
 LINK = "incident"  # with its id, also the topic
 SAID_LENGTH = 500  # characters of an error
 Kind, Told = Incident.Kind, Incident.Told
-# A thing, and its failures.
+# A thing, and its failures: one, many.
 WORDS = {
-    Kind.TRIGGER: ("Trigger {name}", "failed runs"),
-    Kind.AGENT: ("Agent {name}", "failed runs"),
-    Kind.ITEM: ("“{name}” of the checklist of {agent}", "failed looks"),
-    Kind.SOURCE: ("Source {name}", "refused deliveries"),
+    Kind.TRIGGER: ("Trigger {name}", ("failed run", "failed runs")),
+    Kind.AGENT: ("Agent {name}", ("failed run", "failed runs")),
+    Kind.ITEM: ("“{name}” of the checklist of {agent}", ("failed look", "failed looks")),
+    Kind.SOURCE: ("Source {name}", ("refused delivery", "refused deliveries")),
 }
 
 
@@ -136,25 +136,32 @@ def _say(incident: Incident, state: Incident.Told, now: datetime) -> None:
 
 
 def opened(incident: Incident, *, again: bool = False) -> str:
-    thing, failures = words_of(incident)
+    thing, _ = words_of(incident)
     if again:
-        begins = f"{thing} fails again: {incident.count:,} {failures} in all"
+        begins = f"{thing} fails again: {failures_of(incident, incident.count)} in all"
     else:
-        begins = f"{thing}: {incident.in_a_row:,} {failures} in a row"
+        begins = f"{thing}: {failures_of(incident, incident.in_a_row)} in a row"
     return f"{begins}. {said(incident.error) or incident.cause}"
 
 
 def closed(incident: Incident) -> str:
-    thing, failures = words_of(incident)
+    thing, _ = words_of(incident)
     lasted = in_words((incident.closed_at or incident.last_at) - (incident.opened_at or incident.first_at))
     ends = f"{thing}: closed by {incident.closed_by}" if incident.closed_by else f"{thing} succeeds again"
     requeue = " Its failed runs can be requeued in one step." if incident.covered.exists() else ""
-    return f"{ends}, after {lasted} with {incident.count:,} {failures}. The cause was: {incident.cause}.{requeue}"
+    return f"{ends}, after {lasted} with {failures_of(incident, incident.count)}. The cause was: {incident.cause}.{requeue}"
 
 
 def words_of(incident: Incident) -> tuple[str, str]:
-    thing, failures = WORDS[Kind(incident.kind)]
+    """What fails, and what its failures are called."""
+    thing, (_, failures) = WORDS[Kind(incident.kind)]
     return thing.format(name=incident.name, agent=incident.agent), failures
+
+
+def failures_of(incident: Incident, count: int) -> str:
+    """E.g. “1 failed run”."""
+    one, many = WORDS[Kind(incident.kind)][1]
+    return f"{count:,} {one if count == 1 else many}"
 
 
 def said(error: str) -> str:

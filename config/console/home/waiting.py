@@ -8,6 +8,7 @@ from typing import Any
 
 from agents.kernel.redaction import shown, shown_json
 from config.console.home.causes import Act
+from config.console.parts.arguments import Argument, read
 from config.console.parts.inboxes import first_to_expire, pending_approvals, uncertain_runs
 from config.console.parts.links import listing, page, run_link
 from config.console.parts.moments import appointment
@@ -30,6 +31,7 @@ class Asked:
     url: str
     question: str
     arguments: str
+    read: Sequence[Argument]
     until: datetime | None
     is_tainted: bool
     acts: Sequence[Act]
@@ -121,6 +123,7 @@ def _asked(approval: Approval, may_decide: bool) -> Asked:
         url=page("runs_approval", approval.pk),
         question=question if len(question) <= SHORT else f"{question[: SHORT - 1]}…",
         arguments="" if approval.is_question else arguments[:SHORT],
+        read=read(approval.arguments) if len(arguments) <= SHORT and not approval.is_question else (),
         until=wait.due_at,
         is_tainted=run.is_tainted,
         acts=acts if is_here else (),

@@ -19,7 +19,7 @@ from config.console.incidents.mute import ACKNOWLEDGE, MUTE, UNMUTE, Acknowledge
 from config.console.parts.dialogs import dialog, leave, submit
 from config.console.parts.filters import ConditionFilter
 from config.console.parts.incident_words import acknowledged, muted
-from config.console.parts.links import link, page, run_link
+from config.console.parts.links import agent_link, link, page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.panel import Panel, acting, button, column, is_list, time_column
 from config.console.parts.sections import Facts, Notice, Section, Table, Text
@@ -38,7 +38,7 @@ from runs.actions.incidents import (
     requeue_incident,
     unmute_incident,
 )
-from runs.incidents.tell import topic_of, words_of
+from runs.incidents.tell import failures_of, topic_of, words_of
 from runs.models import Incident, Notification, Run
 from triggers.models import Source, Trigger
 
@@ -174,7 +174,7 @@ def _say(request: HttpRequest, done: Requeued) -> None:
 def _notice(incident: Incident) -> Notice:
     thing, failures = words_of(incident)
     if incident.is_open:
-        text = f"{thing}: {incident.in_a_row:,} {failures} since the last success."
+        text = f"{thing}: {failures_of(incident, incident.in_a_row)} since the last success."
         return Notice(text=text, level="bad", details=[incident.cause])
     if not incident.closed_at:
         return Notice(text=f"{thing}: too few {failures} in a row for an incident.", details=[incident.cause])
@@ -228,7 +228,7 @@ def _facts(incident: Incident) -> Facts:
     return Facts(
         rows=[
             ("What fails", _thing_link(incident)),
-            ("Agent", incident.agent),
+            ("Agent", incident.agent and agent_link(incident.agent)),
             ("Failures", f"{incident.count:,}"),
             ("Failure rate", str(_rate(incident) or "")),
             ("First failure", moment(incident.first_at)),

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from agents.kernel.redaction import shown, shown_json
 from agents.kernel.reserved_types import SIGNAL
+from config.console.parts.arguments import Argument, read
 from config.console.parts.html import format_html
 from config.console.parts.inboxes import first_to_expire, troubling_incidents, uncertain_runs
 from config.console.parts.incident_words import acknowledged
@@ -21,7 +22,7 @@ from config.console.parts.moments import moment
 from config.console.parts.sections import Cell, Door, pretty
 from config.console.runs.taint import TAINTED
 from config.console.runs.uncertain import unproved_step_of, with_doubts
-from runs.incidents.tell import words_of
+from runs.incidents.tell import failures_of, words_of
 from runs.models import Approval, CoveredRun, Incident, Run, Wait
 
 MOST = 30  # of each kind
@@ -43,7 +44,8 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """`guard` identifies what the reader saw: a decision about something else is refused. `asks`: the text that goes with the decision."""
+    """`guard` identifies what the reader saw: a decision about something else is refused. `asks`: the text that goes with the decision.
+    `arguments`: as JSON; `read`: as they are shown, if that is another way."""
 
     kind: str
     id: str
@@ -55,6 +57,7 @@ class Waiting:
     then: str = ""
     detail: str = ""
     arguments: str = ""
+    read: Sequence[Argument] = ()
     warning: str = ""
     facts: Sequence[Cell] = ()
     guard: str = ""
@@ -99,14 +102,14 @@ def what_waits(request: HttpRequest) -> Inbox:
     """Of the kinds that the user may see on their own pages."""
     found: list[Waiting] = []
     more: list[Cell] = []
-    for model, read, title, url in (
+    for model, items_of, title, url in (
         ("runs.approval", _approvals, "approvals", listing("runs_approval")),
         ("runs.run", _uncertain, "uncertain runs", listing("runs_run", status__exact="uncertain")),
         ("runs.incident", _incidents, "incidents", listing("runs_incident", status="failing")),
         ("runs.run", _signals, "waiting runs", listing("runs_run", status__exact="waiting")),
     ):
         if _may_see(request, model):
-            items = read(request)
+            items = items_of(request)
             found += [_in_sight(one) for one in items[:MOST]]
             more += [link(url, f"More {title}")] if len(items) > MOST else []
     return Inbox(waiting=sorted(found, key=lambda one: one.rank), more=more)
@@ -119,7 +122,7 @@ def _in_sight(item: Waiting) -> Waiting:
     if len(title) + len(detail) + len(arguments) <= LONGEST:
         return item
     facts = [*item.facts, link(item.url, "Too long for this list: read it and decide")]
-    begun = replace(item, title=_begun(title), detail=_begun(detail), arguments=_begun(arguments), facts=facts)
+    begun = replace(item, title=_begun(title), detail=_begun(detail), arguments=_begun(arguments), read=(), facts=facts)
     return replace(begun, asks="", choices=[], doors=[])
 
 
@@ -158,6 +161,7 @@ def asked_by(approval: Approval, may: bool) -> Waiting:
         then=approval.get_on_expiry_display(),
         detail=approval.detail,
         arguments="" if is_question or approval.arguments is None else pretty(shown_json(approval.arguments)),
+        read=() if is_question else read(approval.arguments),
         warning=TAINTED if wait.run.is_tainted else "",
         facts=[_of_run(wait.run), _seen(wait.run_id)],
         guard=approval.digest,
@@ -198,6 +202,7 @@ def _doubt(run: Run, may: bool) -> Waiting:
         since=run.parked_at,  # type: ignore[attr-defined]
         detail=run.status_reason,
         arguments=pretty(shown_json(step.arguments)) if step and step.arguments is not None else "",
+        read=read(step.arguments) if step else (),
         facts=[_of_run(run), *key, _seen(run.pk)],
         guard=str(run.epoch),
         choices=choices if may else [],
@@ -212,7 +217,7 @@ def _incidents(request: HttpRequest) -> list[Waiting]:
 
 
 def _broken(incident: Incident, request: HttpRequest) -> Waiting:
-    thing, failures = words_of(incident)
+    thing, _ = words_of(incident)
     covered = incident.last_covered  # type: ignore[attr-defined]
     choices = []
     if covered and request.user.has_perm("runs.requeue_run"):
@@ -230,7 +235,7 @@ def _broken(incident: Incident, request: HttpRequest) -> Waiting:
         kind="incident",
         id=str(incident.pk),
         label="Incident",
-        title=f"{thing}: {incident.in_a_row:,} {failures} since the last success",
+        title=f"{thing}: {failures_of(incident, incident.in_a_row)} since the last success",
         url=page("runs_incident", incident.pk),
         since=incident.opened_at,
         detail=incident.cause,

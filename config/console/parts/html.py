@@ -11,6 +11,7 @@ from django.utils.safestring import SafeString, mark_safe
 from agents.kernel import redaction
 
 register = template.Library()
+CODE = re.compile(r"(`{1,2})([^`\n]+)\1")
 EMPHASIS = re.compile(r"(?<![\w*])\*(\w(?:[^*]*\S)?)\*(?!\w)")  # not the asterisk of *.example.com
 
 
@@ -20,12 +21,25 @@ def shown(value: Any) -> Any:
     return redaction.shown(value) if isinstance(value, str) and not isinstance(value, SafeString) else value
 
 
+def unbroken(text: str) -> str:
+    """A short text, such as a duration, that a narrow column must not break."""
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
+
+
 @register.filter
 def emphasised(value: Any) -> Any:
     """A text in which asterisks stand around names, such as that of a button, which are emphasised instead."""
     if not isinstance(value, str) or isinstance(value, SafeString):
         return value
     return mark_safe(EMPHASIS.sub(r"<em>\1</em>", html.escape(shown(value))))  # noqa: S308  (escaped)
+
+
+@register.filter
+def coded(value: Any) -> Any:
+    """A text of an author in which backticks stand around names, such as those of events, which are set as code instead."""
+    if not isinstance(value, str) or isinstance(value, SafeString):
+        return value
+    return mark_safe(CODE.sub(r"<code>\2</code>", html.escape(shown(value))))  # noqa: S308  (escaped)
 
 
 def format_html(pattern: str, *values: Any) -> SafeString:

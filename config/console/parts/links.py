@@ -39,6 +39,10 @@ def new_trigger_link(source: str, types: Sequence[str], text: str) -> SafeString
     )
 
 
+def agent_link(name: str) -> SafeString:
+    return link(page("runs_agentstop", name), name)
+
+
 def run_link(run_id: UUID | str, text: str = "") -> SafeString:
     return link(page("runs_run", run_id), text or short(run_id))
 

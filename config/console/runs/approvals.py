@@ -16,13 +16,14 @@ from unfold.forms import BaseDialogForm
 from agents.kernel.redaction import shown_json
 from config.console.access.audit import entries_of
 from config.console.parts import fields
+from config.console.parts.arguments import Arguments
 from config.console.parts.dialogs import dialog, submit
 from config.console.parts.html import format_html
 from config.console.parts.json_field import JsonField
-from config.console.parts.links import link, page, run_link
+from config.console.parts.links import agent_link, link, page, run_link
 from config.console.parts.moments import appointment, distance, moment
 from config.console.parts.panel import Panel, acting, button, column, is_list
-from config.console.parts.sections import Facts, Notice, Section, Text, pretty
+from config.console.parts.sections import Facts, Notice, Section, Text
 from config.console.runs.taint import taint_of
 from config.console.runs.words import first_line
 from runs.actions.approve import Choice, decide
@@ -212,17 +213,17 @@ class ApprovalPanel(Panel):
             sections.append(Text(title="Details", text=obj.detail))
         if obj.arguments is not None and not obj.is_question:
             sections.append(
-                Text(title="Arguments", text=pretty(obj.arguments), note="The agent uses them if you approve.")
+                Arguments(title="Arguments", value=obj.arguments, note="The agent uses them if you approve.")
             )
         if obj.decision == Approval.Decision.EDIT:
             sections.append(_edited(obj))
         return [*sections, _facts(obj), entries_of("approval", obj.pk)]
 
 
-def _edited(approval: Approval) -> Text:
+def _edited(approval: Approval) -> Section:
     if approval.is_question and isinstance(approval.decided_arguments, dict):
         return Text(title="Answer", text=str(approval.decided_arguments.get(Approval.ANSWER, "")))
-    return Text(title="Approved arguments", text=pretty(approval.decided_arguments))
+    return Arguments(title="Approved arguments", value=approval.decided_arguments)
 
 
 def _notice(approval: Approval) -> Notice:
@@ -251,7 +252,7 @@ def _facts(approval: Approval) -> Facts:
     wait = approval.wait
     return Facts(
         rows=[
-            ("Agent", wait.run.agent),
+            ("Agent", agent_link(wait.run.agent)),
             ("Run", format_html("{} {}", run_link(wait.run_id), wait.run.status)),
             ("Tainted", taint_of(wait.run)),
             ("Asked", moment(wait.created_at)),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from config.console.parts.html import emphasised
+from config.console.parts.html import coded, emphasised
 
 
 @pytest.mark.parametrize(
@@ -16,3 +16,10 @@ from config.console.parts.html import emphasised
 )
 def test_what_stands_between_asterisks_is_emphasised(text: str, html: str) -> None:
     assert emphasised(text) == html
+
+
+def test_backticks_around_a_name_are_code_and_all_else_is_escaped() -> None:
+    assert coded("emits `order.received`, ``a`` <b> and a lone `") == (
+        "emits <code>order.received</code>, <code>a</code> &lt;b&gt; and a lone `"
+    )
+    assert coded("`<b>`") == "<code>&lt;b&gt;</code>"
