@@ -40,8 +40,13 @@ def backlog_heartbeat(run: AgentRun) -> Any:
 
 
 def told(backlog: Backlog) -> str:
-    serving = f"{backlog.children} processes serve it" if backlog.children else "no worker serves it"
+    are, serve = (
+        "is" if backlog.running == 1 else "are",
+        "process serves" if backlog.children == 1 else "processes serve",
+    )
+    serving = f"{backlog.children} {serve} it" if backlog.children else "no worker serves it"
+    runs = "1 run waits" if backlog.waiting == 1 else f"{backlog.waiting} runs wait"
     return (
-        f"{backlog.waiting} runs wait in queue {backlog.queue}, the longest for {in_words(backlog.oldest)}; "
-        f"{backlog.running} are running, and {serving}."
+        f"{runs} in queue {backlog.queue}, the longest for {in_words(backlog.oldest)}; "
+        f"{backlog.running} {are} running, and {serving}."
     )

@@ -134,5 +134,10 @@ def still_running(runs: list[StoppedRun]) -> int:
     return Run.objects.running().filter(id__in=[run.id for run in runs]).count()
 
 
+def of_it(name: str) -> str:
+    """What “No run … starts” needs to name: the one agent that is stopped."""
+    return "" if name == EVERY else " of it"
+
+
 def in_words(name: str) -> str:
     return "All agents are stopped" if name == EVERY else f"Agent {name} is stopped"

@@ -2,6 +2,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
+from django.utils.text import Truncator
 
 from agents.kernel.redaction import shown
 
@@ -50,4 +51,4 @@ class Notification(models.Model):
         ]
 
     def __str__(self) -> str:
-        return shown(self.text)[:80]
+        return Truncator(shown(self.text)).chars(80)

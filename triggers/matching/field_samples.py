@@ -185,7 +185,8 @@ def _example(path: Path, value: Any) -> tuple[str, str]:
         return MARK, ""
     clean = shown_json(value) if isinstance(value, str) else value
     if isinstance(clean, (list, dict)):
-        return f"{len(clean):,} {'elements' if isinstance(clean, list) else 'fields'}", ""
+        what = "element" if isinstance(clean, list) else "field"
+        return f"{len(clean):,} {what}{'' if len(clean) == 1 else 's'}", ""
     shown = json.dumps(clean, ensure_ascii=False)
     if len(shown) > LONGEST:
         return f"{shown[:LONGEST]}…", ""

@@ -37,6 +37,7 @@ class Named:
 
     kind: str
     name: str
+    agent: str = ""
     first: datetime
     count: int = 1
     is_more: bool = False
@@ -128,4 +129,4 @@ def _add_others(days: Sequence[Day], now: datetime, zone: ZoneInfo, wanted: froz
     span = Span(start=max(days[0].start, now), until=days[-1].until, now=now)
     for coming in not_by_clock(span, OTHERS, wanted, agent):
         day = by_date[max(coming.at, span.start).astimezone(zone).date()]
-        day.named.append(Named(kind=coming.kind, name=coming.name, first=coming.at))
+        day.named.append(Named(kind=coming.kind, name=coming.name, agent=coming.agent, first=coming.at))

@@ -199,6 +199,7 @@ def entries_of(kind: str, object_id: object, *, parts: Mapping[str, Iterable[obj
     return Table(
         title="Audit log",
         headers=("Time", "By", "Action", "Detail"),
+        is_cards=True,
         rows=[
             (moment(entry.at), _whole(entry.by), _whole(entry.action), details_of(entry)) for entry in entries[:SHOWN]
         ],

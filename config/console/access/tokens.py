@@ -7,6 +7,7 @@ from django.contrib.auth.models import Permission
 from django.core.exceptions import ValidationError
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.template.defaultfilters import pluralize
 
 from config.api import router
 from config.console.access.audit import entries_of
@@ -69,7 +70,11 @@ class TokenPanel(Panel):
 
     @column("may")
     def may(self, token: ApiToken) -> str:
-        return "everything" if ALL in token.permissions else f"{len(token.permissions)} permissions"
+        return (
+            "everything"
+            if ALL in token.permissions
+            else f"{len(token.permissions)} permission{pluralize(len(token.permissions))}"
+        )
 
     created = time_column("created", "created_at")
     used = time_column("last used", "last_used_at")

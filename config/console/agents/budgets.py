@@ -8,11 +8,12 @@ from django.contrib import admin
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
+from django.utils.safestring import SafeString
 
 from config.console.access.audit import entries_of
 from config.console.parts import fields
 from config.console.parts.dialogs import attempt, dialog, leave
-from config.console.parts.links import listing, page, run_link
+from config.console.parts.links import agent_link, listing, page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.pages import form_page, plain_page
 from config.console.parts.panel import Panel, acting, button, column
@@ -62,7 +63,7 @@ DELETE = dialog("Delete this budget?", "Its runs are no longer capped by it. Run
 class BudgetPanel(Panel):
     """Caps on what runs use of models and tools."""
 
-    list_display = ("whose", "measure", "period", "capped_at", "spent_now", "reserved_now", "set_by")
+    list_display = ("whose", "measure", "per", "capped_at", "spent_now", "reserved_now", "set_by")
     list_filter = ("scope", "period", "measure")
     search_fields = ("name",)
     actions_detail = ("change_cap", "allow_once", "delete_this")
@@ -74,6 +75,10 @@ class BudgetPanel(Panel):
     @column("runs of")
     def whose(self, budget: Budget) -> str:
         return "all" if budget.scope == Budget.Scope.INSTALLATION else f"{budget.scope} {budget.name}"
+
+    @column("per")
+    def per(self, budget: Budget) -> str:
+        return budget.period
 
     @column("cap")
     def capped_at(self, budget: Budget) -> str:
@@ -154,7 +159,7 @@ class BudgetPanel(Panel):
         delete_budget(int(object_id), by=by)
 
     def sections(self, request: HttpRequest, obj: Budget) -> list[Section]:
-        cap = "No cap" if obj.cap is None else f"{amount_in_words(obj.measure, obj.cap)} for {obj.get_period_display()}"
+        cap = "No cap" if obj.cap is None else amount_in_words(obj.measure, obj.cap)
         declared = "" if obj.declared is None else f"The code declares {amount_in_words(obj.measure, obj.declared)}."
         return [
             Notice(text=f"{obj}: {cap}.", details=[text for text in (declared, NOTE) if text]),
@@ -184,7 +189,7 @@ def _by(name: str, spent: list[Spent]) -> Table:
         tokens = sum(one.input_tokens + one.output_tokens for one in of)
         rows.append(
             (
-                value or "–",
+                _spender(name, value),
                 f"{requests:,}",
                 f"{tokens:,}",
                 amount_in_words("usd", sum((one.usd for one in of), Decimal(0))),
@@ -196,6 +201,12 @@ def _by(name: str, spent: list[Spent]) -> Table:
         rows=rows,
         empty="Nothing today.",
     )
+
+
+def _spender(name: str, value: str) -> SafeString | str:
+    if name == "agent" and value:
+        return agent_link(value)
+    return value or ("none: runs that other runs started" if name == "trigger" else "–")
 
 
 def _share(cap: Cap) -> str:

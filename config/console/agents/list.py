@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from textwrap import shorten
 
 from django.http import HttpRequest
 from django.urls import reverse
@@ -16,7 +17,7 @@ from agents import registry
 from agents.kernel.durations import in_words as span
 from agents.models import PromptAgent
 from config.console.agents.figures import LAST, MOST, STRIP, Figures, figures_of_agents, next_wakes
-from config.console.parts.html import format_html
+from config.console.parts.html import coded, format_html, unbroken
 from config.console.parts.inboxes import open_incidents
 from config.console.parts.links import joined, link, listing, page
 from config.console.parts.moments import moment
@@ -89,7 +90,7 @@ def _row(agent: AgentState, known: Around, all_stopped: bool, request: HttpReque
         state_of(agent, all_stopped=all_stopped, paused=paused, incidents=incidents),
         strip_of(figures.strip),
         failed_of(agent.name, figures),
-        span(figures.p95) if figures.p95 is not None else "–",
+        unbroken(span(figures.p95)) if figures.p95 is not None else "–",
         amount_in_words("usd", known.spent[agent.name]) if agent.name in known.spent else "–",
         moment(figures.last_at),
         moment(known.wakes.get(agent.name)),
@@ -99,7 +100,7 @@ def _row(agent: AgentState, known: Around, all_stopped: bool, request: HttpReque
 
 def _named(name: str, prompt: PromptAgent | None) -> SafeString:
     does = "a prompt agent" if prompt else first_line_of(docstring_of(name))
-    return format_html('{}<span class="console-does">{}</span>', link(page("runs_agentstop", name), name), does)
+    return format_html('{}<span class="console-does">{}</span>', link(page("runs_agentstop", name), name), coded(does))
 
 
 def docstring_of(name: str) -> str:
@@ -112,7 +113,7 @@ def docstring_of(name: str) -> str:
 
 def first_line_of(text: str) -> str:
     line = text.strip().partition("\n")[0]
-    return f"{line[:99]}…" if len(line) > 100 else line
+    return shorten(line, 100, placeholder=" …")
 
 
 def state_of(

@@ -27,7 +27,7 @@ from config.console.agents.figures import (
 )
 from config.console.agents.list import called, docstring_of, since, strip_of
 from config.console.operations.upcoming import wakes_of
-from config.console.parts.html import format_html
+from config.console.parts.html import coded, format_html
 from config.console.parts.inboxes import open_incidents
 from config.console.parts.links import link, listing, page, run_link
 from config.console.parts.moments import moment
@@ -161,7 +161,7 @@ def _dialog(label: str, name: str, trigger: Trigger) -> Door:
 
 def _docstring(name: str) -> list[Section]:
     text = docstring_of(name)
-    return [Text(title="What it does", text=text)] if text else []
+    return [Text(title="What it does", text=coded(text))] if text else []
 
 
 def _facts(agent: AgentState, runs: Sequence[PastRun]) -> Facts:

@@ -18,7 +18,7 @@ from config.console.parts import fields
 from config.console.parts.dialogs import attempt, leave
 from config.console.parts.html import format_html
 from config.console.parts.links import joined, run_link
-from config.console.parts.pages import form_page, plain_page
+from config.console.parts.pages import Group, form_page, plain_page
 from config.console.parts.panel import Panel, acting
 from config.console.parts.sections import Notice, Section
 from runs.actions.stop_agents import (
@@ -27,6 +27,7 @@ from runs.actions.stop_agents import (
     StoppedRun,
     all_agents,
     find_agent,
+    of_it,
     start_agents,
     stop_agents,
 )
@@ -37,13 +38,13 @@ from triggers.models import Trigger
 
 SHOWN = 20  # stopped runs named in the message
 STOPS = (
-    "No run of it starts, and runs that are running end within seconds, with their requests to models. They wait, and go on "
-    "from their journals once it is started. Events are still accepted and become runs."
+    "No run{} starts, and runs that are running end within seconds, with their requests to models. They wait, and go on "
+    "from their journals after a start. Events are still accepted and become runs."
 )
 
 
 class StopForm(forms.Form):
-    reason = fields.CharField(required=False, max_length=300, label="Reason", help_text="Shown while it is stopped.")
+    reason = fields.CharField(required=False, max_length=300, label="Reason", help_text="Shown until the next start.")
 
 
 @admin.register(AgentStop)
@@ -85,7 +86,12 @@ class AgentPanel(Panel):
         if request.method == "POST" and form.is_valid():
             return self._stop(request, agent, form.cleaned_data["reason"])
         return self._ask(
-            request, form, agent, title=f"Stop {called(agent)}", submit="Stop", said=f"{_reach(agent)} {STOPS}"
+            request,
+            form,
+            agent,
+            title=f"Stop {called(agent)}",
+            submit="Stop",
+            said=f"{_reach(agent)} {STOPS.format(of_it(agent.name))}",
         )
 
     def _stop(self, request: HttpRequest, agent: AgentState, reason: str) -> HttpResponse:
@@ -115,8 +121,10 @@ class AgentPanel(Panel):
     def _ask(
         self, request: HttpRequest, form: forms.Form, agent: AgentState, *, title: str, submit: str, said: str
     ) -> HttpResponse:
-        sections: list[Section] = [Notice(text=said), entries_of("agentstop", agent.name)]
-        return form_page(self, request, form, title=title, submit=submit, back=back(), sections=sections)
+        groups = [Group(sections=[Notice(text=said)]), Group(fields=list(form.visible_fields()))]
+        groups = groups if form.fields else groups[:1]
+        log = entries_of("agentstop", agent.name)
+        return form_page(self, request, form, title=title, submit=submit, back=back(), groups=groups, sections=[log])
 
 
 def _require_view(request: HttpRequest) -> None:
@@ -145,7 +153,7 @@ def _reach(agent: AgentState) -> str:
 
 def _said_of(runs: list[StoppedRun]) -> SafeString | str:
     if not runs:
-        return "Stopped. Nothing of it was running."
+        return "Stopped. No run was running."
     links = [format_html("{} {}", run.agent, run_link(run.id)) for run in runs[:SHOWN]]
     more = [f"{len(runs) - SHOWN} more"] if len(runs) > SHOWN else []
     return format_html("Stopped, with {} running run{}: {}.", len(runs), pluralize(len(runs)), joined([*links, *more]))

@@ -9,6 +9,7 @@ from django.contrib import admin
 from django.db.models import Count, Q, QuerySet, Sum
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
+from django.template.defaultfilters import pluralize
 from django.utils.safestring import SafeString
 from unfold.forms import BaseDialogForm
 
@@ -132,7 +133,10 @@ def _notice(session: Session, turns: Sequence[SessionTurn]) -> Notice:
     )
     holder = _holder(session)
     if holder is None:
-        return Notice(text=f"{len(turns)} turns. No run holds it." if turns else "It is empty.", details=details)
+        return Notice(
+            text=f"{len(turns)} turn{pluralize(len(turns))}. No run holds it." if turns else "It is empty.",
+            details=details,
+        )
     text = format_html(
         "{} takes a turn: it is {}. Cancel that run to free the session.",
         run_link(holder.pk, holder.agent),

@@ -203,11 +203,21 @@ def _label(connection: Connection) -> str:
 def _choice() -> Table:
     """Links to the forms of the providers."""
     add = reverse("admin:runs_connection_add")
+    known = sorted(providers().values(), key=lambda one: not one.scopes)  # the one without scopes is for all others
     rows = [
-        (link(f"{add}?provider={one.name}", f"Connect {one.label}"), "; ".join(scope.words for scope in one.scopes[:3]))
-        for one in providers().values()
+        (
+            link(f"{add}?provider={one.name}", one.label),
+            "; ".join(scope.words for scope in one.scopes[:3]) or "What the scopes of its provider allow",
+        )
+        for one in known
     ]
-    return Table(title="With which provider?", headers=("", "what it can allow, for example"), rows=rows, empty="")
+    return Table(
+        title="With which provider?",
+        headers=("Provider", "What it can allow, for example"),
+        rows=rows,
+        empty="",
+        is_cards=True,
+    )
 
 
 def _notice(connection: Connection) -> Notice:
@@ -257,7 +267,7 @@ def _scopes(connection: Connection, provider: Provider) -> Table:
     ]
     return Table(
         title="What it may do",
-        headers=("it may", "scope", "granted"),
+        headers=("It may", "Scope", "Granted"),
         rows=rows,
         empty="No scopes are chosen: the application at the provider decides.",
     )

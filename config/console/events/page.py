@@ -51,7 +51,7 @@ from triggers.retention.erasure import Selection, erase, erase_event
 from triggers.sources.webhooks.scheme import schemes
 
 SHOWN = 50
-TAINTED = "The run that emitted it had seen untrusted data. The runs that it wakes are tainted as well. This cannot be undone."
+TAINTED = "The run that emitted it had seen untrusted data. The runs that it wakes are tainted as well, and stay so."
 EXPLAINED = (
     "Runs today's code on the event in a transaction that is rolled back. The journal of the run it started answers external "
     "calls and waits; no service is called."
@@ -448,6 +448,7 @@ def _runs(runs: list[Run]) -> Table:
             for run in runs
         ],
         empty="No runs.",
+        is_cards=True,
     )
 
 

@@ -46,7 +46,7 @@ CANCEL = dialog(
 class ReplayPanel(Panel):
     """Replays of many events, running and ended."""
 
-    list_display = ("events", "to", "state", "done", "rate", "asked", "ended")
+    list_display = ("events", "to", "state", "done", "pace", "asked", "ended")
     list_filter = ("status",)
     search_fields = ("by",)
     search_help_text = "account"
@@ -69,6 +69,10 @@ class ReplayPanel(Panel):
     @column("events taken")
     def done(self, replay: Replay) -> str:
         return f"{replay.taken:,} of {replay.total:,}"
+
+    @column("rate")
+    def pace(self, replay: Replay) -> str:
+        return f"{replay.rate:g} per second"
 
     asked = time_column("created", "created_at")
     ended = time_column("ended", "ended_at")

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from textwrap import shorten
 
 from agents import registry
 from config.console.home.day import Day, usd
@@ -100,4 +101,4 @@ def describe(name: str) -> str:
     except KeyError:
         return ""
     sentence = " ".join(text.split("\n\n")[0].split()).partition(". ")[0].rstrip(".")
-    return sentence if len(sentence) <= LENGTH else f"{sentence[: LENGTH - 1]}…"
+    return shorten(sentence, LENGTH, placeholder=" …")

@@ -128,7 +128,9 @@ def read_home(request: HttpRequest) -> Home:
         agents_count=known.count,
         doors=sources[:DOORS],
         doors_count=len(sources),
-        coming=[(appointment(one.at), subject_of(one), one.agent) for one in ahead[:COMING]],
+        coming=[
+            (appointment(one.at), subject_of(one), "" if one.agent == one.name else one.agent) for one in ahead[:COMING]
+        ],
         changes=changes() if may("runs.view_auditentry") else [],
         first=first(may_fire=may("triggers.fire_trigger") and may("triggers.change_source")),
         now=under_way(),

@@ -58,7 +58,7 @@ class RecipientGroupPanel(Panel):
             if made is not None:
                 return leave(request, page("runs_recipientgroup", made.pk))
         back = listing("runs_recipientgroup")
-        return form_page(self, request, form, title="New group", submit="Create it", back=back)
+        return form_page(self, request, form, title="New group", submit="Create the group", back=back)
 
     @button("Edit", permissions=["runs.change_recipientgroup"], icon="edit", variant="primary")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:

@@ -65,6 +65,7 @@ def history(request: HttpRequest, recipient: Recipient) -> Section:
             for one in rows[:PER_PAGE]
         ],
         empty="None.",
+        is_cards=True,
     )
 
 

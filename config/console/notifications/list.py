@@ -70,5 +70,6 @@ def _deliveries(notification: Notification) -> Table:
             for one in found.annotate(carrier_sent_at=F("merged_into__sent_at"))[:SHOWN]
         ],
         empty="None.",
+        is_cards=True,
         note=f"The first {SHOWN}." if len(found) > SHOWN else "",
     )

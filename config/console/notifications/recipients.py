@@ -96,7 +96,9 @@ class RecipientPanel(Panel):
                 messages.success(request, f"Recipient {made.name} is ready. Send it a test.")
                 return leave(request, page("runs_recipient", made.pk))
         back = listing("runs_recipient")
-        return form_page(self, request, form, title="New recipient", submit="Create it", back=back, groups=form.groups)
+        return form_page(
+            self, request, form, title="New recipient", submit="Create the recipient", back=back, groups=form.groups
+        )
 
     @button("Edit", permissions=["runs.change_recipient"], icon="edit")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:

@@ -62,6 +62,7 @@ def _checks(paused_at: datetime | None) -> Section:
     return Table(
         title="Checks before resuming",
         headers=("Check", "Result", "Reason and remedy"),
+        is_cards=True,
         rows=[
             (
                 "Age of the backup",
@@ -126,7 +127,7 @@ def _waiting() -> Section:
     rows = [(one["trigger"] or "–", f"{one['number']:,}", _runs_of(one["trigger"])) for one in counted[:SHOWN]]
     return Table(
         title="Runs that start as soon as you resume",
-        headers=("Trigger", "Ready", ""),
+        headers=("Trigger", "Ready", "Runs"),
         rows=rows,
         empty="None.",
         note="To prevent the start of a run, cancel it in the list. A paused trigger holds its new events, not these runs.",

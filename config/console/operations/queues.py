@@ -13,9 +13,9 @@ from config.console.operations.after_restore import restored
 from config.console.operations.processes import processes
 from config.console.parts import fields
 from config.console.parts.dialogs import attempt
-from config.console.parts.pages import form_page, render
+from config.console.parts.pages import Group, form_page, render
 from config.console.parts.panel import Panel, acting
-from config.console.parts.sections import Notice, Section
+from config.console.parts.sections import Notice
 from runs.exceptions import UnknownQueue
 from runs.models import Queue
 from runs.queues.names import meant
@@ -106,8 +106,10 @@ class QueuePanel(Panel):
     def _ask(
         self, request: HttpRequest, form: forms.Form, queue: QueueState, *, title: str, submit: str, said: str
     ) -> HttpResponse:
-        sections: list[Section] = [Notice(text=said), entries_of("queue", queue.name)]
-        return form_page(self, request, form, title=title, submit=submit, back=back(), sections=sections)
+        groups = [Group(sections=[Notice(text=said)]), Group(fields=list(form.visible_fields()))]
+        groups = groups if form.fields else groups[:1]
+        log = entries_of("queue", queue.name)
+        return form_page(self, request, form, title=title, submit=submit, back=back(), groups=groups, sections=[log])
 
 
 RESUME_ALL = "Every queue starts its ready runs, except queues that are paused individually."

@@ -26,8 +26,8 @@ from config.console.parts.sections import Table
 from runs.db.sql import database_now
 from triggers.models import Schedule
 from triggers.schedules.clock import instant_of
-from triggers.upcoming.days import Day, days_ahead
-from triggers.upcoming.entry import BY_CLOCK, MEETING, Coming, kinds_for
+from triggers.upcoming.days import Day, Named, days_ahead
+from triggers.upcoming.entry import BY_CLOCK, MEETING, OF_RUNS, Coming, kinds_for
 from triggers.upcoming.listing import ahead
 
 VIEWS = {"list": "List", "line": "Next 24 hours", "month": "Calendar"}
@@ -190,7 +190,7 @@ def _row(one: Coming, now: datetime) -> tuple[Any, ...]:
         '<span class="coming-kind coming-{}">{}</span><span class="coming-of">{}</span>',
         one.kind,
         subject_of(one),
-        " · ".join(filter(None, (WORDS[one.kind], one.agent))),
+        WORDS[one.kind] if one.agent in ("", one.name) else f"{WORDS[one.kind]} · {one.agent}",
     )
     why = "" if one.kind == "reminder" else one.why
     return format_html("{}{}{}", late, moment(one.at), named), what, why, _again(one)
@@ -307,7 +307,7 @@ def _cell(day: date, days: dict[date, Day], today: date, asked: Asked) -> Cell:
     found = days.get(day, Day(date=day, start=datetime.min, until=datetime.min))
     # Rare wakes first: frequent ones would hide them.
     named = sorted(found.named, key=lambda one: (one.is_more, one.count))
-    names = [(one.kind, one.name + _times(one.count, one.is_more)) for one in named[:NAMES]]
+    names = [(one.kind, _called(one) + _times(one.count, one.is_more)) for one in named[:NAMES]]
     return Cell(
         date=day,
         count=f"{found.count:,}{'+' if found.is_at_least else ''}" if found.named else "",
@@ -317,6 +317,11 @@ def _cell(day: date, days: dict[date, Day], today: date, asked: Asked) -> Cell:
         is_today=day == today,
         is_of_month=day.month == asked.month.month,
     )
+
+
+def _called(one: Named) -> str:
+    """The timer of a run is named by its agent: its own name is that of a wait."""
+    return f"{one.agent}: {one.name}" if one.agent and one.kind in OF_RUNS else one.name
 
 
 def _times(count: int, is_more: bool) -> str:

@@ -3,6 +3,7 @@ from typing import ClassVar
 from django.contrib import admin
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.http import HttpRequest
+from django.template.defaultfilters import pluralize
 from django.utils import timezone
 
 from agents.kernel.durations import in_words as span
@@ -51,7 +52,11 @@ class WorkerPanel(Panel):
 
     @column("serves")
     def serves(self, worker: Worker) -> str:
-        return f"{', '.join(worker.queues)} · {len(worker.agents)} agents" if worker.queues else "–"
+        return (
+            f"{', '.join(worker.queues)} · {len(worker.agents)} agent{pluralize(len(worker.agents))}"
+            if worker.queues
+            else "–"
+        )
 
     seen = time_column("seen", "seen_at")
     started = time_column("started", "started_at")

@@ -11,6 +11,7 @@ from config.console.parts.html import format_html
 from config.console.parts.links import link
 from config.console.parts.moments import moment
 from runs.actions.stop_agents import in_words as agents_in_words
+from runs.actions.stop_agents import of_it
 from runs.models import AgentStop, Queue
 from runs.queues.pause import in_words
 
@@ -32,11 +33,12 @@ def _lines(request: HttpRequest) -> list[SafeString]:
 
 def _stopped(stop: AgentStop) -> SafeString:
     return format_html(
-        "<b>{}</b> since {}, by {}{}. No run of it starts. {}",
+        "<b>{}</b> since {}, by {}{}. No run{} starts. {}",
         agents_in_words(stop.agent),
         moment(stop.stopped_at),
         stop.stopped_by,
         f": {stop.reason}" if stop.reason else "",
+        of_it(stop.agent),
         link(reverse("admin:runs_agentstop_agents"), "Agents"),
     )
 

@@ -59,7 +59,7 @@ def result_of(run: Run, attempts: Sequence[Attempt]) -> list[Section]:
     if run.status == RunStatus.SUCCEEDED or run.result is not None:
         return [_text("Result", run.result, note="" if run.result is not None else "It returned nothing.")]
     if run.status == RunStatus.CANCELLED or not run.error:
-        return [Text(title="Result", text="none", note="None yet." if run.status in LIVE else "")]
+        return [Text(title="Result", text="", note="None yet." if run.status in LIVE else "None.")]
     text, note = cut(run.error)
     sections: list[Section] = [Text(title="Error" if run.status not in LIVE else "Latest error", text=text, note=note)]
     if attempts and attempts[0].traceback:

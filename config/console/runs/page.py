@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 from agents import telemetry
 from config.console.access.audit import entries_of
 from config.console.parts.html import format_html
-from config.console.parts.links import event_link, joined, link, listing, page, run_link
+from config.console.parts.links import agent_link, event_link, joined, link, listing, page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.report_lines import as_lines
 from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
@@ -143,7 +143,10 @@ def _facts(run: Run) -> Facts:
     return Facts(
         rows=[
             ("Run", run.pk),
-            ("Agent", f"{run.agent} ({run.version})" if run.version else run.agent),
+            (
+                "Agent",
+                format_html("{} ({})", agent_link(run.agent), run.version) if run.version else agent_link(run.agent),
+            ),
             ("Began on version", run.begun_version if run.begun_version != run.version else ""),
             ("Trigger", trigger_of(run)),
             # Counted since the last progress; the table of claims shows all of them.

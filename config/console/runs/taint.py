@@ -10,7 +10,7 @@ from config.console.parts.links import event_link, joined, run_link
 from runs.models import Run, Step
 from triggers.models import Event
 
-TAINTED = "It has seen untrusted data: dangerous tools need approval. This cannot be undone."
+TAINTED = "It has seen untrusted data and stays tainted: dangerous tools need approval."
 STRANGERS = "data that strangers may write, by its source, when <code>{}</code> began"
 ELSE = "the result of an untrusted tool, or run.taint()"  # neither is recorded
 SHOWN = 5

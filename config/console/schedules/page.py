@@ -82,7 +82,7 @@ def _policy(schedule: Schedule) -> Facts:
             ("After an outage, fires", schedule.get_catch_up_display()),
             ("Maximum missed fires", limit and f"the newest {limit:,}"),
             ("Maximum age of a missed fire", window and in_words(window)),
-            ("Overlap", schedule.trigger and schedule.trigger.get_overlap_display()),
+            ("Overlap", schedule.trigger and schedule.trigger.overlap),
             ("Active hours", _hours(schedule)),
             ("Exclusion calendars", joined(calendars) if calendars else ""),
             ("Spread over", schedule.spread and in_words(schedule.spread)),

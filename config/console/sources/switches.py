@@ -23,7 +23,7 @@ from runs.db.sql import database_now
 from triggers.models import Event, Source, SwitchTimer
 from triggers.models import Switch as SwitchRow
 from triggers.sources.edit import change_source
-from triggers.switches.switch import CLOSED, OPENED, REASONS, Switch, switch_of
+from triggers.switches.switch import CLOSED, OPENED, PING, REASONS, Switch, switch_of
 
 TIMERS_SHOWN = EPISODES_SHOWN = 50
 UP, LATE, DOWN, NEVER, PAUSED = "up", "late", "down", "never seen", "paused"
@@ -180,7 +180,7 @@ def _notice(source: Source, switch: Switch, only: SwitchTimer | None, timers: Qu
         return Notice(
             text=f"Down, since {since}: {REASONS.get(only.reason, only.reason)}.",
             level="bad",
-            details=["It closes when the event returns."],
+            details=["The next ping closes it." if source.kind == PING else "It closes when the event returns."],
         )
     if state == DOWN:
         return Notice(

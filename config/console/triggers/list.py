@@ -31,7 +31,7 @@ from triggers.sources.manual import fire
 class TriggerPanel(TriggerFormPages, TriggerButtons):
     """Rules that match events to agents."""
 
-    list_display = ("slug", "state", "agent", "woken_by", "overlap", "failures", "last_run", "next_fire")
+    list_display = ("slug", "state", "agent", "woken_by", "overlap_policy", "failures", "last_run", "next_fire")
     list_filter = (StateFilter,)
     search_fields = ("slug", "agent")
     search_help_text = "trigger or agent"
@@ -52,6 +52,10 @@ class TriggerPanel(TriggerFormPages, TriggerButtons):
     @column("wakes on")
     def woken_by(self, trigger: Trigger) -> str:
         return in_words(trigger)
+
+    @column("overlap")
+    def overlap_policy(self, trigger: Trigger) -> str:
+        return trigger.overlap
 
     @column("failures in a row")
     def failures(self, trigger: Trigger) -> SafeString | str:

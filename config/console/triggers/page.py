@@ -2,11 +2,12 @@
 
 from django.db.models import Count, Min, Sum
 from django.template.defaultfilters import pluralize
+from django.utils.safestring import SafeString
 
 from config.console.access.audit import entries_of
 from config.console.events.decisions import cells_of
 from config.console.parts.html import format_html
-from config.console.parts.links import event_link, link, listing, page, run_link
+from config.console.parts.links import agent_link, event_link, link, listing, page, run_link
 from config.console.parts.moments import distance, moment
 from config.console.parts.report_lines import as_lines
 from config.console.parts.sections import Facts, Notice, Section, Table, Text, pretty
@@ -17,6 +18,7 @@ from config.console.triggers.dialogs import HELD
 from config.console.triggers.words import in_words
 from runs.models import Run
 from runs.models.policy import REPORTS
+from runs.states import LIVE
 from triggers.dispatch.failing_triggers import COUNTED, errors_of
 from triggers.models import Decision, Gate, Source, Trigger, WatchedTable
 from triggers.schedules.preview import describe
@@ -32,9 +34,9 @@ def sections_of(trigger: Trigger) -> list[Section]:
         _notice(trigger),
         Facts(
             rows=[
-                ("Agent", trigger.agent),
+                ("Agent", agent_link(trigger.agent)),
                 ("Wakes on", in_words(trigger)),
-                ("Source", trigger.source or "any"),
+                ("Source", _source(trigger)),
                 ("Types", ", ".join(trigger.types) or "only events that target it"),
                 ("Filter", trigger.filter and format_html("<code>{}</code>", trigger.filter)),
                 ("Input", format_html("<code>{}</code>", pretty(trigger.input)) if trigger.input else ""),
@@ -60,6 +62,11 @@ def sections_of(trigger: Trigger) -> list[Section]:
         entries_of("trigger", trigger.pk),
         Text(title="Policy values that differ from the defaults", text=pretty(trigger.policy), folded=True),
     ]
+
+
+def _source(trigger: Trigger) -> SafeString | str:
+    source = Source.objects.filter(slug=trigger.source).only("id", "slug").first() if trigger.source else None
+    return link(page("triggers_source", source.pk), source.slug) if source else trigger.source or "any"
 
 
 def _notice(trigger: Trigger) -> Notice:
@@ -150,7 +157,7 @@ def _runs(trigger: Trigger) -> Table:
             (
                 run_link(run.pk),
                 run.status,
-                run.attempt,
+                (run.attempt if run.status in LIVE else None) or "–",
                 moment(run.created_at),
                 duration_of(run) or "–",
                 first_line(run.error),
@@ -158,6 +165,7 @@ def _runs(trigger: Trigger) -> Table:
             for run in runs
         ],
         empty="It has started no runs.",
+        is_cards=True,
     )
 
 

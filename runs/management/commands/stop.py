@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from runs.actions.stop_agents import EVERY, in_words, still_running, stop_agents
+from runs.actions.stop_agents import EVERY, in_words, of_it, still_running, stop_agents
 from runs.exceptions import RunError
 from runs.management.command import BaseCommand
 from runs.management.operator import operator
@@ -37,7 +37,7 @@ class Command(BaseCommand):
             runs = stop_agents(name, reason=reason, by=operator())
         except RunError as error:
             raise CommandError(str(error)) from None
-        self.stdout.write(f"{in_words(name)}. No run of it starts.")
+        self.stdout.write(f"{in_words(name)}. No run{of_it(name)} starts.")
         for run in runs:
             self.stdout.write(f"  stops run {run.id} of {run.agent}")
         until = time.monotonic() + wait
@@ -45,4 +45,4 @@ class Command(BaseCommand):
             if time.monotonic() > until:
                 raise CommandError(f"{left} of {len(runs)} runs are still running.")
             time.sleep(LOOK_EVERY)
-        self.stdout.write(f"{len(runs)} running runs have ended, and wait." if runs else "Nothing of it was running.")
+        self.stdout.write(f"{len(runs)} running runs have ended, and wait." if runs else "No run was running.")

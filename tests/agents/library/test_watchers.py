@@ -14,7 +14,7 @@ from agents.kernel import installation
 from agents.kernel.installation import Backlog, FailedRuns, Finished, OpenApproval, Trouble
 from agents.library.anomaly_explainer import anomalies, anomaly_explainer
 from agents.library.approval_chaser import approval_chaser, reminders_by
-from agents.library.backlog_heartbeat import backlog_heartbeat
+from agents.library.backlog_heartbeat import backlog_heartbeat, told
 from agents.library.daily_digest import daily_digest
 from agents.testing import AgentResult, ask_gate, run_agent
 
@@ -91,6 +91,7 @@ def test_a_backlog_is_reported_when_it_begins_when_it_gets_much_worse_and_when_i
     assert begin == "10 runs wait in queue default, the longest for 6 min; 2 are running, and 2 processes serve it."
     assert worse.startswith("40 runs wait")
     assert over == "No run waits long in queue default any more."
+    assert told(waiting(1, 6, running=1, children=1)).endswith("1 is running, and 1 process serves it.")
 
 
 def test_a_paused_queue_is_no_backlog(house: House) -> None:

@@ -45,6 +45,9 @@ class BackfillPanel(Panel):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Backfill]:
         return super().get_queryset(request).select_related("schedule__task__crontab")  # type: ignore[no-any-return]
 
+    def title_of(self, backfill: Backfill) -> str:
+        return f"{backfill.schedule}: {range_of(backfill)}"
+
     @column("schedule")
     def schedule_name(self, backfill: Backfill) -> str:
         return str(backfill.schedule.task.name)

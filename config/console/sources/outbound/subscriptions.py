@@ -79,7 +79,9 @@ class SubscriptionPanel(Panel):
                 title = f"Secret of {subscription.slug}"
                 return reveal(self, request, title=title, secret=secret, explained=explained, back=back)
         back, groups = listing("triggers_subscription"), form.groups()
-        return form_page(self, request, form, title="New subscription", submit="Create it", back=back, groups=groups)
+        return form_page(
+            self, request, form, title="New subscription", submit="Create the subscription", back=back, groups=groups
+        )
 
     @button("Edit", permissions=["triggers.change_subscription"], icon="edit")
     def edit(self, request: HttpRequest, object_id: str) -> HttpResponse:

@@ -33,7 +33,7 @@ def test_an_agent_is_stopped_and_started_on_its_page(admin: Client) -> None:
 
     answer = admin.post(f"/admin/runs/agentstop/{NAME}/stop/", {"reason": "odd answers"}, follow=True)
 
-    assert "Nothing of it was running." in answer.content.decode()
+    assert "No run was running." in answer.content.decode()
     stop = AgentStop.objects.get()
     assert (stop.agent, stop.reason) == (NAME, "odd answers")
     for path in (PAGE, "/admin/"):

@@ -60,7 +60,7 @@ def test_the_list_shows_time_kind_reason_and_count_of_each_wake(admin: Client, b
 
     reasons = [(row[1].split(">")[-2].split("<")[0], row[2]) for row in listed]
     assert reasons == [
-        ("heartbeat · watch", "every 30 minutes"),
+        ("heartbeat", "every 30 minutes"),  # not its name once more
         ("wake set by a run · reporter", "quarterly review"),
         ("end of a debounce or batch · reporter", "2 events wait to become one run"),
         ("timer of a waiting run · seller", "its sleep ends"),
