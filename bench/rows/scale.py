@@ -69,7 +69,7 @@ SELECT trigger, run, 'normal', 'Invoice ' || n || ' is overdue', moment + interv
 """
 AUDIT = """
 INSERT INTO runs_auditentry (by, action, kind, object_id, detail, at)
-SELECT 'admin:somebody', 'requeue', 'run', run::text, '{}', moment + interval '1 hour'
+SELECT 'admin:ada', 'requeue', 'run', run::text, '{}', moment + interval '1 hour'
 """
 # The success of an atomic run has no attempt. Every tenth event also matched a trigger that did not want a second run; notes and
 # entries are rarer.
