@@ -5,7 +5,7 @@ taints each run that reads it.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -30,7 +30,7 @@ WORD = re.compile(r"[^\W_]+")
 @dataclass(frozen=True, kw_only=True)
 class Note:
     """A note as a run reads it. `run`: the run that wrote it; None: a person wrote it. `is_tainted`: that run had seen
-    untrusted data.
+    untrusted data, or this agent acts by the connections of another person than the one who wrote it.
     """
 
     key: str
@@ -111,7 +111,7 @@ class Memory(Revisions):
         return notes
 
     def _found(self, **which: Any) -> list[dict[str, Any]]:
-        return [note_of(row).dump() for row in self._rows().filter(**which)]
+        return _dumped(self._rows().filter(**which), self._agent)
 
     def _write(self, key: str, text: str, seen: int | None) -> int:
         from django.db.models import F
@@ -159,15 +159,28 @@ class Memory(Revisions):
         return MemoryNote.objects.filter(agent=self._agent)
 
 
-def note_of(row: Any) -> Note:
-    return Note(
-        key=row.key,
-        text=row.text,
-        revision=row.revision,
-        is_tainted=row.is_tainted,
-        run=row.run_id,
-        updated_at=row.updated_at,
-    )
+def _dumped(rows: Iterable[Any], agent: str) -> list[dict[str, Any]]:
+    """The notes as this agent reads them. If it acts by a person's own connections, one that another person has written is untrusted."""
+    found = list(rows)
+    acts_for = _acts_for(agent) if any(row.by and not row.is_tainted for row in found) else None
+    notes = [
+        Note(
+            key=row.key,
+            text=row.text,
+            revision=row.revision,
+            is_tainted=row.is_tainted or bool(acts_for and row.by and row.by != f"admin:{acts_for}"),
+            run=row.run_id,
+            updated_at=row.updated_at,
+        )
+        for row in found
+    ]
+    return [note.dump() for note in notes]
+
+
+def _acts_for(agent: str) -> str | None:
+    from .models import PromptAgentVersion
+
+    return PromptAgentVersion.acts_for(agent)
 
 
 def searched(rows: Any, text: str) -> Any:
@@ -187,7 +200,7 @@ def searched(rows: Any, text: str) -> Any:
 def _search(agent: str, text: str, limit: int) -> list[dict[str, Any]]:
     from .models import MemoryNote
 
-    return [note_of(row).dump() for row in searched(MemoryNote.objects.filter(agent=agent), text)[:limit]]
+    return _dumped(searched(MemoryNote.objects.filter(agent=agent), text)[:limit], agent)
 
 
 def checked_key(key: str) -> str:
