@@ -32,6 +32,8 @@ class ImapServer(Server):
         self.pause = 0.0  # seconds before each message
         self.guess = 0  # bytes by which the reported sizes are too large
         self.is_old = False  # no message is from the last days
+        self.recent = 0  # the first message that is
+        self.broken: dict[int, str] = {}  # not given: its `body`, `any` of it, or the server ends the session (`drop`)
         self.commands: list[str] = []
         self.oauth = ""  # "AUTH=XOAUTH2"
         self.tokens: Callable[[], Iterable[str]] = tuple
@@ -98,12 +100,22 @@ class ImapServer(Server):
                     readonly = verb == "EXAMINE"
                     say(f"* {len(self.messages)} EXISTS\r\n* OK [UIDVALIDITY {self.validity}] valid")
                     say(f"* OK [UIDNEXT {self.next_uid}] next")
+                case "UID" if how := self._refused(line):
+                    if how == "drop":
+                        return
+                    say(f"{tag} NO [SERVERBUG] Internal error")
+                    continue
                 case "UID":
                     self._uid(line, say, readonly)
                 case "LOGOUT":
                     say(f"* BYE\r\n{tag} OK bye")
                     return
             say(f"{tag} OK done")
+
+    def _refused(self, line: str) -> str:
+        _, verb, numbers, *what = line.split(" ", 3)
+        named = [self.broken[uid] for uid in self._among(numbers) if uid in self.broken] if verb == "FETCH" else []
+        return next((how for how in named if how == "any" or "BODY" in what[0]), "")
 
     def _uid(self, line: str, say: Callable[[str | bytes], None], readonly: bool) -> None:
         _, verb, what, *rest = line.split(" ", 3)
@@ -136,7 +148,7 @@ class ImapServer(Server):
             say(f"* {uid} FETCH (UID {uid} BODY[]<0> {{{len(piece)}}}\r\n".encode() + piece + b")")
 
     def _since(self) -> list[int]:
-        return [] if self.is_old else list(self.messages)
+        return [] if self.is_old else [uid for uid in self.messages if uid >= self.recent]
 
     def _among(self, numbers: str) -> list[int]:
         """The UIDs in a set; in `6:*` the last message is, whatever its UID (RFC 9051 §9)."""

@@ -2,7 +2,7 @@
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -15,14 +15,13 @@ from triggers.sources.polling.by_connection import Account, connection_named
 from triggers.sources.polling.mail_replies import MailReplySettings, mail_answer, mail_request
 from triggers.sources.polling.mailbox import MOST_MESSAGES, received
 from triggers.sources.polling.poller import ALL, SECONDS, Polled, Poller, PollingReader
-from triggers.sources.polling.unread import Unread, event_of, forget_poison
+from triggers.sources.polling.unread import Unread, event_of
 from triggers.sources.replies import Answer
 from triggers.sources.runner import BATCH_BYTES, Poison, Received, SourceError
 from triggers.sources.settings import InvalidSettings, setting
 
 AGAIN = timedelta(days=7)  # how far back mail is listed again after its history has expired
 MOST_WAITING = 2_000  # messages of a poll that are still to be read
-NEIGHBOURS = 5  # messages that are tried to see whether the provider fails, or one message
 OPEN_FOR = timedelta(hours=1)
 EXPIRED = (
     "The provider has forgotten what has changed since the last poll. The messages of the last seven days are read again; those that were "
@@ -112,15 +111,15 @@ class AccountMailReader(PollingReader):
             messages += found
             unread.head = None
         except SourceError as error:
-            if unread.is_over(waiting[0]) and self._reads_one(account, waiting[1:], unread.tries):
-                messages.append(unread.set_aside(error))
+            if unread.is_over(waiting[0]) and self._reads_one(account, unread.neighbours(waiting[1:])):
+                messages += unread.set_aside(error)
                 read = 1
             else:
                 unread.note(waiting[0])
                 failure = error
-        if not failure and (id := unread.due()):
-            message, keep = self._read_again(account, id, unread)
-            messages += message
+        if not failure:
+            again, keep = unread.try_again(partial(self._one, account), self.assignment.source_id)
+            messages += again
         left = waiting[read:]
         return Polled(
             state={"cursor": news.cursor, "waiting": left, **unread.state},
@@ -162,28 +161,14 @@ class AccountMailReader(PollingReader):
         payload = replace(one.payload, data={**one.payload.data, **more})
         return replace(one, id=event_of(id), payload=payload)
 
-    def _reads_one(self, account: Account, ids: Sequence[str], tries: int) -> bool:
-        """Does the provider give one of the messages behind it? Then it is this message that it does not give. Each poll asks for others
-        of them: several in a row may be such messages."""
-        first = tries * NEIGHBOURS % max(len(ids), 1)
-        for id in [*ids[first:], *ids[:first]][:NEIGHBOURS]:
+    def _reads_one(self, account: Account, ids: Sequence[str]) -> bool:
+        for id in ids:
             try:
                 self.message(account, id)
             except SourceError:
                 continue
             return True
         return False
-
-    def _read_again(
-        self, account: Account, id: str, unread: Unread
-    ) -> tuple[Sequence[Received | Poison], Callable[[], None] | None]:
-        """A message that was set aside, if it is there now; and what removes it from those that could not become events."""
-        try:
-            message = self._one(account, id)
-        except SourceError as error:
-            return [unread.still(id, error)], None
-        unread.forget(id)
-        return [message] if message else [], partial(forget_poison, self.assignment.source_id, event_of(id))
 
     def _gap(self) -> Gap:
         return Gap(stream=self.assignment.slug, reason=Reason.UNKNOWN, detail=EXPIRED, open_for=OPEN_FOR)

@@ -173,7 +173,8 @@ def fetch(client: Client, uid: int, most: int) -> bytes | None:
     """The message, or its first `most` bytes, without marking it as read. None: it does not exist any more."""
     status, parts = client.uid("FETCH", str(uid), f"(UID BODY.PEEK[]<0.{max(most, 1)}>)")
     if status != "OK":
-        raise client.error(f"FETCH: {status}")
+        why = b" ".join(part for part in parts if isinstance(part, bytes)).decode("utf-8", "replace")
+        raise client.error(f"FETCH: {status} {why[:200]}".strip())
     return next((bytes(part[1]) for part in parts if isinstance(part, tuple)), None)
 
 

@@ -16,11 +16,12 @@ from triggers.sources.kind import Group, register
 from triggers.sources.mail import read_mail
 from triggers.sources.polling import imap_client
 from triggers.sources.polling.by_connection import connection_named, leased
-from triggers.sources.polling.imap_client import Client, Server
+from triggers.sources.polling.imap_client import Client, Mailbox, Server
 from triggers.sources.polling.mail_replies import MailReplySettings, is_plain_address, mail_answer, mail_request
 from triggers.sources.polling.poller import ALL, SECONDS, Polled, Poller, PollingReader
+from triggers.sources.polling.unread import Unread
 from triggers.sources.replies import Answer
-from triggers.sources.runner import BATCH_BYTES, Assignment, Batch, Reader, Received, SourceError
+from triggers.sources.runner import BATCH_BYTES, Assignment, Batch, Poison, Reader, Received, SourceError
 from triggers.sources.settings import InvalidSettings, setting, whole_number
 from triggers.sources.webhooks.naming import is_name
 
@@ -115,17 +116,18 @@ class ImapMailbox(Poller[MailboxSettings]):
 
 
 class MailboxReader(PollingReader):
-    """Reads the messages above the last UID. The connection lasts for one poll and its confirmation."""
+    """Reads the messages above the last UID. A message that the server does not give, while it gives others, is set aside (`unread`). The
+    connection lasts for one poll and its confirmation."""
 
     client: Client | None = None
+    until = 0.0  # monotonic seconds: the end of the poll
 
     def poll(self, state: dict[str, Any]) -> Polled:
+        self.until = time.monotonic() + SECONDS
         try:
             return self._poll(state)
-        except TimeoutError:
-            raise SourceError("The server does not answer in time.") from None
         except (Client.error, OSError) as error:
-            raise SourceError(f"The mailbox cannot be read: {error}") from None
+            raise _not_read(error) from None
 
     def confirm(self, batch: Batch) -> None:
         super().confirm(batch)
@@ -143,20 +145,55 @@ class MailboxReader(PollingReader):
 
     def _poll(self, state: dict[str, Any]) -> Polled:
         settings = self.settings
-        client = self._signed_in()
-        mailbox = imap_client.select(client, settings.mailbox, writable=settings.mark_read)
+        client, mailbox = self._opened()
         if not state and settings.begin_with != ALL:
             return Polled(state={"validity": mailbox.validity, "uid": mailbox.next_uid - 1})
-        last = state.get("uid", 0)
+        last, unread = state.get("uid", 0), Unread.of(state)
+        messages: list[Received | Poison] = []
         if state and state["validity"] != mailbox.validity:
             # All messages have other UIDs. Those that were recorded are known by their content.
             last, criteria = 0, ("SINCE", imap_date((datetime.now(UTC) - REBUILT).date()))
+            messages += unread.give_up([one["id"] for one in unread.aside], "the mailbox was made again")
+            unread.head = None
         else:
             criteria = ("UID", f"{last + 1}:*")
         uids = [uid for uid in imap_client.search(client, *criteria) if uid > last]
-        if not uids:
-            last = max(last, mailbox.next_uid - 1)
-        return self._read(client, mailbox.validity, uids, last)
+        # Also where none of these is read, older mail of a mailbox that was made again stays behind.
+        last = uids[0] - 1 if uids else max(last, mailbox.next_uid - 1)
+        found: list[Received] = []
+        read, failure = 0, None
+        try:
+            found, read = self._read(client, uids, is_careful=unread.head is not None)
+            unread.head = None
+        except SourceError as error:
+            name = f"{mailbox.validity}/{uids[0]}"
+            if unread.is_over(name) and self._reads_one(unread.neighbours(uids[1:])):
+                messages += unread.set_aside(error)
+                read = 1
+            else:
+                unread.note(name)
+                failure = error
+        marked = list(uids[:read]) if found else []
+
+        def read_again(name: str) -> Received | None:
+            uid = int(name.partition("/")[2])
+            message = self._alone(uid)
+            marked.append(uid)
+            return message
+
+        again, keep = ([], None) if failure else unread.try_again(read_again, self.assignment.source_id)
+        return Polled(
+            state={"validity": mailbox.validity, "uid": uids[read - 1] if read else last, **unread.state},
+            messages=[*messages, *found, *again],
+            has_more=read < len(uids),
+            receipt=marked if settings.mark_read else [],
+            keep=keep,
+            failure=failure,
+        )
+
+    def _opened(self) -> tuple[Client, Mailbox]:
+        client = self._signed_in()
+        return client, imap_client.select(client, self.settings.mailbox, writable=self.settings.mark_read)
 
     def _signed_in(self) -> Client:
         settings = self.settings
@@ -179,7 +216,7 @@ class MailboxReader(PollingReader):
         settings = self.settings
         self.close()
         server = Server(host=settings.host, port=settings.port, tls=settings.tls)
-        self.client = Client(server, seconds=SECONDS, most_bytes=MOST_BYTES)
+        self.client = Client(server, seconds=self.until - time.monotonic(), most_bytes=MOST_BYTES)
         return self.client
 
     def _token(self, *, refused: str) -> str:
@@ -196,32 +233,63 @@ class MailboxReader(PollingReader):
             )
         return given.token
 
-    def _read(self, client: Client, validity: int, uids: Sequence[int], last: int) -> Polled:
+    def _read(self, client: Client, uids: Sequence[int], *, is_careful: bool) -> tuple[list[Received], int]:
+        """Some of the messages, and how many of the UIDs they are. SourceError: the server does not give the first one. `is_careful`: it
+        did not give one in the last poll either, so each request names one message."""
         some = uids[:MOST_MESSAGES]
-        sizes = imap_client.sizes(client, some) if some else {}
-        messages: list[Received] = []
+        found: list[Received] = []
         read, size = 0, 0
+        sizes: dict[int, int] = {}
         # A slow server, and messages that are made to cost time, still let each poll record some.
         until = time.monotonic() + SECONDS / 3
         for uid in some:
-            is_large = sizes.get(uid, 0) > LARGEST
-            is_full = size + (BEGINNING if is_large else sizes.get(uid, 0)) > BATCH_BYTES
-            if messages and (is_full or time.monotonic() > until):
-                break
-            # The size is a guess of some servers, such as Exchange.
-            most = BEGINNING if is_large else LARGEST
-            raw = imap_client.fetch(client, uid, most) if uid in sizes else None
-            if raw is not None:
-                messages.append(received(raw, whole=sizes[uid] if len(raw) >= most else len(raw)))
-                size += len(raw)
-            read, last = read + 1, uid
-        marked = [uid for uid in some[:read] if uid in sizes] if self.settings.mark_read else []
-        return Polled(
-            state={"validity": validity, "uid": last},
-            messages=messages,
-            has_more=read < len(uids),
-            receipt=marked,
-        )
+            try:
+                if is_careful or not read:
+                    sizes = imap_client.sizes(client, [uid] if is_careful else some)
+                is_large = sizes.get(uid, 0) > LARGEST
+                is_full = size + (BEGINNING if is_large else sizes.get(uid, 0)) > BATCH_BYTES
+                if found and (is_full or time.monotonic() > until):
+                    break
+                message = self._message(client, uid, sizes)
+            except (Client.error, OSError) as error:
+                if read:
+                    break  # the next poll begins with it
+                raise _not_read(error) from None
+            read += 1
+            if message is not None:
+                found.append(message)
+                size += len(message.body or b"")
+        return found, read
+
+    def _message(self, client: Client, uid: int, sizes: Mapping[int, int]) -> Received | None:
+        """None: it does not exist any more."""
+        if uid not in sizes:
+            return None
+        # The size is a guess of some servers, such as Exchange.
+        most = BEGINNING if sizes[uid] > LARGEST else LARGEST
+        raw = imap_client.fetch(client, uid, most)
+        return None if raw is None else received(raw, whole=sizes[uid] if len(raw) >= most else len(raw))
+
+    def _reads_one(self, uids: Sequence[int]) -> bool:
+        for uid in uids:
+            with suppress(SourceError):
+                self._alone(uid)
+                return True
+        return False
+
+    def _alone(self, uid: int) -> Received | None:
+        """The message, in a session of its own: an error may have ended the last one. Raises SourceError."""
+        try:
+            client, _ = self._opened()
+            return self._message(client, uid, imap_client.sizes(client, [uid]))
+        except (Client.error, OSError) as error:
+            raise _not_read(error) from None
+
+
+def _not_read(error: Exception) -> SourceError:
+    if isinstance(error, TimeoutError):
+        return SourceError("The server does not answer in time.")
+    return SourceError(f"The mailbox cannot be read: {error}")
 
 
 def received(raw: bytes, *, whole: int) -> Received:

@@ -1,17 +1,23 @@
 """Messages that a provider answers with an error, each time: after some polls they are set aside, so that they do not hold up those behind
 them. They stand among the messages that could not become events, and are tried again, each hour for a week."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from uuid import UUID
 
 from triggers.models import PoisonMessage
-from triggers.sources.runner import Poison, SourceError
+from triggers.sources.runner import Poison, Received, SourceError
+
+M = TypeVar("M")
 
 TRIES, AFTER = 3, timedelta(minutes=15)  # polls, and a time, in which the first message that waits holds up the others
 EVERY, FOR = timedelta(hours=1), timedelta(days=7)
-MOST = 100  # that are tried again; the oldest make way
+MOST = 100  # that are tried again; those that fail longest make way
+NEIGHBOURS = 5  # messages that are tried to see whether the provider fails, or one message
+AGAIN, NOT_AGAIN = "It is tried again each hour for seven days.", "It is not tried again."
 
 
 @dataclass(kw_only=True)
@@ -47,29 +53,45 @@ class Unread:
         head = self.head
         return bool(head and head["id"] == id and head["tries"] + 1 >= TRIES and _now() - _time(head["since"]) >= AFTER)
 
-    def set_aside(self, error: SourceError) -> Poison:
-        """Of a message for which `is_over`."""
+    def neighbours(self, behind: Sequence[M]) -> Sequence[M]:
+        """Those of the messages behind the first one to try: if the provider gives one of them, it is the first one that it does not
+        give. Each poll tries others: several in a row may be such messages."""
+        first = self.tries * NEIGHBOURS % max(len(behind), 1)
+        return [*behind[first:], *behind[:first]][:NEIGHBOURS]
+
+    def set_aside(self, error: SourceError) -> list[Poison]:
+        """Of a message for which `is_over`; and of those that make way for it."""
         head = self.head or {}
         id, since = head["id"], head["since"]
-        self.aside = [*self.aside, {"id": id, "since": since, "due": _text(_now() + EVERY)}][-MOST:]
         self.head = None
-        return _poison(id, error, since, "It is tried again each hour for seven days.")
+        crowd = sorted(self.aside, key=lambda one: _time(one["since"]))[: max(len(self.aside) + 1 - MOST, 0)]
+        left = self.give_up([one["id"] for one in crowd], f"more than {MOST} messages cannot be read")
+        self.aside = [*self.aside, {"id": id, "since": since, "due": _text(_now() + EVERY)}]
+        return [*left, _poison(id, since, _words(error), AGAIN)]
 
-    def due(self) -> str:
-        """The id of a message to try again now; empty if there is none."""
-        return self.aside[0]["id"] if self.aside and _time(self.aside[0]["due"]) <= _now() else ""
+    def give_up(self, ids: Sequence[str], why: str) -> list[Poison]:
+        """Try these no more."""
+        left = [one for one in self.aside if one["id"] in ids]
+        self.aside = [one for one in self.aside if one["id"] not in ids]
+        return [_poison(one["id"], one["since"], why, NOT_AGAIN) for one in left]
 
-    def still(self, id: str, error: SourceError) -> Poison:
-        """It has failed again."""
-        [known] = [one for one in self.aside if one["id"] == id]
-        self.forget(id)
-        if _now() - _time(known["since"]) > FOR:
-            return _poison(id, error, known["since"], "It is not tried again.")
-        self.aside.append({**known, "due": _text(_now() + EVERY)})
-        return _poison(id, error, known["since"], "It is tried again each hour for seven days.")
-
-    def forget(self, id: str) -> None:
-        self.aside = [one for one in self.aside if one["id"] != id]
+    def try_again(
+        self, read: Callable[[str], Received | None], source: UUID | None
+    ) -> tuple[Sequence[Received | Poison], Callable[[], None] | None]:
+        """The message that is due, if there is one: as an event, if it is given now; and what removes it from those that could not become
+        events."""
+        if not self.aside or _time(self.aside[0]["due"]) > _now():
+            return [], None
+        known, *self.aside = self.aside
+        id, since = known["id"], known["since"]
+        try:
+            message = read(id)
+        except SourceError as error:
+            if _now() - _time(since) > FOR:
+                return [_poison(id, since, _words(error), NOT_AGAIN)], None
+            self.aside = [*self.aside, {**known, "due": _text(_now() + EVERY)}]
+            return [_poison(id, since, _words(error), AGAIN)], None
+        return [message] if message else [], partial(forget_poison, source, event_of(id))
 
 
 def event_of(id: str) -> str:
@@ -81,9 +103,12 @@ def forget_poison(source: UUID | None, id: str) -> None:
     PoisonMessage.objects.filter(source=source, message_id=id).delete()
 
 
-def _poison(id: str, error: SourceError, since: str, then: str) -> Poison:
-    said = str(error)[:150]
-    return Poison(id=event_of(id), reason=f"The message cannot be read since {since[:16]}Z: {said.rstrip('.')}. {then}")
+def _poison(id: str, since: str, why: str, then: str) -> Poison:
+    return Poison(id=event_of(id), reason=f"The message cannot be read since {since[:16]}Z: {why}. {then}")
+
+
+def _words(error: SourceError) -> str:
+    return str(error)[:150].rstrip(".")
 
 
 def _now() -> datetime:

@@ -288,6 +288,26 @@ def test_a_message_that_fails_for_a_week_is_tried_no_more(mailbox: Mailbox, cloc
     assert not source.poll().messages
 
 
+def test_a_message_that_makes_way_for_another_one_is_shown_as_given_up(
+    mailbox: Mailbox, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unread, "MOST", 1)
+    source = begun(mailbox, "first", "second", "a")
+    mailbox.broken = {"first": 500, "second": 500}
+
+    found: list[Received | Poison] = []
+    for _ in range(8):
+        found += source.poll().messages
+        clock.later(minutes=6)
+
+    shown = [(one.id, one.reason.rpartition(". ")[2]) for one in found if isinstance(one, Poison)]
+    assert shown == [
+        ("message:first", "It is tried again each hour for seven days."),
+        ("message:first", "It is not tried again."),
+        ("message:second", "It is tried again each hour for seven days."),
+    ]
+
+
 def test_while_the_provider_gives_no_message_none_is_set_aside(mailbox: Mailbox, clock: Clock) -> None:
     source = begun(mailbox, "a", "b")
     mailbox.broken = {"a": 403, "b": 403}
