@@ -1,4 +1,4 @@
-"""Push channels of Google Calendar: a hint that makes the poller look now. Polling stands behind them, so that one that is lost costs
+"""Push channels of Google Calendar: a hint that makes the poller look now. It is polled at its interval as well, so a lost hint costs
 nothing but time. The poller makes a channel, and another one before it ends; what Google sends has no data.
 
 The channel of a source that is disabled or deleted is stopped by the process that reads it. If there is none, or Google does not answer,
@@ -32,11 +32,8 @@ LASTS, RENEWED = timedelta(days=1), timedelta(hours=2)  # a channel, and so long
 AGAIN = timedelta(hours=1)  # after Google has refused one
 SYNC = "sync"  # the state of a channel's first message
 LONGEST_TOKEN = 256  # characters
-# At most one a second: a calendar that is filled sends thousands.
-HINT = """
-UPDATE triggers_pushchannel SET hinted_at = clock_timestamp()
-WHERE id = %s::uuid AND (hinted_at IS NULL OR hinted_at < clock_timestamp() - interval '1 second')
-"""
+# Each of them counts: the poll that followed the last one may have begun before this change.
+HINT = "UPDATE triggers_pushchannel SET hinted_at = clock_timestamp() WHERE id = %s::uuid"
 
 
 def hint(id: str, token: str, state: str) -> bool:

@@ -89,12 +89,10 @@ def test_a_change_at_google_is_a_hint(site: ListServer, calendar: Calendar) -> N
     assert send(asked) == 200
     first = hinted()
     assert first is not None
-    for _ in range(5):
-        assert send(asked) == 200
-    PushChannel.objects.update(hinted_at=first - timedelta(seconds=2))
+    # Also at once: the poll that followed the first one may have begun before this change.
     assert send(asked) == 200
     later = hinted()
-    assert later is not None and later >= first
+    assert later is not None and later > first
 
 
 @pytest.mark.parametrize(
