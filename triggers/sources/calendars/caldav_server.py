@@ -109,7 +109,8 @@ class CalDavServer:
                 elif one.status != TRUNCATED and not self._is_self(one) and not _is_collection(one):
                     changed[one.path] = one.href
             is_cut = any(one.status == TRUNCATED for one in found.resources)
-            if len(changed) > MOST_CHANGED or (is_cut and found.sync_token == token):  # then the rest would never come
+            is_stuck = is_cut and found.sync_token == token  # the rest would never come
+            if is_stuck or len(changed) + len(gone) > MOST_CHANGED:
                 return None
             token = found.sync_token
             if not is_cut:

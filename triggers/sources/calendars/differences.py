@@ -11,6 +11,7 @@ from triggers.sources.calendars.entry import (
     BLANK,
     CANCELLED,
     IS_ERASED,
+    UNCOMPARED,
     Entry,
     Look,
     as_its_series_says,
@@ -52,14 +53,21 @@ class Comparing:
 def compare(look: Look, by: Comparing) -> Differences:
     """What the look changes of the recorded entries; at most BATCH events."""
     known = {} if by.is_blank else _known(by.source_id, look)
+    renamed = _renamed(known, look)
     found = Differences()
     # An id that comes twice is of one entry: its last state counts.
     for entry in {entry.key: entry for entry in look.entries or ()}.values():
         if len(found.messages) >= BATCH:
             found.has_more = True
             return found
-        _compare(entry, known, look, by, found)
+        if entry.key in renamed:
+            _rename(entry, renamed[entry.key], by, found)
+        else:
+            _compare(entry, known, look, by, found)
+    followed = {row.key for row in renamed.values()}
     for row, is_named in _gone(known, look):
+        if row.key in followed:
+            continue
         if len(found.messages) >= BATCH:
             found.has_more = True
             return found
@@ -93,6 +101,29 @@ def _known(source_id: UUID, look: Look) -> dict[str, CalendarEntry]:
     found = {row.key: row for row in rows}
     missing = {row.series for row in found.values() if row.series} - found.keys()
     return found | {row.key: row for row in CalendarEntry.objects.filter(source_id=source_id, key__in=missing)}
+
+
+def _renamed(known: Mapping[str, CalendarEntry], look: Look) -> dict[str, CalendarEntry]:
+    """What is recorded of events that have another id now, by the key of that id: at CalDAV it is an address, which may change."""
+    new = [entry for entry in look.entries or () if entry.key not in known]
+    gone = {name: row for row, _ in _gone(known, look) if (name := _name_of(row.data))} if new else {}
+    return {entry.key: gone[name] for entry in new if (name := _name_of(entry.data)) in gone}
+
+
+def _name_of(data: Mapping[str, Any]) -> tuple[str, str | None] | None:
+    """The same under each id. None: an occurrence as its series says shares the UID with all others."""
+    is_plain = data["series"] and not data["original_starts_at"]
+    return None if is_plain or not data["uid"] else (data["uid"], data["original_starts_at"])
+
+
+def _rename(entry: Entry, old: CalendarEntry, by: Comparing, found: Differences) -> None:
+    found.put.append(_row(entry, by.source_id))
+    found.drop.append(old.key)
+    if entry.is_cancelled:
+        if old.data["status"] != CANCELLED:
+            found.messages.append(_event(ENDED, entry.key, entry.digest, {**old.data, "status": CANCELLED}, by))
+    elif set(_names(entry.data, old.data)) - {"id", "series", *UNCOMPARED}:
+        found.messages.append(_changed(entry.key, entry.digest, entry.data, old.data, by))
 
 
 def _compare(entry: Entry, known: Mapping[str, CalendarEntry], look: Look, by: Comparing, found: Differences) -> None:
@@ -214,10 +245,15 @@ def _is_beyond(row: CalendarEntry, known: Mapping[str, CalendarEntry], look: Loo
 
 
 def _changed(key: str, digest: str, data: Mapping[str, Any], old: Mapping[str, Any], by: Comparing) -> Received:
-    unknown = {"updated_at", IS_ERASED, *(BLANK if old.get(IS_ERASED) else ())}
-    names = [name for name, value in data.items() if name not in unknown and old.get(name) != value]
+    names = _names(data, old)
     before = {name: old.get(name) for name in names if name != "description"}
     return _event(CHANGED, key, digest, {**data, "changed": sorted(names), "before": before}, by)
+
+
+def _names(data: Mapping[str, Any], old: Mapping[str, Any]) -> list[str]:
+    """Those of the fields that differ, as far as they are known."""
+    unknown = {"updated_at", IS_ERASED, *(BLANK if old.get(IS_ERASED) else ())}
+    return [name for name, value in data.items() if name not in unknown and old.get(name) != value]
 
 
 def _event(type: str, key: str, digest: str, data: Mapping[str, Any], by: Comparing) -> Received:

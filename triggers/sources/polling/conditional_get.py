@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import urlsplit
 
 from runs.network.fetching import FetchResponse, Limits, NotFetched, Request, fetch
 from runs.network.outgoing import what_is_wrong_with
@@ -31,7 +32,7 @@ GUESSED = (
 
 
 def address(value: str) -> str:
-    wrong = what_is_wrong_with(value)
+    wrong = what_is_wrong_with(value) or ("it has a user or a password" if "@" in urlsplit(value).netloc else "")
     return f"must be an address such as https://example.org/: {wrong}" if wrong else ""
 
 

@@ -75,6 +75,45 @@ def test_an_event_that_is_made_changed_and_deleted_is_an_event_each_time(
     assert source.poll() == []
 
 
+@pytest.mark.parametrize("has_sync", [True, False])
+def test_an_event_with_another_path_is_the_same_one(server: CalDavServer, has_sync: bool) -> None:
+    server.has_sync = has_sync
+    at = soon(days=20)
+    make(server, "review", at, title="Review")
+    source = polled(server, events="changes")
+    source.poll()
+
+    server.put("other.ics", server.events["review.ics"])
+    server.delete("review.ics")
+    assert source.poll() == []
+
+    server.put("third.ics", calendar(event("review", at + timedelta(hours=1), title="Review")))
+    server.delete("other.ics")
+    [changed] = source.poll()
+    assert said([changed]) == [("changed", "Review")] and data(changed)["id"] == "/ada/office/third.ics"
+    assert data(changed)["changed"] == ["ends_at", "id", "starts_at"]
+
+    server.delete("third.ics")
+    assert said(source.poll()) == [("cancelled", "Review")]
+    assert source.poll() == [] and not CalendarEntry.objects.exists()
+
+
+def test_a_series_with_another_path_keeps_the_occurrences_that_differ(server: CalDavServer) -> None:
+    at = soon(days=20)
+    original = at + timedelta(days=1)
+    moved = event("s", original + timedelta(hours=2), f"RECURRENCE-ID:{original:%Y%m%dT%H%M%SZ}", title="Moved")
+    server.put("series.ics", calendar(event("s", at, "RRULE:FREQ=DAILY;COUNT=5"), moved))
+    source = polled(server, events="changes")
+    source.poll()
+
+    server.put("other.ics", server.events["series.ics"])
+    server.delete("series.ics")
+
+    assert source.poll() == []
+    assert {row.data["id"].partition("/2")[0] for row in CalendarEntry.objects.all()} == {"/ada/office/other.ics"}
+    assert CalendarEntry.objects.count() == 2
+
+
 def test_a_calendar_without_changes_costs_one_small_request(server: CalDavServer) -> None:
     make(server, "a", soon(days=2))
     source = polled(server)
@@ -152,6 +191,22 @@ def test_more_changes_than_a_poll_reads_are_read_by_the_next_one(
 
     assert said(source.poll()) == [("created", "e0"), ("created", "e1")]
     assert said(source.poll()) == [("created", "e2")]
+
+
+def test_more_events_gone_than_a_poll_compares_by_name_are_found_by_the_whole(
+    server: CalDavServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caldav_server, "MOST_CHANGED", 2)
+    for number in range(4):
+        make(server, f"e{number}", soon(days=20))
+    source = polled(server, events="changes")
+    source.poll()
+    for number in range(3):
+        server.delete(f"e{number}.ics")
+    _ = server.requests
+
+    assert sorted(said(source.poll())) == [("cancelled", f"e{number}") for number in range(3)]
+    assert server.requests == ["sync-collection", "propfind", "calendar-query"]
 
 
 def test_a_part_of_a_calendar_is_an_error_and_cancels_nothing(server: CalDavServer) -> None:
@@ -435,6 +490,7 @@ def test_a_connection_of_another_provider_gets_no_token_to_the_server(
     "settings",
     [
         {"url": "ftp://example.org/"},
+        {"url": "https://ada:app-password@example.org/"},  # which the page, the audit log and an export would show
         {"url": "https://example.org/", "user": "a:b"},
         {"url": "https://example.org/", "user": "a", "connection": "work"},
         {"url": "https://example.org/", "zone": "Nowhere"},
