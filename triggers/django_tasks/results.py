@@ -41,7 +41,7 @@ def read(id: object, alias: str, using: str) -> "TaskResult[Any, Any]":
 
 
 def recorded(id: object, using: str) -> tuple[UUID, Mapping[str, Any]]:
-    """What is recorded of a task, of which nothing has been imported. TaskResultDoesNotExist: as of `read`."""
+    """What is recorded of a task, without an import of its code. TaskResultDoesNotExist: as of `read`."""
     try:
         key = UUID(str(id))
     except ValueError:

@@ -57,7 +57,7 @@ class Recent:
     def listened_to(self, rule: Rule) -> set[str]:
         """The types among these that the rule listens to."""
         index = Index([rule])
-        return {type for type in self.types if _hears(index, rule, type)}
+        return {type for type in self.types if _listens(index, rule, type)}
 
     def events(self) -> list[Event]:
         events = Event.objects.filter(pk__in=self.ids).order_by("-id").select_related("source")
@@ -68,16 +68,16 @@ def recent_events(rule: Rule, most: int) -> Recent:
     index = Index([rule])
     newest = [row for row in _rows(NEWEST, LOOKED_AT) if rule.source in ("", row[1])]
     types = Counter(type for _, _, type in newest)
-    heard = [row for row in newest if index.candidates(row[1], row[2])][:most]
-    if len(heard) < most and rule.types:
-        rare = [type for (type,) in fetch(TYPES, [MOST_TYPES]) if type not in types and _hears(index, rule, type)]
+    fitting = [row for row in newest if index.candidates(row[1], row[2])][:most]
+    if len(fitting) < most and rule.types:
+        rare = [type for (type,) in fetch(TYPES, [MOST_TYPES]) if type not in types and _listens(index, rule, type)]
         older = _rows(OF_TYPES, rare[:most], OF_A_TYPE, rule.source, most)
         types.update(Counter(type for _, _, type in older))
-        heard += older[: most - len(heard)]
-    return Recent(ids=[id for id, _, _ in heard], types=dict(types.most_common()))
+        fitting += older[: most - len(fitting)]
+    return Recent(ids=[id for id, _, _ in fitting], types=dict(types.most_common()))
 
 
-def _hears(index: Index, rule: Rule, type: str) -> bool:
+def _listens(index: Index, rule: Rule, type: str) -> bool:
     return bool(index.listeners(rule.source, type))
 
 

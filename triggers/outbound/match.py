@@ -25,9 +25,9 @@ class Hearing(Index):
         )
 
     def candidates(self, source: str, type: str, field_of: FieldOf | None = None) -> list[Rule]:
-        return [rule for rule in super().candidates(source, type, field_of) if self._hears(rule, source)]
+        return [rule for rule in super().candidates(source, type, field_of) if self._is_from(rule, source)]
 
-    def _hears(self, rule: Rule, source: str) -> bool:
+    def _is_from(self, rule: Rule, source: str) -> bool:
         globs = self.sources[rule.id]
         return not globs or any(fnmatchcase(source, glob) for glob in globs)
 

@@ -161,7 +161,7 @@ class Kind(ABC, Generic[S]):
         )
 
     def asks_at(self, event: "Event", settings: S) -> Answer:
-        """Where people are asked to decide on what a run of this event wants to do. Raises Unanswerable."""
+        """Where requests for a decision by runs of this event are posted. Raises Unanswerable."""
         raise Unanswerable(f"requests for a decision are not posted where events of kind {self.label} come from")
 
     @abstractmethod

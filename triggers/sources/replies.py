@@ -46,8 +46,8 @@ def approvals_setting() -> str:
     return setting(
         NO,
         "Approvals",
-        "Are approvals and questions of the runs that a message wakes asked where it came from? “yes”: everyone there reads the question "
-        "with its arguments, and people who have linked their account decide by buttons.",
+        "“yes”: requests for approval and questions of the runs that a message wakes are posted where it came from. Everyone there reads "
+        "them with their arguments, and people who have linked their account decide by buttons.",
         choices=(NO, YES),
     )
 

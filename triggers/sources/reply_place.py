@@ -24,7 +24,7 @@ def reply_place(event_id: UUID) -> ReplyPlace:
 
 
 def request_place(event_id: UUID) -> ReplyPlace:
-    """Where people are asked to decide; `to` names the source, whose deliveries alone decide there. Raises NoReplyPlace."""
+    """Where requests for a decision are posted; `to` names the source, whose deliveries alone decide there. Raises NoReplyPlace."""
 
     def find(kind: Kind[Any], event: Event, settings: Any) -> Answer:
         found = kind.asks_at(event, settings)

@@ -48,13 +48,13 @@ class Command(BaseCommand):
         if as_json:
             self.stdout.write(json.dumps(asdict(erasure), cls=JSONEncoder, indent=2))
         else:
-            self._tell(erasure, "would be erased" if dry_run else "erased")
+            self._report(erasure, "would be erased" if dry_run else "erased")
         if erasure.left:
             raise CommandError(
                 f"{len(erasure.left)} events are still needed and were left. Repeat the command when they are done."
             )
 
-    def _tell(self, erasure: Erasure, verb: str) -> None:
+    def _report(self, erasure: Erasure, verb: str) -> None:
         meetings = f", {erasure.meetings} entries and waiting starts of calendars" if erasure.meetings else ""
         self.stdout.write(f"{erasure.events} events and {erasure.runs} runs{meetings} {verb}")
         for one in erasure.left:

@@ -68,11 +68,11 @@ class Command(BaseCommand):
         self.stdout.write(f"it has number {page.write(text, by=self.by)}")
 
     def link(self, page: Page, *, path: str, **given: Any) -> None:
-        self._tell(compare(page, link_file(page, path, by=self.by)))
+        self._report(compare(page, link_file(page, path, by=self.by)))
 
     def compare(self, page: Page, **given: Any) -> None:
         found = compare(page, file_of(page))
-        self._tell(found)
+        self._report(found)
         if not found.is_same:
             raise CommandError(f"they differ; what you have seen is called {found.seen}")
 
@@ -86,7 +86,7 @@ class Command(BaseCommand):
         unlink_file(page, by=self.by)
         self.stdout.write("it is kept here only")
 
-    def _tell(self, found: Comparison) -> None:
+    def _report(self, found: Comparison) -> None:
         self.stdout.write("\n".join([f"{found.path}: {found.state}", *found.difference]))
 
     def _changed(self, found: Comparison, did: str, *, sign: str) -> None:

@@ -163,9 +163,9 @@ class Command(BaseCommand):
         if self.as_json:
             self._print([tried.dump()])
         else:
-            self._tell(tried)
+            self._report(tried)
 
-    def _tell(self, tried: Shadow) -> None:
+    def _report(self, tried: Shadow) -> None:
         stop = tried.stop.said if tried.stop else ""
         self.stdout.write(f"{tried.agent}: {tried.outcome} {tried.error or stop}".rstrip())
         for notice in tried.left.notices:

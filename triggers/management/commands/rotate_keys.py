@@ -29,9 +29,9 @@ class Command(BaseCommand):
             use = keys_in_use()
         except ImproperlyConfigured as error:
             raise CommandError(str(error)) from None
-        self._tell(use)
+        self._report(use)
 
-    def _tell(self, use: KeyUse) -> None:
+    def _report(self, use: KeyUse) -> None:
         for place, count in sorted(use.secrets.items()):
             self.stdout.write(f"key {place}: {count} secret{'s' if count > 1 else ''}")
         if use.unreadable:

@@ -50,13 +50,13 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps([one.dump() for one in tried], cls=JSONEncoder, indent=2))
         else:
             for one in tried:
-                self._tell(one)
+                self._report(one)
 
     def _try(self, event: Event, trigger: Trigger, run: UUID | None, by: str) -> Shadow:
         with ending_with_the_process(self, LIMIT):
             return shadow_event(event, trigger, by=by, run_id=run)
 
-    def _tell(self, tried: Shadow) -> None:
+    def _report(self, tried: Shadow) -> None:
         self.stdout.write(f"{tried.trigger}: {in_words(tried)} ({tried.seconds:.2f} s; rolled back)")
         for entry in tried.entries:
             self.stdout.write(f"  {entry.key}: {entry.how}")

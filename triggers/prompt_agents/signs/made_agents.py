@@ -26,7 +26,7 @@ ORDER BY agent.name
 
 @dataclass(frozen=True, kw_only=True)
 class MadeAgent:
-    """A prompt agent, with the tools that its newest version names, and the connections that it has not got (any more)."""
+    """A prompt agent, with the tools that its newest version names, and those of its connections that it has lost."""
 
     name: str
     is_deleted: bool

@@ -15,8 +15,8 @@ CHECK_ADDRESS = "Enter the CalDAV address of one calendar, as the provider gives
 NONE = "The address is of no calendar."
 
 
-class Asked(Protocol):
-    """The server, as it was asked for this address."""
+class Server(Protocol):
+    """The server of the address."""
 
     url: str
     pause: timedelta
@@ -31,8 +31,8 @@ def is_calendar(one: Resource) -> bool:
     return kind is not None and kind.has(CALDAV, "calendar")
 
 
-def no_calendar(server: Asked, found: Resource) -> SourceError:
-    """The error of an address that is `found`, and no calendar. Nothing is asked of another server than that of the address."""
+def no_calendar(server: Server, found: Resource) -> SourceError:
+    """The error of an address that is `found`, and no calendar. No request goes to another server."""
     calendars = _calendars_below(server, server.url)
     home = "" if calendars else _home_of(server, found)
     if home and server_of(home) != server_of(server.url):
@@ -51,7 +51,7 @@ def no_calendar(server: Asked, found: Resource) -> SourceError:
     )
 
 
-def _calendars_below(server: Asked, url: str) -> list[str]:
+def _calendars_below(server: Server, url: str) -> list[str]:
     return [
         f"{storable_text(one.properties.text_of(DAV, 'displayname'))[:100] or '(no name)'} at {_url(server, one.href)}"
         for one in server.listed(url, depth="1")
@@ -59,7 +59,7 @@ def _calendars_below(server: Asked, url: str) -> list[str]:
     ]
 
 
-def _home_of(server: Asked, found: Resource) -> str:
+def _home_of(server: Server, found: Resource) -> str:
     """The address below which the account has its calendars; empty if the server names none."""
     if home := _link(server, found, CALDAV, "calendar-home-set"):
         return home
@@ -69,13 +69,13 @@ def _home_of(server: Asked, found: Resource) -> str:
     return _link(server, server.about(principal), CALDAV, "calendar-home-set")
 
 
-def _link(server: Asked, of: Resource, namespace: str, name: str) -> str:
+def _link(server: Server, of: Resource, namespace: str, name: str) -> str:
     found = of.properties.first(namespace, name)
     href = found.text_of(DAV, "href") if found else ""
     return _url(server, href) if href else ""
 
 
-def _url(server: Asked, href: str) -> str:
+def _url(server: Server, href: str) -> str:
     """Empty: it is no address."""
     try:
         url = storable_text(urljoin(server.url, href))[:500]

@@ -48,7 +48,7 @@ CROSS JOIN unnest(index.indkey::int2[]) WITH ORDINALITY AS part(number, place)
 JOIN pg_attribute attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = part.number
 WHERE index.indrelid = %s::oid AND index.indisprimary ORDER BY part.place
 """
-# The tables of which it is a part, and itself: partitions and tables that inherit.
+# The table, and those above it: of a partition, and of a table that inherits.
 PARENTS = """
 WITH RECURSIVE family AS (
   SELECT %s::oid AS id UNION SELECT inhparent FROM pg_inherits JOIN family ON inhrelid = family.id)
@@ -108,7 +108,7 @@ class Server:
         return tuple(name for (name,) in self.rows(PRIMARY_KEY, [oid]))
 
     def parents(self, oid: int) -> list[tuple[Any, ...]]:
-        """Schema and name of the tables of which it is a part, and of itself."""
+        """Schema and name of the table, and of those above it."""
         return self.rows(PARENTS, [oid])
 
     def is_own(self, schema: str, table: str) -> bool:

@@ -33,7 +33,7 @@ class Hint(NamedTuple):
 
 
 class Hints:
-    """Watches of folders, each of which `watch` adds when it is looked through."""
+    """Watches of folders; `watch` adds one when its folder is looked through."""
 
     def __init__(self, libc: ctypes.CDLL, fd: int) -> None:
         self.libc, self.fd = libc, fd

@@ -127,7 +127,7 @@ class Scan:
         self.directory.position = self.beginning.begin(self.directory.position, now)
 
     def _look_through(self, folder: bytes) -> Iterator[None]:
-        """The files of a folder and of those below it; the ledger is asked once for each. Its other files are compared one by one only
+        """The files of a folder and of those below it; the ledger is queried once for each. Its other files are compared one by one only
         in a folder where some are missing, and in one that was not listed. The new files of a folder come first: a file that was moved
         is there before it counts as gone."""
         listed: set[bytes] = set()

@@ -15,7 +15,7 @@ COUNTED = 10_000  # rows; more are not counted
 QUEUE, WAIT, FAILURES, EVENTS = "runs that wait", "longest wait", "share of failed runs", "undispatched events"
 # One row for each series: its name, and its number.
 FIGURES = {
-    # A queue of which none waits any more has 0, or its episode would never close.
+    # A queue without waiting runs has 0, or its episode would never close.
     QUEUE: """
 WITH RECURSIVE busy AS (
   (SELECT queue FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL ORDER BY queue LIMIT 1)

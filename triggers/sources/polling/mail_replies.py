@@ -71,7 +71,9 @@ class MailReplySettings(PollSettings):
                 {"answers_to": "* goes with “ask” alone: a forged message would have an answer sent to any address"}
             )
         if self.approvals == YES and EVERYONE in self.answerable:
-            raise InvalidSettings({"answers_to": "approvals are asked of named addresses and domains alone, not of *"})
+            raise InvalidSettings(
+                {"answers_to": "requests for approval go to named addresses and domains alone, not to *"}
+            )
 
     @property
     def answerable(self) -> Sequence[str]:

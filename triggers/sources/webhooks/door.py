@@ -139,7 +139,7 @@ def _take_from_rows(slug: str, arrival: Arrival, kind: str, turns: set[UUID]) ->
 
 
 def _take(endpoint: Endpoint, arrival: Arrival, kind: str, turns: set[UUID]) -> Taken:
-    """SourceChanged: nothing was recorded. `turns`: the sources of which this delivery has taken its turn."""
+    """SourceChanged: nothing was recorded. `turns`: the sources whose rate has counted this delivery."""
     _require_fit(endpoint, arrival, kind)
     scheme = endpoint.scheme
     on_live_connection(lambda: _require_room(endpoint))

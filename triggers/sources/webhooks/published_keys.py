@@ -37,8 +37,8 @@ class PublishedKeys(ABC, Generic[K]):
     MOST_KEPT = 16
     MOST_FETCHED = 10  # a minute
     KEPT_FOR = 86_400.0  # seconds
-    STAYS_FOR = 60.0  # seconds within which an address is not asked again, whatever its keys lack
-    whose: ClassVar[str]  # keys of SNS
+    STAYS_FOR = 60.0  # seconds within which keys are not fetched again, whatever they lack
+    whose: ClassVar[str]  # in errors, after “keys of”: such as SNS
 
     def __init__(self, fetch: Callable[[str], bytes]) -> None:
         self._fetch = fetch

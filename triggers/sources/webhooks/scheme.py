@@ -157,7 +157,7 @@ class Scheme(Kind[S]):
         return None
 
     def answer_act(self, act: Act, words: str, *, is_refusal: bool, settings: S) -> Reply:
-        """Tell the person alone what came of it; in the transaction of the act."""
+        """The answer for the person alone; in the transaction of the act."""
         return self.accepted or Reply()
 
     def asks(self, settings: S) -> bool:

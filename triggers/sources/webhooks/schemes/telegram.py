@@ -196,7 +196,7 @@ class Telegram(SharedSecret[TelegramSettings]):
 
 
 def _sent_code(data: Any) -> SentCode | None:
-    """A code in a message; others read along anywhere but in the chat of the bot with the sender."""
+    """A code in a message; only the chat of the bot with the sender is private."""
     path = next((one for one in MESSAGES[:4] if value_at(data, f"{one}.chat.id")), "")
     texts = [value_at(data, f"{path}.{end}") or "" for end in ("text", "caption")] if path else []
     found = next((code for text in texts if (code := CODE.search(text))), None)
