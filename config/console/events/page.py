@@ -25,7 +25,7 @@ from config.console.lists.panel import ArrangedPanel
 from config.console.parts import fields
 from config.console.parts.bulk import carry_out
 from config.console.parts.dialogs import attempt, dialog, leave
-from config.console.parts.filters import ConditionFilter
+from config.console.parts.filters import ConditionFilter, LinkedFilter
 from config.console.parts.html import format_html
 from config.console.parts.links import event_link, link, new_trigger_link, page, run_link
 from config.console.parts.moments import distance, moment
@@ -76,23 +76,21 @@ class StateFilter(ConditionFilter):
     }
 
 
-class HeldFilter(admin.SimpleListFilter):
-    """The events that a paused trigger holds, which another page links: by its slug."""
+class HeldFilter(LinkedFilter):
+    """The events that a paused trigger holds: by its slug."""
 
     title = "held by"
     parameter_name = "held"
 
-    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
-        return [(value, f"trigger {value}")] if (value := self._asked()) else []
+    def parse(self, text: str) -> str:
+        return text
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Event]) -> QuerySet[Event]:
-        held = Decision.objects.filter(trigger__slug=self._asked(), outcome=Decision.Outcome.HELD)
-        return queryset.filter(pk__in=held.values("event")) if self._asked() else queryset
+    def label(self, value: str) -> str:
+        return f"trigger {value}"
 
-    def _asked(self) -> str:
-        value: Any = self.used_parameters.get(self.parameter_name)
-        value = value[-1] if isinstance(value, list) else value
-        return str(value) if value and "\0" not in value else ""
+    def narrow(self, rows: QuerySet[Event], value: str) -> QuerySet[Event]:
+        held = Decision.objects.filter(trigger__slug=value, outcome=Decision.Outcome.HELD)
+        return rows.filter(pk__in=held.values("event"))
 
 
 class EraseForm(BaseDialogForm):  # type: ignore[misc]

@@ -4,14 +4,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
-from django.contrib import admin
 from django.db.models import QuerySet
-from django.http import HttpRequest
 
 from agents.kernel.durations import in_words
+from config.console.parts.filters import LinkedFilter
 from config.console.parts.links import listing
 from config.console.parts.newest_runs import newest_runs_of
 from runs.db.sql import fetch
@@ -176,21 +174,20 @@ class Strip:
         return listing("runs_run", last=f"{part}:{self.whose}")
 
 
-class LastFilter(admin.SimpleListFilter):
-    """The runs of a strip, which another page links: found in the same way, so that they are exactly those."""
+class LastFilter(LinkedFilter):
+    """The runs of a strip, found in the same way, so that they are exactly those."""
 
     title = "last runs"
     parameter_name = "last"
 
-    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
-        part, _, whose = (value := self._asked()).partition(":")
-        return [(value, f"{part} of the last {LAST} that ended, {whose.replace(':', ' ')}")] if value else []
+    def parse(self, text: str) -> tuple[str, str] | None:
+        part, _, whose = text.partition(":")
+        return (part, whose) if whose else None
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Run]) -> QuerySet[Run]:
-        part, _, whose = self._asked().partition(":")
-        return queryset.filter(pk__in=[run.id for run in strip_of(whose).part(part)]) if whose else queryset
+    def label(self, value: tuple[str, str]) -> str:
+        part, whose = value
+        return f"{part} of the last {LAST} that ended, {whose.replace(':', ' ')}"
 
-    def _asked(self) -> str:
-        value: Any = self.used_parameters.get(self.parameter_name)
-        value = value[-1] if isinstance(value, list) else value
-        return str(value) if ":" in (value or "") and "\0" not in value else ""
+    def narrow(self, rows: QuerySet[Run], value: tuple[str, str]) -> QuerySet[Run]:
+        part, whose = value
+        return rows.filter(pk__in=[run.id for run in strip_of(whose).part(part)])

@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 
 from agents.registry import all_agents
 from config.console.lists.panel import ArrangedPanel
-from config.console.parts.filters import ConditionFilter
+from config.console.parts.filters import ConditionFilter, LinkedFilter
 from config.console.parts.html import format_html
 from config.console.parts.links import event_link, run_link
 from config.console.parts.pages import plain_page
@@ -116,25 +116,21 @@ class FinishedFilter(admin.SimpleListFilter):
         return newest(queryset).filter(finished_at__gt=Now() - within) if within else queryset
 
 
-class IncidentFilter(admin.SimpleListFilter):
-    """The runs that an incident covers, which another page links."""
+class IncidentFilter(LinkedFilter):
+    """The runs that an incident covers."""
 
     title = "incident"
     parameter_name = "incident"
 
-    def lookups(self, request: HttpRequest, model_admin: object) -> list[tuple[str, str]]:
-        asked = self._asked()
-        return [(str(asked), f"covered by incident {asked}")] if asked else []
+    def parse(self, text: str) -> int | None:
+        return int(text) if text.isascii() and text.isdigit() and len(text) < LONGEST_ID else None
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Run]) -> QuerySet[Run]:
-        asked = self._asked()
-        covered = CoveredRun.objects.filter(incident=asked).order_by("-id")[:COVERED]
-        return queryset.filter(pk__in=covered.values("run_id")) if asked else queryset
+    def label(self, value: int) -> str:
+        return f"covered by incident {value}"
 
-    def _asked(self) -> int | None:
-        value: Any = self.used_parameters.get(self.parameter_name)
-        value = value[-1] if isinstance(value, list) else value or ""
-        return int(value) if value.isascii() and value.isdigit() and len(value) < LONGEST_ID else None
+    def narrow(self, rows: QuerySet[Run], value: int) -> QuerySet[Run]:
+        covered = CoveredRun.objects.filter(incident=value).order_by("-id")[:COVERED]
+        return rows.filter(pk__in=covered.values("run_id"))
 
 
 class MutedFilter(ConditionFilter):
