@@ -131,7 +131,7 @@ class EventPanel(ArrangedPanel):
     list_select_related = ("source",)
     search_fields = ("type",)  # only shows the search box: see get_search_results
     search_help_text = (
-        "an event's id, an exact subject, or a field of its data such as data.order_id=A-312; or, in the newest "
+        "the beginning of an event's id, an exact subject, or a field of its data such as data.order_id=A-312; or, in the newest "
         f"{LOOKED_THROUGH:,} events, the sender's id or source, or an exact type"
     )
     ordering = ("-id",)
@@ -168,15 +168,11 @@ class EventPanel(ArrangedPanel):
         term = search_term.strip()
         if not term:
             return queryset, False
-        try:
-            by_id = queryset.filter(pk=UUID(term))
-        except ValueError:
-            by_id = queryset.none()
-        if subjects := find_events(term):
-            return queryset.filter(pk__in=subjects), False
+        if found := find_events(term):
+            return queryset.filter(pk__in=found), False
         # A sender's delivery id may have the form of an event id: GitHub's are UUIDs.
         said = Q(ce_id=term) | Q(ce_source=term) | Q(type=term)
-        return by_id if by_id.exists() else newest(queryset).filter(said), False
+        return newest(queryset).filter(said), False
 
     def title_of(self, obj: Event) -> str:
         return f"{obj.type} · {first_line(obj.subject)}" if obj.subject else obj.type

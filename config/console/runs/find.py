@@ -7,21 +7,26 @@ runs, and errors among the newest failed ones, whose ids are in an index of thei
 import re
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 from uuid import UUID
+
+from django.db.models import QuerySet
 
 from agents.kernel.redaction import redacted
 from config.console.parts.list_search import field_in
 from runs.actions.event_runs import runs_of_event, runs_of_events
 from runs.db.sql import fetch, fetch_column
+from runs.models import Run
 from triggers.events.pages import page_of
 from triggers.events.search import FieldIs, Search
+from triggers.models import Event
 
 FOUND = 1_000  # runs of one kind
 EVENTS = 200  # of a subject, or with a field
 NEWEST = 25_000  # runs whose agents and keys are read
 FAILED = 10_000  # newest failed runs whose errors are read
 SHORTEST = 3  # characters of a part of an error
-BEGINNING = re.compile(r"[0-9a-f]{6,31}")  # of an id, without hyphens
+BEGINNING = re.compile(r"[0-9a-f]{6,32}")  # of an id, or a whole one, without hyphens
 HELP = (
     "The beginning of an id, an event's id, a subject, a field of its event's data such as data.order_id=A-312, a trigger or its "
     f"agent; in the newest {NEWEST:,} runs any agent or a key; in "
@@ -34,9 +39,6 @@ SELECT run.id FROM (
   LATERAL (
     SELECT id FROM runs_run WHERE trigger BETWEEN one.slug AND one.slug ORDER BY trigger DESC, id DESC LIMIT %(found)s::int) run
 """
-BEGINS = (
-    "SELECT id FROM runs_run WHERE id BETWEEN %(low)s::uuid AND %(high)s::uuid ORDER BY id DESC LIMIT %(found)s::int"
-)
 # A key is `<trigger uuid>:<value>`.
 AMONG_NEWEST = """
 SELECT id FROM (SELECT id, agent, key FROM runs_run ORDER BY id DESC LIMIT %(newest)s::int) newest
@@ -52,18 +54,20 @@ SELECT id FROM triggers_event WHERE subject = %(term)s::text AND subject <> '' O
 
 
 def find_runs(term: str, *, sees_events: bool) -> set[UUID]:
-    """`sees_events`: only who may see the data of events finds runs by a field of it."""
-    if id := _uuid(term):
-        return {id, *runs_of_event(id).values_list("id", flat=True)}
+    """`sees_events`: without this right, no run is found by a field of its event's data."""
     if field := field_in(term):
         return find_by_field(field) if sees_events else set()
     names = {"term": term, "found": FOUND, "newest": NEWEST, "failed": FAILED, "events": EVENTS}
-    found = {*_rows(OF_TRIGGER, names), *_rows(AMONG_NEWEST, names), *_of_subject(names)}
-    if len(term) >= SHORTEST:
+    found = {
+        *_by_id(Run.objects.all(), term),
+        *_rows(OF_TRIGGER, names),
+        *_rows(AMONG_NEWEST, names),
+        *_of_subject(names),
+    }
+    if id := _uuid(term):
+        found.update(runs_of_event(id).values_list("id", flat=True))
+    elif len(term) >= SHORTEST:
         found.update(_by_error(names))
-    digits = term.lower().replace("-", "")
-    if BEGINNING.fullmatch(digits):
-        found.update(_rows(BEGINS, {**names, "low": digits.ljust(32, "0"), "high": digits.ljust(32, "f")}))
     return found
 
 
@@ -74,10 +78,19 @@ def find_by_field(field: FieldIs, start: datetime | None = None, end: datetime |
 
 
 def find_events(term: str) -> list[UUID]:
-    """Events with this subject, or the newest ones with this field of their data."""
+    """Events whose id this begins, with this subject, or the newest ones with this field of their data."""
     if field := field_in(term):
         return list(page_of(Search(fields=(field,)), size=EVENTS).ids)
-    return list(fetch_column(OF_SUBJECT, {"term": term, "events": FOUND}))
+    return [*_by_id(Event.objects.all(), term), *fetch_column(OF_SUBJECT, {"term": term, "events": FOUND})]
+
+
+def _by_id(rows: QuerySet[Any], term: str) -> Iterable[UUID]:
+    """The newest of these rows whose id this begins."""
+    digits = term.lower().replace("-", "")
+    if not BEGINNING.fullmatch(digits):
+        return []
+    ends = [UUID(digits.ljust(32, filler)) for filler in "0f"]
+    return rows.filter(pk__range=ends).order_by("-pk").values_list("pk", flat=True)[:FOUND]
 
 
 def _of_subject(names: dict[str, object]) -> Iterable[UUID]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from uuid import UUID
+from typing import Any, TypeVar
 
 from django.db.models import Q
 from django.http import HttpRequest
@@ -12,7 +12,7 @@ from agents.registry import all_agents
 from config.console.navigation import tabs_named
 from config.console.parts.links import listing, page
 from config.console.parts.moments import distance
-from config.console.runs.find import BEGINNING, find_events, find_runs
+from config.console.runs.find import find_events, find_runs
 from config.console.runs.input_and_result import SEES_EVENTS
 from config.console.runs.subjects import subjects_of
 from config.console.runs.words import first_line
@@ -25,6 +25,7 @@ from triggers.models import Event, Schedule, Source, Trigger
 SHORTEST, LONGEST = 2, 200  # characters of a search
 SHOWN = 6  # hits of a kind
 CANDIDATES = 1_000  # names of triggers, sources and schedules that are looked through
+Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,7 @@ class Hit:
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """`more_url`: the list with all of them; empty: these are all that are found here."""
+    """`more_url`: the list with all of them; empty: there is no such list, or there are no more."""
 
     title: str
     hits: Sequence[Hit]
@@ -47,34 +48,24 @@ def find(request: HttpRequest, text: str) -> list[Kind]:
     term = text.strip()[:LONGEST].replace("\0", "")
     if len(term) < SHORTEST:
         return []
-    kinds: list[tuple[str, Callable[[str], Iterable[Hit]], str]] = [
-        ("Pages", lambda term: _pages(request, term), ""),
-        ("runs.agentstop", _agents, ""),
-        ("triggers.trigger", _triggers, "triggers_trigger"),
-        ("triggers.schedule", _schedules, "triggers_schedule"),
-        ("triggers.source", _sources, "triggers_source"),
-        ("runs.run", lambda term: _runs(request, term), "runs_run"),
-        ("triggers.event", _events, "triggers_event"),
-        ("Documentation", _docs, ""),
+    kinds: list[tuple[str, str, Callable[[str], Iterable[Hit]], str]] = [
+        ("Pages", "", lambda term: _pages(request, term), ""),
+        ("Agents", "runs.agentstop", _agents, ""),
+        ("Triggers", "triggers.trigger", _triggers, "triggers_trigger"),
+        ("Schedules", "triggers.schedule", _schedules, "triggers_schedule"),
+        ("Sources", "triggers.source", _sources, "triggers_source"),
+        ("Runs", "runs.run", lambda term: _runs(request, term), "runs_run"),
+        ("Events", "triggers.event", _events, "triggers_event"),
+        ("Documentation", "", _docs, ""),
     ]
     found = []
-    for name, of, noun in kinds:
-        if "." in name and not _may_see(request, name):
+    for title, model, of, noun in kinds:
+        if model and not _may_see(request, model):
             continue
         if hits := [*of(term)][: SHOWN + 1]:
             more = listing(noun, q=term) if noun and len(hits) > SHOWN else ""
-            found.append(Kind(title=TITLES.get(name, name), hits=hits[:SHOWN], more_url=more))
+            found.append(Kind(title=title, hits=hits[:SHOWN], more_url=more))
     return found
-
-
-TITLES = {
-    "runs.agentstop": "Agents",
-    "triggers.trigger": "Triggers",
-    "triggers.schedule": "Schedules",
-    "triggers.source": "Sources",
-    "runs.run": "Runs",
-    "triggers.event": "Events",
-}
 
 
 def _pages(request: HttpRequest, term: str) -> Iterable[Hit]:
@@ -89,7 +80,7 @@ def _agents(term: str) -> Iterable[Hit]:
     }
     return [
         Hit(title=name, url=reverse("admin:runs_agentstop_change", args=[name]))
-        for name in sorted(names, key=_best(term))
+        for (name,) in _best_first(term, [(name,) for name in names])
     ]
 
 
@@ -97,26 +88,20 @@ def _triggers(term: str) -> Iterable[Hit]:
     found = Trigger.objects.filter(slug__icontains=term).order_by("slug").values_list("slug", "pk", "agent")
     return [
         Hit(title=slug, url=page("triggers_trigger", pk), note="" if agent == slug else f"starts {agent}")
-        for slug, pk, agent in sorted(found[:CANDIDATES], key=lambda row: _best(term)(row[0]))
+        for slug, pk, agent in _best_first(term, found[:CANDIDATES])
     ]
 
 
 def _schedules(term: str) -> Iterable[Hit]:
     found = Schedule.objects.filter(trigger__slug__icontains=term).order_by("trigger__slug")
     rows = found.values_list("trigger__slug", "pk")[:CANDIDATES]
-    return [
-        Hit(title=slug, url=page("triggers_schedule", pk))
-        for slug, pk in sorted(rows, key=lambda row: _best(term)(row[0]))
-    ]
+    return [Hit(title=slug, url=page("triggers_schedule", pk)) for slug, pk in _best_first(term, rows)]
 
 
 def _sources(term: str) -> Iterable[Hit]:
     found = Source.objects.filter(Q(slug__icontains=term) | Q(kind__icontains=term)).order_by("slug")
     rows = found.values_list("slug", "pk", "kind")[:CANDIDATES]
-    return [
-        Hit(title=slug, url=page("triggers_source", pk), note=kind)
-        for slug, pk, kind in sorted(rows, key=lambda row: _best(term)(row[0]))
-    ]
+    return [Hit(title=slug, url=page("triggers_source", pk), note=kind) for slug, pk, kind in _best_first(term, rows)]
 
 
 def _runs(request: HttpRequest, term: str) -> Iterable[Hit]:
@@ -135,19 +120,15 @@ def _runs(request: HttpRequest, term: str) -> Iterable[Hit]:
 
 
 def _events(term: str) -> Iterable[Hit]:
-    digits = term.lower().replace("-", "")
-    events = Event.objects.only("id", "type", "subject", "received_at").order_by("-pk")
-    if len(digits) == 32 or BEGINNING.fullmatch(digits):
-        found = events.filter(pk__range=(_id(digits, "0"), _id(digits, "f")))
-    else:
-        found = events.filter(pk__in=sorted(find_events(term), reverse=True)[: SHOWN + 1])
+    ids = sorted(find_events(term), reverse=True)[: SHOWN + 1]
+    events = Event.objects.only("id", "type", "subject", "received_at").filter(pk__in=ids).order_by("-pk")
     return [
         Hit(
             title=f"{one.type} · {first_line(one.subject)}" if one.subject else one.type,
             url=page("triggers_event", one.pk),
             note=f"received {distance(one.received_at)}",
         )
-        for one in found[: SHOWN + 1]
+        for one in events
     ]
 
 
@@ -162,17 +143,10 @@ def _docs(term: str) -> Iterable[Hit]:
     ]
 
 
-def _best(term: str) -> Callable[[str], tuple[bool, bool, str]]:
-    """The name itself, then names that begin with the term, then the others."""
+def _best_first(term: str, rows: Iterable[Row]) -> list[Row]:
+    """By their names, the first of each row: the name itself, then names that begin with the term, then the others."""
     lower = term.lower()
-    return lambda name: (name.lower() != lower, not name.lower().startswith(lower), name)
-
-
-def _id(digits: str, filler: str) -> UUID | None:
-    try:
-        return UUID(digits.ljust(32, filler))
-    except ValueError:
-        return UUID(int=0)
+    return sorted(rows, key=lambda row: (row[0].lower() != lower, not row[0].lower().startswith(lower), row[0]))
 
 
 def _may_see(request: HttpRequest, model: str) -> bool:

@@ -40,6 +40,14 @@ def test_runs_are_found_by_subject_key_error_agent_trigger_and_the_beginning_of_
     assert found(admin, "312") == found(admin, "%") == set()
 
 
+def test_a_subject_or_a_key_that_is_a_uuid_finds_its_runs(admin: Client) -> None:
+    subject, key, trigger = str(uuid4()), str(uuid4()), uuid4()
+    about = make_run(event_id=make_event(subject=subject).pk)
+    keyed = make_run(trigger="sync", status="succeeded", key=f"{trigger}:{key}", trigger_id=trigger)
+
+    assert (found(admin, subject), found(admin, key)) == ({about.pk}, {keyed.pk})
+
+
 def test_a_secret_in_an_error_is_not_found_by_a_part_of_it(admin: Client) -> None:
     run = make_run(trigger="sync", status="failed", error="the depot refused Kaufmann-77-of-the-depot")
     know("Kaufmann-77-of-the-depot")  # after the error was stored

@@ -26,6 +26,13 @@ def test_runs_and_events_are_found_by_a_subject_and_by_a_field(admin: Client) ->
         assert hits["Events"] == [("order.placed · A-312", page_of("triggers_event", event))], text
 
 
+@pytest.mark.parametrize("subject", ["20261127", "c0ffee", "x" * 32, "0" * 32])
+def test_an_event_is_found_by_a_subject_that_looks_like_an_id(admin: Client, subject: str) -> None:
+    event = make_event(type="order.placed", subject=subject)
+
+    assert found(admin, subject)["Events"] == [(f"order.placed · {subject}", page_of("triggers_event", event))]
+
+
 def test_names_pages_and_documentation_are_found_by_a_part(admin: Client) -> None:
     trigger = make_trigger("nightly-backup", agent="backup")
 
