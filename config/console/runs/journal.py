@@ -4,6 +4,7 @@ for any length."""
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Count, Q, QuerySet
@@ -67,30 +68,31 @@ def read_page(run: Run, request: HttpRequest) -> Page:
     counted = steps.aggregate(steps=Count("key"), failed=Count("key", filter=~Q(status=Step.Status.DONE)))
     counted["waits"] = waits.count()
     only_failed = request.GET.get("only") == "failed"
+    unproved_too = steps.exclude(status=Step.Status.DONE)
+    listed: list[QuerySet[Any]] = [unproved_too] if only_failed else [steps, waits]
     count = counted["failed"] if only_failed else counted["steps"] + counted["waits"]
     pages = max(1, -(-count // PER_PAGE))
     asked, chosen = request.GET.get("entries", ""), request.GET.get("entry", "")
     # Nine digits at most: int() refuses thousands of them.
-    wanted = int(asked[:9]) if asked.isdecimal() else _page_of(steps, waits, chosen) if chosen and pages > 1 else 0
+    wanted = int(asked[:9]) if asked.isdecimal() else _page_of(listed, chosen) if chosen and pages > 1 else 0
     number = min(max(wanted, 1), pages) if asked.isdecimal() or wanted else pages
     span = slice((number - 1) * PER_PAGE, number * PER_PAGE)
-    entries = _failed(steps, span) if only_failed else _entries(steps, waits, span)
+    entries = _failed(unproved_too, span) if only_failed else _entries(steps, waits, span)
     return Page(**counted, entries=entries, number=number, pages=pages, only_failed=only_failed, chosen=chosen)
 
 
-def _page_of(steps: QuerySet[Step], waits: QuerySet[Wait], key: str) -> int:
-    """The page of all entries that has this one; 0: none has it."""
-    found = steps.filter(key=key).values_list("position").union(waits.filter(key=key).values_list("position"))
-    position = next((one for (one,) in found), None)
+def _page_of(listed: Sequence[QuerySet[Any]], key: str) -> int:
+    """The page of these entries that has this one; 0: none has it."""
+    places = (entries.filter(key=key).values_list("position", flat=True).first() for entries in listed)
+    position = next((place for place in places if place is not None), None)
     if position is None:
         return 0
     before = Q(position__lt=position) | Q(position=position, key__lt=key)
-    return sum(entries.filter(before).count() for entries in (steps, waits)) // PER_PAGE + 1
+    return sum(entries.filter(before).count() for entries in listed) // PER_PAGE + 1
 
 
-def _failed(steps: QuerySet[Step], span: slice) -> list[Entry]:
-    unproved_too = steps.exclude(status=Step.Status.DONE).order_by("position", "key")
-    return [of_step(step) for step in _light(unproved_too)[span]]
+def _failed(unproved_too: QuerySet[Step], span: slice) -> list[Entry]:
+    return [of_step(step) for step in _light(unproved_too.order_by("position", "key"))[span]]
 
 
 def _entries(steps: QuerySet[Step], waits: QuerySet[Wait], span: slice) -> list[Entry]:

@@ -314,6 +314,18 @@ def test_the_page_of_a_long_journal_is_that_of_the_chosen_entry(admin: Client) -
     assert chosen(admin, run, entry="s:7", entries=2) == ""
 
 
+def test_the_page_of_the_failed_entries_is_that_of_the_chosen_one(admin: Client) -> None:
+    run = make_run(status="failed")
+    make_steps(run, 250)
+    Step.objects.filter(run=run).update(status="failed", error="no")
+    make_step(run, "done", position=0)  # counts among all entries only
+    make_step(run, "last", position=250, status="failed", error="no")
+
+    assert chosen(admin, run, only="failed", entry="s:7") == "s:7"
+    assert chosen(admin, run, only="failed", entry="s:199") == "s:199"
+    assert chosen(admin, run, only="failed", entry="last") == "last"
+
+
 def test_the_chosen_step_of_a_child_that_failed_shows_the_error_of_the_child(admin: Client) -> None:
     run = make_run(status="succeeded")
     child = make_child(run, status="failed", error="Permanent: no bad-1 on the shelf")
