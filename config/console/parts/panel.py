@@ -9,7 +9,7 @@ from django.contrib.admin.checks import ModelAdminChecks
 from django.contrib.admin.views.main import ORDER_VAR, ChangeList
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.db.models import CharField, Model, Q, QuerySet, TextField
+from django.db.models import BinaryField, CharField, Model, Q, QuerySet, TextField
 from django.db.models.constants import LOOKUP_SEP
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
@@ -100,15 +100,16 @@ class Panel(ModelAdmin):  # type: ignore[misc]
         return [*own, *super().get_urls()]  # Django's would take their names for the key of a row
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
-        """A whole value, or what a filter of the list offers. Django lets an address ask for parts of any text, also of those that pages
-        redact."""
+        """The whole value of a column, or what a filter of the list offers. Django allows parts of any text, also of those that pages
+        redact, joins of other tables, and bytes, of which an address has none."""
         first, *rest = lookup.split(LOOKUP_SEP)
         is_filter = any(
             lookup == name or (lookup.startswith(f"{name}{LOOKUP_SEP}") and rest[-1] in OFFERED)
             for name in self._filtered()
         )
         is_of_field = first in {field.name for field in self.opts.get_fields()}
-        if is_of_field and not is_filter and not WHOLE.issuperset(rest):
+        columns = {field.name for field in self.opts.concrete_fields if not isinstance(field, BinaryField)}
+        if is_of_field and not is_filter and not (first in columns and WHOLE.issuperset(rest)):
             return False
         return bool(super().lookup_allowed(lookup, value, request))
 

@@ -78,6 +78,21 @@ def test_an_address_asks_for_no_part_of_a_text(admin: Client, asked: str) -> Non
         assert admin.get(list_of("runs_run"), whole).status_code == 200
 
 
+@pytest.mark.parametrize(
+    "noun, asked",
+    [
+        ("runs_run", "attempts"),
+        ("runs_run", "waits__id__exact"),
+        ("runs_run", "log"),
+        ("runs_run", "steps"),
+        ("triggers_event", "decisions"),
+        ("triggers_event", "body"),
+    ],
+)
+def test_an_address_asks_for_no_other_table_and_no_bytes(admin: Client, noun: str, asked: str) -> None:
+    assert admin.get(list_of(noun), {asked: "1"}).status_code == 400
+
+
 def test_agents_keys_and_errors_are_looked_for_in_the_newest_rows_and_the_box_says_so(
     admin: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
