@@ -28,7 +28,7 @@ from django.utils.safestring import SafeString
 
 from agents.models import Checklist, PromptAgent
 from config.console.parts.filters import ConditionFilter
-from config.console.parts.html import format_html
+from config.console.parts.html import format_html, shortened
 from config.console.parts.links import link, page, short
 from config.console.parts.moments import moment
 from config.console.parts.panel import COUNTED, Panel, column, time_column
@@ -272,8 +272,7 @@ def _edits(field: str, before: object, after: object) -> Iterator[Edit]:
 
 
 def _short(value: object) -> str:
-    text = _plain(value)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    return shortened(_plain(value), LONGEST)
 
 
 def _whole(word: str) -> SafeString:

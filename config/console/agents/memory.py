@@ -16,6 +16,7 @@ from agents.models import MemoryNote
 from config.console.access.audit import entries_of
 from config.console.parts import fields
 from config.console.parts.dialogs import attempt, dialog, leave
+from config.console.parts.html import shortened
 from config.console.parts.links import listing, page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.pages import form_page
@@ -76,7 +77,7 @@ class MemoryPanel(Panel):
 
     @column("text")
     def beginning(self, note: MemoryNote) -> str:
-        return note.text if len(note.text) <= 120 else f"{note.text[:120]}…"
+        return shortened(note.text, 120)
 
     @column("trusted")
     def trusted(self, note: MemoryNote) -> str:

@@ -18,7 +18,7 @@ from agents.sessions.limits import MOST_CHARACTERS, MOST_TURNS, SUMMARY_LENGTH
 from config.console.access.audit import entries_of
 from config.console.parts import fields
 from config.console.parts.dialogs import attempt, dialog
-from config.console.parts.html import format_html, format_html_join
+from config.console.parts.html import format_html, format_html_join, shortened
 from config.console.parts.links import page, run_link
 from config.console.parts.moments import moment
 from config.console.parts.pages import form_page
@@ -185,7 +185,7 @@ def _said(turn: SessionTurn) -> SafeString:
         said = [(one.who, one.text) for one in said_in(stored)]
     except ValueError:  # of another version
         said = [("messages", pretty(stored))]
-    lines = ((who, text if len(text) <= CUT else f"{text[:CUT]}…") for who, text in said)
+    lines = ((who, shortened(text, CUT)) for who, text in said)
     return format_html_join("", "<div><b>{}</b>: {}</div>", lines)
 
 

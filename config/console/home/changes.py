@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from config.console.access.audit import details_of, newest_entries, subject_of
+from config.console.parts.html import shortened
 from config.console.parts.links import listing
 from config.console.parts.moments import appointment
 from config.console.parts.sections import Cell
@@ -47,11 +48,10 @@ def _changes(words: str, entries: Sequence[AuditEntry], done_by: str) -> Changes
 
 
 def _change(entry: AuditEntry) -> Change:
-    detail = details_of(entry)
     return Change(
         at=appointment(entry.at),
         action=entry.action,
         on=subject_of(entry),
         by=entry.by,
-        detail=detail if len(detail) <= LONGEST else f"{detail[:LONGEST]}…",
+        detail=shortened(details_of(entry), LONGEST),
     )

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from agents.kernel.redaction import shown, shown_json
+from agents.kernel.redaction import shown_json
 from config.console.home.causes import Act
 from config.console.parts.arguments import Argument, read
+from config.console.parts.html import shortened
 from config.console.parts.inboxes import first_to_expire, pending_approvals, uncertain_runs
 from config.console.parts.links import listing, page, run_link
 from config.console.parts.moments import appointment
@@ -115,13 +116,12 @@ def _asked(approval: Approval, may_decide: bool) -> Asked:
         Act(verb="approve", label="Approve", value=value, about=approval.question, is_primary=True),
         Act(verb="deny", label="Deny", value=value, about=approval.question),
     ]
-    question = shown(approval.question)
     return Asked(
         id=f"approval-{approval.pk}",
         agent=run.agent,
         run=run_link(run.pk, "its run"),
         url=page("runs_approval", approval.pk),
-        question=question if len(question) <= SHORT else f"{question[: SHORT - 1]}…",
+        question=shortened(approval.question, SHORT),
         arguments="" if approval.is_question else arguments[:SHORT],
         read=read(approval.arguments) if len(arguments) <= SHORT and not approval.is_question else (),
         until=wait.due_at,

@@ -4,8 +4,8 @@ from uuid import UUID
 
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.text import Truncator
 
+from config.console.parts.html import shortened
 from config.console.parts.links import link, page
 from config.links import overnight_page
 from runs.models import Notification
@@ -37,7 +37,7 @@ def dot(status: str) -> SafeString:
 
 
 def text_of(notification: Notification) -> str:
-    return Truncator(notification.text).chars(SHOWN)
+    return shortened(notification.text, SHOWN)
 
 
 def leads_to(notification: Notification) -> SafeString | str:

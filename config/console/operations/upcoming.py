@@ -14,12 +14,11 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.safestring import SafeString
-from django.utils.text import Truncator
 
 from agents.registry import all_agents
 from config.console.parts.axis import Axis
 from config.console.parts.browser_zone import zone_shown
-from config.console.parts.html import format_html
+from config.console.parts.html import format_html, shortened
 from config.console.parts.links import link, page, run_link
 from config.console.parts.moments import appointment, moment
 from config.console.parts.sections import Table
@@ -207,13 +206,13 @@ def _again(one: Coming) -> SafeString | str:
 
 def subject_of(one: Coming) -> SafeString | str:
     if one.kind == "reminder":
-        return link(page("triggers_schedule", one.schedule_id), Truncator(one.why).chars(NAMED))
+        return link(page("triggers_schedule", one.schedule_id), shortened(one.why, NAMED))
     if one.kind in BY_CLOCK:
         return link(page("triggers_schedule", one.schedule_id), one.name) if one.kind != "task" else one.name
     if one.kind in ("timer", "retry", "start") and one.run_id:
         return format_html("{} of run {}", one.name, run_link(one.run_id))
     if one.source_id:
-        return link(page("triggers_source", one.source_id), Truncator(one.name).chars(NAMED))
+        return link(page("triggers_source", one.source_id), shortened(one.name, NAMED))
     return link(page("triggers_trigger", one.trigger_id), one.name) if one.trigger else one.name
 
 

@@ -26,6 +26,12 @@ def unbroken(text: str) -> str:
     return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
+def shortened(text: str, most: int) -> str:
+    """The beginning of a stored text, without secrets: of a secret that was cut before, a part would be shown."""
+    clean = str(shown(text))
+    return clean if len(clean) <= most else f"{clean[: most - 1]}…"
+
+
 @register.filter
 def emphasised(value: Any) -> Any:
     """A text in which asterisks stand around names, such as that of a button, which are emphasised instead."""

@@ -24,6 +24,7 @@ from agents.tools import toolbox
 from config.console.access.audit import entries_of
 from config.console.agents.page_files import file_page
 from config.console.parts.dialogs import attempt, dialog, leave
+from config.console.parts.html import shortened
 from config.console.parts.json_field import JsonField
 from config.console.parts.links import link, listing, page, run_link
 from config.console.parts.moments import moment
@@ -111,8 +112,7 @@ class PromptAgentPanel(Panel):
 
     @column("does")
     def does(self, agent: Any) -> str:
-        said = " ".join((agent.says or "").split())
-        return f"{said[:99]}…" if len(said) > 100 else said
+        return shortened(" ".join((agent.says or "").split()), 100)
 
     @column("version")
     def version(self, agent: PromptAgent) -> int:

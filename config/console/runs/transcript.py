@@ -11,6 +11,7 @@ from django.template.defaultfilters import pluralize
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
+from config.console.parts.html import shown
 from config.console.parts.links import link, page
 from config.console.parts.moments import moment
 from config.console.parts.sections import Cell, pretty
@@ -60,8 +61,9 @@ class Passage:
 
     @property
     def begins(self) -> str:
-        line = " ".join(self.text[:200].split())
-        return f"{line[:110]}…" if len(line) > 110 or len(self.text) > len(line) else line
+        text = str(shown(self.text))
+        line = " ".join(text[:200].split())
+        return f"{line[:110]}…" if len(line) > 110 or len(text) > len(line) else line
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from agents.kernel.durations import in_words as span
-from config.console.parts.html import format_html
+from config.console.parts.html import format_html, shortened, shown
 from config.console.parts.links import joined, link, page, run_link
 from config.console.parts.moments import distance
 from config.console.runs.waits import open_wait_of, waiting_for
@@ -97,8 +97,8 @@ def took(began: datetime, ended: datetime | None) -> str:
 
 
 def first_line(text: str) -> str:
-    line = text.strip().splitlines()[0] if text.strip() else ""
-    return line if len(line) <= 160 else f"{line[:159]}…"
+    lines = str(shown(text)).strip().splitlines()
+    return shortened(lines[0], 160) if lines else ""
 
 
 def run_list(runs: list[Run]) -> SafeString | str:

@@ -7,7 +7,7 @@ from django.db.models.functions import Substr
 from django.template.defaultfilters import filesizeformat
 from django.utils.safestring import SafeString
 
-from config.console.parts.html import format_html
+from config.console.parts.html import format_html, shortened
 from config.console.parts.links import link, page
 from config.console.parts.moments import distance, moment
 from config.console.parts.sections import Facts, Notice, Section, Table, pretty
@@ -59,14 +59,13 @@ def _reading(reading: Reading) -> Facts:
             ("Last messages", moment(reading.read_at)),
             ("Messages read", f"{reading.read_count:,}"),
             ("Waiting at the source", f"{reading.lag:,}" if reading.lag is not None else ""),
-            ("Position", _shortened(pretty(reading.position)) if reading.position is not None else ""),
+            (
+                "Position",
+                shortened(pretty(reading.position), POSITION_CHARACTERS) if reading.position is not None else "",
+            ),
             ("Errors in a row", reading.failures),
         ],
     )
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= POSITION_CHARACTERS else f"{text[:POSITION_CHARACTERS]}…"
 
 
 def _slot(slot: WatchedSlot) -> Iterator[Section]:
