@@ -1,17 +1,14 @@
 """The console with a keyboard, a screen reader and a phone (WCAG 2.2 AA), as far as axe-core finds out."""
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from django.contrib.auth.models import User
 from playwright.sync_api import Page, ViewportSize, expect
 from pytest_django.live_server_helper import LiveServer
 
 from tests.support.console import make_one_of_each, make_source, page_of
+from tests.support.console_in_a_browser import DESKTOP, PHONE, log_in, violations
 from tests.support.journals import make_child, make_step
 
 pytestmark = [pytest.mark.chaos, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
-DESKTOP: ViewportSize = {"width": 1300, "height": 900}
-PHONE: ViewportSize = {"width": 390, "height": 844}
 FORMS = (
     "/admin/runs/agentstop/greeter-1/change/",
     "/admin/triggers/trigger/add/",
@@ -26,19 +23,13 @@ FORMS = (
     "/api/docs/",
     "/api/docs/runs/",
 )
-RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 
 
 @pytest.fixture
 def paths(live_server: LiveServer, page: Page) -> list[str]:
-    User.objects.create_superuser("ada", password="right")
     rows = make_one_of_each(1)
     page.set_viewport_size(DESKTOP)
-    page.goto(f"{live_server.url}/admin/login/")
-    page.locator("[name=username]").fill("ada")
-    page.locator("[name=password]").fill("right")
-    page.locator("form").get_by_role("button").first.click()
-    expect(page.get_by_role("link", name="Triggers").first).to_be_visible()
+    log_in(page, live_server)
     links = page.locator("#nav-sidebar-inner a").evaluate_all(
         "links => links.map(link => link.getAttribute('href') || '')"
     )
@@ -54,14 +45,13 @@ def paths(live_server: LiveServer, page: Page) -> list[str]:
 def test_axe_finds_nothing_on_any_page(
     live_server: LiveServer, page: Page, paths: list[str], scheme: str, size: ViewportSize
 ) -> None:
-    axe, found = Axe(), []
+    found: list[str] = []
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     page.set_viewport_size(size)
 
     for path in paths:
         page.goto(f"{live_server.url}{path}", wait_until="networkidle")
-        answer = axe.run(page, options=RULES)
-        found += [f"{path}: {one['id']}: {one['nodes'][0]['html'][:200]}" for one in answer.response["violations"]]
+        found += violations(page)
 
     assert found == []
     assert len(paths) > 40

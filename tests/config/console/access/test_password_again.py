@@ -18,6 +18,7 @@ from config.web.sessions import GIVEN
 from runs.models import AuditEntry
 from tests.config.console.test_permissions import contents_of_every_table, differences, one_of_every_model, pages
 from tests.support.console import page_of
+from tests.support.console_in_a_browser import log_in
 from tests.support.triggers import make_event
 from triggers.models import ApiToken, Event
 
@@ -159,13 +160,9 @@ def test_the_page_is_for_staff_who_are_logged_in() -> None:
 def test_in_a_browser_a_dialog_leads_to_the_password_and_back(
     live_server: LiveServer, page: Page, settings: Any
 ) -> None:
-    User.objects.create_superuser("ada", password="right")
     event = make_event(data={"said": "a secret"})
     Event.objects.update(dispatched_at=timezone.now())  # one that is still needed is left
-    page.goto(f"{live_server.url}/admin/login/")
-    page.locator("[name=username]").fill("ada")
-    page.locator("[name=password]").fill("right")
-    page.locator("form").get_by_role("button").first.click()
+    log_in(page, live_server)
     expect(page.get_by_role("link", name="Triggers").first).to_be_visible()
     address = live_server.url + page_of("triggers_event", event)
 

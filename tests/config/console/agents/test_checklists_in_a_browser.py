@@ -1,7 +1,6 @@
 """A person edits a checklist in a browser, silences it for a day, and sees who changed what."""
 
 import pytest
-from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
@@ -9,17 +8,14 @@ from agents.checklists.run_checklist import read_checklist
 from agents.models import ChecklistItem
 from runs.actions.checklists import ItemEdit, create_checklist
 from tests.support.console import page_of
+from tests.support.console_in_a_browser import log_in
 
 pytestmark = [pytest.mark.chaos, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 def test_a_checklist_is_edited_and_silenced_for_a_day(live_server: LiveServer, page: Page) -> None:
-    User.objects.create_superuser("ada", password="right")
     checklist = create_checklist("ops", items=[ItemEdit(text="Are there failed runs?")], by="code")
-    page.goto(f"{live_server.url}/admin/login/?next={page_of('agents_checklist', checklist)}")
-    page.locator("[name=username]").fill("ada")
-    page.locator("[name=password]").fill("right")
-    page.locator("form").get_by_role("button").first.click()
+    log_in(page, live_server, page_of("agents_checklist", checklist))
 
     page.get_by_role("link", name="Edit", exact=True).click()
     page.locator("[name=text_2]").fill("Is the newest backup older than a day?")

@@ -3,7 +3,6 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from django.contrib.auth.models import User
 from django.db import connection
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
@@ -13,6 +12,7 @@ from agents.agent import Agent
 from agents.models import MemoryNote, Session, SessionTurn
 from agents.testing import run_agent
 from tests.support.console import page_of
+from tests.support.console_in_a_browser import log_in
 from tests.support.conversing import Listener
 
 pytestmark = [pytest.mark.chaos, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -31,18 +31,10 @@ def converse() -> None:
     connection.close()
 
 
-def log_in(page: Page, url: str, path: str) -> None:
-    User.objects.create_superuser("ada", password="right")
-    page.goto(f"{url}/admin/login/?next={path}")
-    page.locator("[name=username]").fill("ada")
-    page.locator("[name=password]").fill("right")
-    page.locator("form").get_by_role("button").first.click()
-
-
 def test_a_session_and_a_note_are_read_and_edited(live_server: LiveServer, page: Page) -> None:
     with ThreadPoolExecutor(1) as pool:  # Playwright has a loop in this thread
         pool.submit(converse).result()
-    log_in(page, live_server.url, page_of("agents_session", Session.objects.get()))
+    log_in(page, live_server, page_of("agents_session", Session.objects.get()))
 
     first = page.get_by_role("row").filter(has_text="look at the disks").first
     expect(first).to_contain_text("calls look")

@@ -4,11 +4,11 @@ import re
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models import Connection
+from tests.support.console_in_a_browser import log_in
 from tests.support.oauth_server import CLIENT_ID, CLIENT_SECRET, providing_tokens
 from tests.support.secrets import forgotten as forgotten
 
@@ -20,14 +20,10 @@ def test_an_account_is_connected_in_a_browser(
 ) -> None:
     settings.WAKEFUL_HTTP_NETWORKS = ["127.0.0.0/8"]
     settings.WAKEFUL_URL = live_server.url
-    User.objects.create_superuser("ada", password="right")
     wrong: list[str] = []
     page.on("console", lambda said: wrong.append(f"{page.url}: {said.text}") if said.type == "error" else None)
     with providing_tokens() as provider:
-        page.goto(f"{live_server.url}/admin/login/")
-        page.locator("[name=username]").fill("ada")
-        page.locator("[name=password]").fill("right")
-        page.locator("form").get_by_role("button").first.click()
+        log_in(page, live_server)
         page.get_by_role("link", name="Connections").first.click()
         page.goto(f"{live_server.url}/admin/runs/connection/add/")
         page.get_by_role("link", name="Connect Other").click()

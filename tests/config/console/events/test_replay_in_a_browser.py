@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
-from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models import Run
 from tests.support.console import list_of
+from tests.support.console_in_a_browser import log_in
 from tests.support.triggers import make_event, make_trigger
 from tests.triggers.replays.test_replays import carry_out
 from triggers.models import Replay
@@ -18,15 +18,11 @@ pytestmark = [pytest.mark.browser, pytest.mark.chaos, pytest.mark.django_db(tran
 
 
 def test_events_are_searched_and_replayed_to_a_second_trigger(live_server: LiveServer, page: Page) -> None:
-    User.objects.create_superuser("ada", password="right")
     make_trigger("first", types=["order.*"])
     make_trigger("second", types=["order.*"])
     for n in range(60):
         make_event(type="order.placed" if n % 2 else "stock.counted", data={"customer": {"id": 42 + n % 4}})
-    page.goto(f"{live_server.url}/admin/login/")
-    page.locator("[name=username]").fill("ada")
-    page.locator("[name=password]").fill("right")
-    page.locator("form").get_by_role("button").first.click()
+    log_in(page, live_server)
     expect(page.get_by_role("link", name="Triggers").first).to_be_visible()
 
     page.goto(live_server.url + list_of("triggers_event"))

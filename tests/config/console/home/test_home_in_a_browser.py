@@ -3,15 +3,13 @@
 import re
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.actions.approve import decide
 from runs.models import Incident
-from tests.config.console.test_access_in_a_browser import DESKTOP, PHONE, RULES
 from tests.support.console import make_failed_run, make_incident, make_one_of_each
+from tests.support.console_in_a_browser import DESKTOP, PHONE, log_in, violations
 from tests.support.journals import make_approval
 from tests.support.runs import make_run
 from tests.support.triggers import make_trigger
@@ -22,12 +20,8 @@ LOOK = "document.dispatchEvent(new Event('visibilitychange'))"  # at once, not a
 
 @pytest.fixture
 def home(live_server: LiveServer, page: Page) -> Page:
-    User.objects.create_superuser("ada", password="right")
     page.set_viewport_size(DESKTOP)
-    page.goto(f"{live_server.url}/admin/login/")
-    page.locator("[name=username]").fill("ada")
-    page.locator("[name=password]").fill("right")
-    page.locator("form").get_by_role("button").first.click()
+    log_in(page, live_server)
     expect(page.locator("#home-verdict")).to_be_visible()
     return page
 
@@ -95,7 +89,5 @@ def test_axe_finds_nothing_on_a_full_page(home: Page, scheme: str, size: dict[st
     home.set_viewport_size(size)  # type: ignore[arg-type]
     home.reload(wait_until="networkidle")
 
-    found = Axe().run(home, options=RULES).response["violations"]
-
-    assert [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found] == []
+    assert violations(home) == []
     assert home.evaluate("document.documentElement.scrollWidth") <= size["width"]

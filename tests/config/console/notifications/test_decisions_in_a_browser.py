@@ -1,32 +1,21 @@
 """A person decides in the inbox without a mouse: the keys lead to entries and buttons, and out of them again."""
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models import Approval
 from tests.support.console import make_incident
+from tests.support.console_in_a_browser import PHONE, log_in, violations
 from tests.support.journals import make_asking_run, make_question, make_step
 from tests.support.runs import make_run
 
 pytestmark = [pytest.mark.chaos, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
-RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
-
-
-def log_in(live_server: LiveServer, page: Page) -> None:
-    User.objects.create_superuser("ada", password="right")
-    page.goto(f"{live_server.url}/admin/login/?next=/admin/inbox/")
-    page.locator("[name=username]").fill("ada")
-    page.locator("[name=password]").fill("right")
-    page.locator("form").get_by_role("button").first.click()
-    expect(page.get_by_role("heading", name="for a decision")).to_be_visible()
 
 
 def test_approvals_are_decided_by_keys_and_no_key_decides_by_itself(live_server: LiveServer, page: Page) -> None:
     first, second = make_asking_run(), make_asking_run()
-    log_in(live_server, page)
+    log_in(page, live_server, "/admin/inbox/")
     entries = page.locator("[data-waiting]")
 
     page.keyboard.press("j")
@@ -60,16 +49,15 @@ def test_approvals_are_decided_by_keys_and_no_key_decides_by_itself(live_server:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_on_a_phone_every_decision_is_in_sight_and_in_reach(live_server: LiveServer, page: Page, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-    page.set_viewport_size({"width": 390, "height": 844})
+    page.set_viewport_size(PHONE)
     make_asking_run(is_tainted=True)
     make_question()
     make_step(make_run(status="uncertain"), "pay", status="started", arguments={"cents": 1200})
     make_incident("greeter", make_run(status="failed"))
-    log_in(live_server, page)
+    log_in(page, live_server, "/admin/inbox/")
 
     for name in ("Approve", "Deny", "Send the answer", "Let it fail", "Requeue its failed runs"):
         box = page.locator("main").get_by_role("button", name=name, exact=True).first.bounding_box()
         assert box and box["height"] >= 44 and box["x"] >= 0 and box["x"] + box["width"] <= 390
     assert page.evaluate("document.documentElement.scrollWidth <= 390")
-    found = Axe().run(page, options=RULES).response["violations"]
-    assert [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found] == []
+    assert violations(page) == []

@@ -1,22 +1,18 @@
 """A person opens an inbox, sends it a test, sees it arrive and acknowledges it; and silences a recipient for a day."""
 
 import pytest
-from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models import Delivery, Recipient
+from tests.support.console_in_a_browser import log_in
 from tests.support.notifying import delivered
 
 pytestmark = [pytest.mark.chaos, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 def test_an_inbox_is_opened_tested_read_and_silenced(live_server: LiveServer, page: Page) -> None:
-    User.objects.create_superuser("ada", password="right")
-    page.goto(f"{live_server.url}/admin/login/?next=/admin/inbox/")
-    page.locator("[name=username]").fill("ada")
-    page.locator("[name=password]").fill("right")
-    page.locator("form").get_by_role("button").first.click()
+    log_in(page, live_server, "/admin/inbox/")
 
     page.get_by_role("button", name="Open my inbox").click()
     expect(page.get_by_text("Nothing is unread.")).to_be_visible()

@@ -1,12 +1,12 @@
 """The journal of a run: an entry is chosen with a keyboard, beside the others on a wide screen and below it on a phone."""
 
 import pytest
-from django.contrib.auth.models import User
 from playwright.sync_api import Browser, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models import Run
 from tests.support.console import page_of
+from tests.support.console_in_a_browser import DESKTOP, PHONE, log_in
 from tests.support.journals import make_step
 from tests.support.runs import make_run
 
@@ -14,25 +14,16 @@ pytestmark = [pytest.mark.chaos, pytest.mark.browser, pytest.mark.django_db(tran
 
 
 def make_journal() -> Run:
-    User.objects.create_superuser("ada", password="right")
     run = make_run(status="succeeded", trigger="fulfil")
     for position, key in enumerate(("read", "pick", "mail")):
         make_step(run, key, position=position, output={"came of": f"{key} it"})
     return run
 
 
-def log_in(page: Page, server: LiveServer, run: Run) -> None:
-    page.goto(f"{server.url}/admin/login/?next={page_of('runs_run', run)}")
-    page.locator("[name=username]").fill("ada")
-    page.locator("[name=password]").fill("right")
-    page.locator("form").get_by_role("button").first.click()
-    expect(page.locator("#journal")).to_be_visible()
-
-
 def test_arrows_move_enter_chooses_and_the_address_keeps_the_choice(live_server: LiveServer, page: Page) -> None:
     run = make_journal()
-    page.set_viewport_size({"width": 1440, "height": 900})
-    log_in(page, live_server, run)
+    page.set_viewport_size(DESKTOP)
+    log_in(page, live_server, page_of("runs_run", run))
     pane, read, mail = (
         page.locator("#journal-entry"),
         page.locator("[data-key=read] a"),
@@ -57,8 +48,8 @@ def test_arrows_move_enter_chooses_and_the_address_keeps_the_choice(live_server:
 
 def test_on_a_phone_the_content_follows_its_entry(live_server: LiveServer, page: Page) -> None:
     run = make_journal()
-    page.set_viewport_size({"width": 390, "height": 844})
-    log_in(page, live_server, run)
+    page.set_viewport_size(PHONE)
+    log_in(page, live_server, page_of("runs_run", run))
 
     page.locator("[data-key=pick] a").click()
     expect(page.locator("#journal-entry").get_by_text("pick it")).to_be_visible()
@@ -73,7 +64,7 @@ def test_on_a_phone_the_content_follows_its_entry(live_server: LiveServer, page:
 def test_without_scripts_the_link_of_an_entry_leads_to_it(live_server: LiveServer, browser: Browser) -> None:
     run = make_journal()
     page = browser.new_page(java_script_enabled=False)
-    log_in(page, live_server, run)
+    log_in(page, live_server, page_of("runs_run", run))
 
     page.locator("[data-key=pick] a").click()
 

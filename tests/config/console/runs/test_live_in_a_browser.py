@@ -1,13 +1,13 @@
 """The page of a live run follows it, and what a person does on the page meanwhile stays."""
 
 import pytest
-from django.contrib.auth.models import User
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models import Run
 from tests.support.console import page_of
+from tests.support.console_in_a_browser import log_in
 from tests.support.journals import make_step
 from tests.support.runs import make_run
 
@@ -15,15 +15,11 @@ pytestmark = [pytest.mark.chaos, pytest.mark.browser, pytest.mark.django_db(tran
 
 
 def test_steps_and_the_end_appear_while_focus_and_the_chosen_entry_stay(live_server: LiveServer, page: Page) -> None:
-    User.objects.create_superuser("ada", password="right")
     run = make_run(status="waiting", trigger="fulfil")
     make_step(run, "first")
     errors: list[str] = []
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-    page.goto(f"{live_server.url}/admin/login/?next={page_of('runs_run', run)}")
-    page.locator("[name=username]").fill("ada")
-    page.locator("[name=password]").fill("right")
-    page.locator("form").get_by_role("button").first.click()
+    log_in(page, live_server, page_of("runs_run", run))
 
     entry, pane = page.locator("[data-key=first] a"), page.locator("#journal-entry")
     entry.click()

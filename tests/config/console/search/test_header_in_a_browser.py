@@ -1,13 +1,11 @@
 """The header by keyboard: the search, the bars above lists, what is chosen there, and whether a page is live."""
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from django.contrib.auth.models import User
 from playwright.sync_api import Page, Route, expect
 from pytest_django.live_server_helper import LiveServer
 
 from config.models import SavedView
-from tests.config.console.test_access_in_a_browser import DESKTOP, PHONE, RULES
+from tests.support.console_in_a_browser import DESKTOP, PHONE, log_in, violations
 from tests.support.runs import make_run
 from tests.support.triggers import make_event, make_trigger
 
@@ -17,12 +15,8 @@ LOOK = "document.dispatchEvent(new Event('visibilitychange'))"
 
 @pytest.fixture
 def console(live_server: LiveServer, page: Page) -> Page:
-    User.objects.create_superuser("ada", password="right")
     page.set_viewport_size(DESKTOP)
-    page.goto(f"{live_server.url}/admin/login/")
-    page.locator("[name=username]").fill("ada")
-    page.locator("[name=password]").fill("right")
-    page.locator("form").get_by_role("button").first.click()
+    log_in(page, live_server)
     expect(page.locator("#home-verdict")).to_be_visible()
     return page
 
@@ -92,17 +86,16 @@ def test_axe_finds_nothing_in_the_search_and_the_choices_of_a_list(
     console.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     console.set_viewport_size(size)  # type: ignore[arg-type]
 
-    found = []
     console.keyboard.press("Control+k")
     console.keyboard.type("order-")
     expect(console.get_by_role("link", name="order-sync").first).to_be_visible()
-    found += Axe().run(console, options=RULES).response["violations"]
+    found = violations(console)
     for choice in ("Columns", "Save view"):
         console.goto(f"{live_server.url}/admin/runs/run/", wait_until="networkidle")
         console.locator("summary", has_text=choice).click()
-        found += Axe().run(console, options=RULES).response["violations"]
+        found += violations(console)
 
-    assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == []
+    assert found == []
 
 
 def test_the_bars_are_one_stop_of_the_tab_key_and_a_bar_narrows_the_list(

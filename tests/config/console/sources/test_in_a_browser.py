@@ -1,21 +1,17 @@
 """A person searches a kind, makes a source of it, and sends its test event."""
 
 import pytest
-from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
+from tests.support.console_in_a_browser import log_in
 from triggers.models import Event
 
 pytestmark = [pytest.mark.chaos, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 def test_a_source_is_searched_made_and_tested(live_server: LiveServer, page: Page) -> None:
-    User.objects.create_superuser("ada", password="right")
-    page.goto(f"{live_server.url}/admin/login/?next=/admin/triggers/source/add/")
-    page.locator("[name=username]").fill("ada")
-    page.locator("[name=password]").fill("right")
-    page.locator("form").get_by_role("button").first.click()
+    log_in(page, live_server, "/admin/triggers/source/add/")
 
     kinds = page.locator(".console-kinds")
     expect(kinds.get_by_role("link", name="Bearer token")).to_be_visible()

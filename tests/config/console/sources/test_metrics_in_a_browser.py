@@ -3,12 +3,12 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.contrib.auth.models import User
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from tests.support.api import Api
+from tests.support.console_in_a_browser import log_in
 from tests.support.outbound import dispatched
 from tests.support.triggers import make_trigger
 from tests.triggers.sources.metrics.recorded import CLAIMS, observations
@@ -20,11 +20,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.chaos, pytest.mark.django_db(tran
 def test_a_series_is_drawn_a_detector_is_armed_after_its_trial_and_the_episode_is_seen(
     live_server: LiveServer, page: Page
 ) -> None:
-    User.objects.create_superuser("ada", password="right")
-    page.goto(f"{live_server.url}/admin/login/?next=/admin/triggers/source/add/?choice=pushed")
-    page.locator("[name=username]").fill("ada")
-    page.locator("[name=password]").fill("right")
-    page.locator("form").get_by_role("button").first.click()
+    log_in(page, live_server, "/admin/triggers/source/add/?choice=pushed")
     page.get_by_label("Name").fill("claims")
     page.get_by_role("button", name="Create the source").click()
     expect(page.get_by_text("No detector is armed")).to_be_visible()

@@ -1,10 +1,10 @@
 """A person chooses what is missing, and sees only the settings of that case."""
 
 import pytest
-from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
+from tests.support.console_in_a_browser import log_in
 from tests.support.switches import work
 from triggers.models import Source, SwitchTimer
 
@@ -12,11 +12,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.browser, pytest.mark.django_db(tran
 
 
 def test_a_deadline_is_made_by_its_case_and_edited_as_that(live_server: LiveServer, page: Page) -> None:
-    User.objects.create_superuser("ada", password="right")
-    page.goto(f"{live_server.url}/admin/login/?next=/admin/triggers/source/add/?choice=absence")
-    page.locator("[name=username]").fill("ada")
-    page.locator("[name=password]").fill("right")
-    page.locator("form").get_by_role("button").first.click()
+    log_in(page, live_server, "/admin/triggers/source/add/?choice=absence")
 
     page.locator("[name=case][value=silence]").check()
     expect(page.locator("[name=absence__within]")).to_be_visible()

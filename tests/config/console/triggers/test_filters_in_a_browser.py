@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from agents import registry
 from agents.agent import Agent
+from tests.support.console_in_a_browser import log_in
 from tests.support.triggers import make_event
 from triggers.models import Trigger
 
@@ -17,17 +17,13 @@ pytestmark = [pytest.mark.chaos, pytest.mark.browser, pytest.mark.django_db(tran
 
 def test_a_filter_is_written_by_clicks_and_corrected_by_its_trial(live_server: LiveServer, page: Page) -> None:
     registry.register(Agent(name="clicks", body=lambda run: None))
-    User.objects.create_superuser("ada", password="right")
     make_event(
         type="order.paid", data={"kind": "order", "amount": 120, "customer": {"id": "c7"}, "api_key": "sk-12345678"}
     )
     make_event(type="order.paid", data={"kind": "order"})
     wrong: list[str] = []
     page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
-    page.goto(f"{live_server.url}/admin/login/?next=/admin/triggers/trigger/add/")
-    page.locator("[name=username]").fill("ada")
-    page.locator("[name=password]").fill("right")
-    page.locator("form").get_by_role("button").first.click()
+    log_in(page, live_server, "/admin/triggers/trigger/add/")
 
     page.locator("[name=slug]").fill("paid")
     page.locator("[name=agent]").select_option("clicks")
