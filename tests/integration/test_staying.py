@@ -3,13 +3,15 @@
 The children of these tests stay for ten minutes, longer than any test waits."""
 
 import signal
+from collections.abc import Iterator
 from itertools import count
 
 import pytest
 
 from runs.queues.stayers import SPACE
 from tests.integration.protocol import emit, in_status, runs, shop_stack
-from tests.support.stack import SHOP, Process, Stack, StackMaker, eventually, within
+from tests.support.servers import TestServers, servers_for_tests
+from tests.support.stack import Process, Stack, StackMaker, eventually, within
 
 ENV = {"WAKEFUL_STAY": "10m", "WAKEFUL_SHUTDOWN_GRACE": "10m"}
 # The child of the session that waits for the queue: its session has the name of its last run.
@@ -48,15 +50,21 @@ def stack(make_stack: StackMaker) -> Stack:
     return shop_stack(make_stack, **ENV)
 
 
-def test_the_run_after_another_needs_no_broker(make_stack: StackMaker) -> None:
-    stack = make_stack(env={**SHOP, **ENV}, own_servers=True, agents=True)
-    stack.start("dispatcher")
+@pytest.fixture
+def broker(servers: TestServers) -> Iterator[TestServers]:
+    """A Valkey of the test's own, which may be stopped, beside the PostgreSQL of this run."""
+    with servers_for_tests({"DATABASE_URL": servers.database_url}) as own:
+        yield own
+
+
+def test_the_run_after_another_needs_no_broker(broker: TestServers, make_stack: StackMaker) -> None:
+    stack = shop_stack(make_stack, **ENV, REDIS_URL=broker.redis_url, CELERY_BROKER_URL=broker.redis_url)
     stack.start("worker", concurrency=2)
     one_stays(stack)
-    assert stack.servers.valkey
-    broker = stack.servers.valkey.process
-    assert broker
-    broker.send_signal(signal.SIGSTOP)
+    assert broker.embedded.valkey
+    valkey = broker.embedded.valkey.process
+    assert valkey
+    valkey.send_signal(signal.SIGSTOP)
     try:
         # Where the claim takes longer than the dispatcher waits, it wakes no child for a second; the next one claims these runs too.
         keys = (f"without {number}" for number in count())
@@ -69,7 +77,7 @@ def test_the_run_after_another_needs_no_broker(make_stack: StackMaker) -> None:
 
         eventually(go_through, every=0.2)
     finally:
-        broker.send_signal(signal.SIGCONT)
+        valkey.send_signal(signal.SIGCONT)
 
 
 def test_a_child_that_is_frozen_while_it_stays_holds_up_no_run(stack: Stack) -> None:
