@@ -1,9 +1,14 @@
 """Rows that only the console's tests need, and what its pages are called."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
+import pytest
+from django.template.response import SimpleTemplateResponse
+from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
@@ -48,6 +53,23 @@ def list_of(noun: str) -> str:
 
 def page_of(noun: str, row: Any) -> str:
     return reverse(f"admin:{noun}_change", args=[row.pk])
+
+
+@contextmanager
+def unwritten() -> Iterator[None]:
+    """Inside the block no page is written out, which takes most of the time of a request. What it changes, its status and what the page
+    would show are settled before."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SimpleTemplateResponse, "rendered_content", "")
+        yield
+
+
+def context_of(client: Client, url: str, query: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What a page is given, which itself is not written out."""
+    with unwritten():
+        answer: Any = client.get(url, query)
+    assert answer.status_code == 200, (url, answer.status_code)
+    return answer.context_data or {}
 
 
 def make_worker(kind: str = "worker", **fields: Any) -> Worker:

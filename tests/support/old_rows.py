@@ -24,9 +24,9 @@ def id_of(instant: datetime) -> UUID:
     return uuid7(nanoseconds=int(instant.timestamp() * 1e9))
 
 
-def old_event(days: float, **fields: Any) -> Event:
-    """An event that came so many days ago and has long been dispatched."""
-    came = ago(days=days)
+def old_event(days: float | datetime, **fields: Any) -> Event:
+    """An event that came so many days ago, or at that time, and has long been dispatched."""
+    came = days if isinstance(days, datetime) else ago(days=days)
     id = id_of(came)
     values = {
         "source_id": Source.objects.get(slug="cli").id,  # uncached: these rows are made in several databases

@@ -1,10 +1,9 @@
 """What no index finds is looked for among the newest rows, and the page shows that; what an index finds, among all."""
 
-from uuid import UUID
+from datetime import UTC, datetime
 
 import pytest
 from django.test import Client
-from uuid_utils import uuid7
 
 from config.console.agents import figures
 from config.console.incidents import failure_rates
@@ -13,6 +12,7 @@ from config.console.runs import failed_children, last_runs
 from runs.db.sql import execute, fetch
 from runs.models import AuditEntry
 from tests.support.console import list_of
+from tests.support.old_rows import id_of
 from tests.support.runs import make_run
 from tests.support.triggers import make_event, make_trigger
 
@@ -72,7 +72,7 @@ def test_the_failed_children_of_a_run_with_many_are_read_without_the_failed_runs
 @pytest.mark.parametrize("search", ["?agent=greeter", "?agent=greeter&start=", "?status__exact=cancelled"])
 def test_rare_runs_are_looked_for_among_the_newest(admin: Client, search: str) -> None:
     # Of two runs of one millisecond, either may be the newer.
-    woken_by = [UUID(int=uuid7(nanoseconds=second * 10**9).int) for second in range(LOOKED_THROUGH + 1)]
+    woken_by = [id_of(datetime.fromtimestamp(second, UTC)) for second in range(LOOKED_THROUGH + 1)]
     runs = [make_run(agent="greeter", status="cancelled", event_id=event_id) for event_id in woken_by]
 
     page = admin.get(list_of("runs_run") + search)
@@ -83,7 +83,7 @@ def test_rare_runs_are_looked_for_among_the_newest(admin: Client, search: str) -
 
 @pytest.mark.parametrize("asked", ["agent=greeter", "version=1"])
 def test_runs_in_a_span_are_looked_for_among_the_newest_of_the_span(admin: Client, asked: str) -> None:
-    woken_by = [UUID(int=uuid7(nanoseconds=second * 10**9).int) for second in range(LOOKED_THROUGH + 3)]
+    woken_by = [id_of(datetime.fromtimestamp(second, UTC)) for second in range(LOOKED_THROUGH + 3)]
     runs = [make_run(agent="greeter", version="1", status="succeeded", event_id=event_id) for event_id in woken_by]
 
     page = admin.get(list_of("runs_run") + f"?{asked}&start=1970-01-01T00:00Z&end=1970-01-01T00:00:03Z")

@@ -7,7 +7,6 @@ import pytest
 from django.contrib import admin
 from django.contrib.auth.models import Group, Permission, User
 from django.db import connection
-from django.template.response import SimpleTemplateResponse
 from django.test import Client
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
@@ -16,7 +15,7 @@ from django_celery_results.models import TaskResult
 
 from runs.models import AgentStop, Queue
 from tests.config.console.conftest import LogIn
-from tests.support.console import make_one_of_each
+from tests.support.console import make_one_of_each, unwritten
 
 pytestmark = pytest.mark.django_db
 PANELS = list(admin.site._registry.items())
@@ -72,25 +71,20 @@ def test_every_permission_that_an_action_names_exists(model: Any, panel: Any) ->
     assert unknown == []
 
 
-@pytest.fixture
-def unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No page is written out: what a request changes and what answers it is settled before, and others look at what pages show."""
-    monkeypatch.setattr(SimpleTemplateResponse, "rendered_content", "")
-
-
-def test_a_viewer_who_posts_to_every_page_and_action_changes_nothing(unwritten: None) -> None:
+def test_a_viewer_who_posts_to_every_page_and_action_changes_nothing() -> None:
     rows = one_of_every_model()
     client = as_viewer()
     before = contents_of_every_table()
 
-    answers = {
-        name: client.post(path, {"_form_submitted": "True", "post": "yes", "reason": "x", "_save": "1"}).status_code
-        for name, path in pages(rows)
-    }
-    for _, panel in PANELS:
-        for name, _ in actions_of(panel):
-            list_of, row = f"admin:{noun_of(panel)}_changelist", rows[noun_of(panel)]
-            client.post(reverse(list_of), {"action": name, "_selected_action": [str(row.pk)], "index": "0"})
+    with unwritten():
+        answers = {
+            name: client.post(path, {"_form_submitted": "True", "post": "yes", "reason": "x", "_save": "1"}).status_code
+            for name, path in pages(rows)
+        }
+        for _, panel in PANELS:
+            for name, _ in actions_of(panel):
+                list_of, row = f"admin:{noun_of(panel)}_changelist", rows[noun_of(panel)]
+                client.post(reverse(list_of), {"action": name, "_selected_action": [str(row.pk)], "index": "0"})
 
     assert differences(before, contents_of_every_table()) == []
     allowed = {name for name, status in answers.items() if status not in (403, 405)}

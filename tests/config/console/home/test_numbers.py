@@ -4,7 +4,7 @@ import re
 from datetime import timedelta
 from html.parser import HTMLParser
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 from django.db.models.functions import Now
@@ -13,12 +13,19 @@ from django.utils import timezone
 
 from runs.actions.incidents import mute_incident
 from runs.models import NIL, Delivery, Incident, Notification, Run
-from tests.support.console import make_failed_run, make_incident, make_one_of_each, make_schedule, make_worker
+from tests.support.console import (
+    context_of,
+    make_failed_run,
+    make_incident,
+    make_one_of_each,
+    make_schedule,
+    make_worker,
+)
 from tests.support.journals import make_approval
+from tests.support.old_rows import ago, id_of, old_event
 from tests.support.runs import make_run
 from tests.support.triggers import hold, make_event, make_trigger
-from triggers.accept import builtin_source
-from triggers.models import Decision, Event, Skip, Trigger
+from triggers.models import Decision, Skip, Trigger
 
 pytestmark = pytest.mark.django_db
 HOME = "/admin/home/"
@@ -26,7 +33,13 @@ HOME = "/admin/home/"
 WORDS = {"time", "title", "h1", "h2"}
 EMPTY = {"rect", "line", "br", "input"}
 CLASSES = {"moment-ago", "home-arguments", "home-hour", "home-mark", "home-free"}
-EVENTS, OVERNIGHT, AGENTS, WHY = "/admin/triggers/event/", "/admin/overnight/", "/agents/", "/why/"
+# Addresses of pages that name the number, and how; the others are those of lists.
+NAMES_IT = {
+    "/why/": r"Missed in the last day: (\d+)",
+    "/change/": r"Failures (\d+)",
+    "/agents/": r"(\d+) agents, \d+ of them",
+    "/overnight/": r"Quiet ({count}) gates|({count}) model requests",
+}
 
 
 class Numbers(HTMLParser):
@@ -65,35 +78,20 @@ def read(client: Client) -> Numbers:
 
 def counted(client: Client, url: str, count: int) -> int:
     """The rows of the list behind an address, or the number that the page there names."""
+    if not any(place in url for place in NAMES_IT):
+        return int(context_of(client, url)["cl"].result_count)
     answer = client.get(url)
     assert answer.status_code == 200, url
-    listed = answer.context.get("cl") if answer.context else None
-    if listed is not None:
-        return int(listed.result_count)
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", answer.content.decode()))
-    shapes = {
-        WHY: r"Missed in the last day: (\d+)",
-        AGENTS: r"(\d+) agents, \d+ of them",
-        "/incident/": r"Failures (\d+)",
-        OVERNIGHT: rf"Quiet ({count}) gates|({count}) model requests",
-    }
-    shape = next(shape for place, shape in shapes.items() if place in url)
-    found = re.search(shape, text)
+    shape = next(shape for place, shape in NAMES_IT.items() if place in url)
+    found = re.search(shape.format(count=count), text)
     assert found, (url, count, text[:2000])
     return int(next(group for group in found.groups() if group))
 
 
-def ago(**span: Any) -> UUID:
-    """The id of an event of that time."""
-    at = int((timezone.now() - timedelta(**span)).timestamp() * 1000)
-    return UUID(int=at << 80 | 0x7 << 76 | 0x2 << 62 | uuid4().int & (1 << 62) - 1)
-
-
-def event_of(id: UUID) -> Event:
-    source = builtin_source("cli")
-    return Event.objects.create(
-        id=id, source_id=source, ce_source="test", ce_id=str(id), type="came", root_id=id, dispatched_at=timezone.now()
-    )
+def came(**span: Any) -> UUID:
+    """The id of an event that came so long ago."""
+    return id_of(ago(**span))
 
 
 def run_of(trigger: Trigger, status: str, event_id: UUID, **fields: Any) -> Run:
@@ -114,13 +112,13 @@ def busy(admin: Client) -> Client:
     make_worker("dispatcher")
     sync, other = make_trigger("order-sync", agent="greeter"), make_trigger("order-copy", agent="greeter")
     for number in range(70):
-        run_of(sync, ("failed", "succeeded", "cancelled")[number % 3], ago(minutes=10 * number), error="no")
-        run_of(other, "succeeded", ago(hours=24, minutes=10 * number))
+        run_of(sync, ("failed", "succeeded", "cancelled")[number % 3], came(minutes=10 * number), error="no")
+        run_of(other, "succeeded", came(hours=24, minutes=10 * number))
     worker = make_worker()
     for number in range(4):
         owned = {"worker": worker, "pid": number + 2, "claimed_at": Now(), "deadline_at": Now()}
-        run_of(sync, "running", ago(minutes=number), **owned)
-        child = run_of(sync, "succeeded", ago(minutes=number))
+        run_of(sync, "running", came(minutes=number), **owned)
+        child = run_of(sync, "succeeded", came(minutes=number))
         Run.objects.filter(pk=child.pk).update(trigger="", trigger_id=None, parent_id=child.pk, root_id=child.pk)
         make_run(status="waiting")
         make_run(status="uncertain")
@@ -144,9 +142,9 @@ def busy(admin: Client) -> Client:
     paused = make_trigger("payment-post", agent="greeter")
     Trigger.objects.filter(pk=paused.pk).update(paused_at=now)
     for number in range(6):
-        hold(event_of(ago(minutes=number, seconds=30)), paused)
+        hold(old_event(ago(minutes=number, seconds=30)), paused)
         for hours in (1, 30):
-            Decision.objects.create(event=event_of(ago(hours=hours)), trigger=sync, replay_id=NIL, outcome="quiet")
+            Decision.objects.create(event=old_event(ago(hours=hours)), trigger=sync, replay_id=NIL, outcome="quiet")
         make_event()
     schedule = make_schedule("nightly")
     Skip.objects.create(schedule=schedule, reason="missed", first=now - timedelta(hours=3), last=now, count=3)

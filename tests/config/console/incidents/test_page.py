@@ -83,7 +83,7 @@ def test_a_person_acknowledges_mutes_until_a_time_and_ends_the_mute(admin: Clien
         ({"until": "soon"}, "Select a valid choice"),
     ],
 )
-def test_a_dialog_with_an_end_that_cannot_be_stays_open(admin: Client, given: dict[str, str], fault: str) -> None:
+def test_a_dialog_with_an_invalid_end_stays_open(admin: Client, given: dict[str, str], fault: str) -> None:
     incident = make_incident("greeter")
 
     assert fault in press(admin, "runs_incident", incident, "mute_this", **given).content.decode()

@@ -3,17 +3,16 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
-from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import pytest
 from django.test import Client
-from uuid_utils import uuid7
 
 from config.console.parts import histogram
 from config.console.parts.histogram import MOST_BARS, Range
 from runs.models import Run
-from tests.support.console import list_of
+from tests.support.console import context_of, list_of
+from tests.support.old_rows import id_of, old_event
 from tests.support.runs import make_run
 from tests.support.triggers import make_event
 from triggers.accept import builtin_source
@@ -24,13 +23,8 @@ DAY = "?start=2026-11-20T00:00Z&end=2026-11-21T00:00Z"
 VIENNA, UTC_ZONE = ZoneInfo("Europe/Vienna"), ZoneInfo("UTC")
 
 
-def at(moment: datetime) -> UUID:
-    return UUID(int=uuid7(nanoseconds=int(moment.timestamp() * 10**9)).int)
-
-
 def bars(client: Client, query: str, noun: str = "runs_run") -> list[Any]:
-    page = client.get(list_of(noun) + query)
-    return list(page.context["cl"].histogram.bars.bars)
+    return list(context_of(client, list_of(noun) + query)["cl"].histogram.bars.bars)
 
 
 def filled(client: Client, query: str, noun: str = "runs_run") -> list[str]:
@@ -38,18 +32,18 @@ def filled(client: Client, query: str, noun: str = "runs_run") -> list[str]:
 
 
 def test_runs_are_counted_by_hour_and_outcome(admin: Client) -> None:
-    make_run(status="succeeded", event_id=at(NOON))
-    make_run(status="failed", event_id=at(NOON + timedelta(minutes=59)))
-    make_run(status="waiting", event_id=at(NOON + timedelta(hours=1)))
-    make_run(status="succeeded", event_id=at(NOON - timedelta(days=1)))
+    make_run(status="succeeded", event_id=id_of(NOON))
+    make_run(status="failed", event_id=id_of(NOON + timedelta(minutes=59)))
+    make_run(status="waiting", event_id=id_of(NOON + timedelta(hours=1)))
+    make_run(status="succeeded", event_id=id_of(NOON - timedelta(days=1)))
 
     assert filled(admin, DAY) == ["Friday 12:00–13:00: 2 runs, 1 failed", "Friday 13:00–14:00: 1 run, 0 failed"]
 
 
 def test_a_bar_leads_to_its_own_runs(admin: Client) -> None:
-    inside = make_run(status="failed", event_id=at(NOON))
-    make_run(status="failed", event_id=at(NOON + timedelta(hours=2)))
-    make_run(status="succeeded", event_id=at(NOON))
+    inside = make_run(status="failed", event_id=id_of(NOON))
+    make_run(status="failed", event_id=id_of(NOON + timedelta(hours=2)))
+    make_run(status="succeeded", event_id=id_of(NOON))
 
     [bar, _] = [one for one in bars(admin, f"{DAY}&status__exact=failed") if one.parts]
     page = admin.get(list_of("runs_run") + bar.url)
@@ -65,14 +59,14 @@ def test_a_bar_leads_to_its_own_runs(admin: Client) -> None:
 
 def test_bars_begin_at_full_hours_of_the_zone_of_the_reader(admin: Client) -> None:
     admin.cookies["zone"] = "Asia/Kathmandu"  # 5 h 45 min ahead
-    make_run(status="succeeded", event_id=at(NOON))
+    make_run(status="succeeded", event_id=id_of(NOON))
 
     assert filled(admin, DAY) == ["Friday 17:00–18:00: 1 run, 0 failed"]
 
 
 def test_without_a_range_the_bars_reach_back_to_the_oldest_run_of_the_first_page(admin: Client) -> None:
     old = datetime.now(UTC) - timedelta(days=40)
-    make_run(status="failed", event_id=at(old))
+    make_run(status="failed", event_id=id_of(old))
 
     [says] = filled(admin, "?status__exact=failed")
 
@@ -82,9 +76,9 @@ def test_without_a_range_the_bars_reach_back_to_the_oldest_run_of_the_first_page
 
 @pytest.mark.parametrize("filters", ["status__exact=failed", "agent=greeter", "place=ready", "q=greeter", "version=7"])
 def test_the_filters_of_the_list_are_those_of_its_bars(admin: Client, filters: str) -> None:
-    make_run(agent="greeter", event_id=at(NOON), version="7")
-    make_run(agent="greeter", status="failed", event_id=at(NOON), version="7")
-    make_run(agent="other", trigger="other", status="succeeded", event_id=at(NOON))
+    make_run(agent="greeter", event_id=id_of(NOON), version="7")
+    make_run(agent="greeter", status="failed", event_id=id_of(NOON), version="7")
+    make_run(agent="other", trigger="other", status="succeeded", event_id=id_of(NOON))
 
     page = admin.get(list_of("runs_run") + f"{DAY}&{filters}")
     counted = sum(part.height > 0 for bar in page.context["cl"].histogram.bars.bars for part in bar.parts)
@@ -99,7 +93,7 @@ def test_of_a_bar_the_newest_rows_are_counted_and_the_page_says_so(
 ) -> None:
     monkeypatch.setattr(histogram, "MOST", 2)
     for status in ("failed", "succeeded", "succeeded"):
-        make_run(status=status, event_id=at(NOON))
+        make_run(status=status, event_id=id_of(NOON))
 
     [says] = filled(admin, DAY)
     page = admin.get(list_of("runs_run") + DAY).content.decode()
@@ -112,24 +106,21 @@ def test_what_is_searched_for_is_counted_however_many_newer_rows_its_bar_has(
     admin: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(histogram, "MOST", 1)
-    searched = make_run(status="succeeded", event_id=at(NOON))
-    make_run(status="succeeded", event_id=at(NOON + timedelta(minutes=1)))
+    searched = make_run(status="succeeded", event_id=id_of(NOON))
+    make_run(status="succeeded", event_id=id_of(NOON + timedelta(minutes=1)))
 
     assert len(filled(admin, f"{DAY}&q={searched.pk}")) == 1
 
 
 def test_events_are_counted_and_narrowed(admin: Client) -> None:
-    now = datetime.now(UTC)
-    make_event(type="order.placed", data={"order_id": "A-312"})
-    make_event(type="order.placed", data={"order_id": "A-313"})
-    Event.objects.update(dispatched_at=now)
-    make_event(type="order.waits")
+    for order, dispatched_at in (("A-312", NOON), ("A-313", NOON), ("A-314", None)):
+        old_event(NOON, data={"order_id": order}, dispatched_at=dispatched_at)
 
-    [says] = filled(admin, "", "triggers_event")
-    [narrowed] = [bar for bar in bars(admin, "?field=order_id%3DA-312", "triggers_event") if bar.parts]
+    [says] = filled(admin, DAY, "triggers_event")
+    [narrowed] = [bar for bar in bars(admin, f"{DAY}&field=order_id%3DA-312", "triggers_event") if bar.parts]
 
-    assert says.endswith(": 3 events, 1 not dispatched yet")
-    assert narrowed.says.endswith(": 1 event, 0 not dispatched yet")
+    assert says == "Friday 12:00–13:00: 3 events, 1 not dispatched yet"
+    assert narrowed.says == "Friday 12:00–13:00: 1 event, 0 not dispatched yet"
     page = admin.get(list_of("triggers_event") + narrowed.url)
     assert [event.data["order_id"] for event in page.context["cl"].result_list] == ["A-312"]
 

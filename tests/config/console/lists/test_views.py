@@ -11,7 +11,7 @@ from config.console.lists.views import choose_columns, save_view
 from config.models import SavedView
 from runs.models import AuditEntry
 from tests.config.console.conftest import LogIn
-from tests.support.console import list_of
+from tests.support.console import context_of, list_of
 from tests.support.runs import make_run
 
 SEES_RUNS = "runs.view_run"
@@ -23,7 +23,7 @@ def save(client: Client, name: str, query: str = "status__exact=failed", **field
 
 
 def columns_of(client: Client, query: str = "") -> tuple[str, ...]:
-    listed = client.get(list_of("runs_run") + query).context["cl"].list_display
+    listed = context_of(client, list_of("runs_run") + query)["cl"].list_display
     return tuple(name for name in listed if name != "action_checkbox")
 
 
@@ -135,7 +135,7 @@ def test_who_may_not_see_a_list_arranges_nothing_of_it(log_in: LogIn, path: str)
 
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 61, "two\nlines"])
-def test_a_name_that_is_none_is_refused_in_words(admin: Client, name: str) -> None:
+def test_an_invalid_name_is_refused_in_words(admin: Client, name: str) -> None:
     assert "A view needs a name" in save(admin, name).content.decode()
     assert not SavedView.objects.exists()
 
@@ -144,7 +144,7 @@ def test_long_filters_are_refused_in_words(admin: Client) -> None:
     assert "The filters are longer" in save(admin, "x", f"q={'x' * 2_000}").content.decode()
 
 
-def test_a_user_has_so_many_views_and_the_database_bounds_them_too(admin: Client) -> None:
+def test_the_views_of_a_user_are_bounded_also_by_the_database(admin: Client) -> None:
     user = User.objects.get(username="ada")
     for number in range(SavedView.MOST):
         save_view(user, "runs_run", name=str(number), query="", columns=[], is_shared=False, by="admin:ada")
@@ -166,7 +166,7 @@ def test_a_user_has_so_many_views_and_the_database_bounds_them_too(admin: Client
         {"columns": ["x"] * 41},
     ],
 )
-def test_the_database_refuses_a_view_that_is_none(admin: Client, wrong: dict[str, object]) -> None:
+def test_the_database_refuses_an_invalid_view(admin: Client, wrong: dict[str, object]) -> None:
     fields = {"owner": User.objects.get(username="ada"), "place": 1, "page": "runs_run", "name": "x", "query": ""}
 
     with pytest.raises(IntegrityError), transaction.atomic():

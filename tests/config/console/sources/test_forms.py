@@ -11,7 +11,7 @@ from django.utils.html import escape, strip_tags
 from config.console.parts.pages import Group
 from config.console.sources.explained import FOUND, WORDS, explained
 from config.documentation.console_pages import docs_url
-from tests.support.console import make_source, page_of
+from tests.support.console import context_of, make_source, page_of, unwritten
 from triggers.models import Source
 from triggers.sources.kind import Case, kinds
 from triggers.sources.metrics.detector import detectors
@@ -23,7 +23,7 @@ BY_CASES = [(name, case) for name, kind in sorted(kinds().items()) for case in k
 
 
 def groups_of(client: Client, kind: str) -> list[Group]:
-    groups: list[Group] = client.get(ADD, {"choice": kind}).context["groups"]
+    groups: list[Group] = context_of(client, ADD, {"choice": kind})["groups"]
     return groups
 
 
@@ -33,30 +33,38 @@ def text_of(answer: Any) -> str:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_form_that_is_sent_empty_has_errors_at_fields_with_a_star_alone(admin: Client, kind: str) -> None:
-    answer = admin.post(ADD, {"choice": kind, "slug": "empty", **untouched(admin, kind)})
+    form = sent(admin, kind)
 
     if Source.objects.filter(slug="empty").exists():
         assert not kinds()[kind].required
         return
-    form = answer.context["form"]
     starred = {name for name, field in form.fields.items() if field.required}
     assert set(form.errors) <= starred
     assert form.errors or not kinds()[kind].fields
 
 
-def untouched(client: Client, kind: str) -> dict[str, Any]:
+def sent(client: Client, kind: str, **filled: str) -> Any:
+    """The form of a kind with its errors, after a browser has sent it with this alone filled in."""
+    with unwritten():
+        empty: Any = client.get(ADD, {"choice": kind})
+        answer: Any = client.post(
+            ADD, {**untouched(empty.context_data["form"]), "choice": kind, "slug": "empty", **filled}
+        )
+    return (getattr(answer, "context_data", None) or {}).get("form")
+
+
+def untouched(form: Any) -> dict[str, Any]:
     """What a browser sends of a form that is not filled in."""
-    form = client.get(ADD, {"choice": kind}).context["form"]
     values = {field.name: field.value() for field in form if field.name not in ("choice", "slug")}
     return {name: "on" if value is True else value for name, value in values.items() if value not in (None, False)}
 
 
 @pytest.mark.parametrize(("kind", "case"), BY_CASES, ids=lambda value: value.name if isinstance(value, Case) else value)
 def test_what_a_case_needs_is_an_error_if_it_is_missing(admin: Client, kind: str, case: Case) -> None:
-    answer = admin.post(ADD, {**untouched(admin, kind), "choice": kind, "slug": "empty", "case": case.name})
+    form = sent(admin, kind, case=case.name)
 
     missing = {f"{kind}__{name}" for name in (*kinds()[kind].required, *case.needs)}
-    assert missing <= set(answer.context["form"].errors)
+    assert missing <= set(form.errors)
     assert not Source.objects.filter(slug="empty").exists()
 
 
@@ -86,9 +94,9 @@ def test_the_names_in_sight_are_settings_and_have_what_is_required() -> None:
 def test_what_was_set_in_the_folded_part_is_named_while_it_is_folded(admin: Client) -> None:
     source = make_source("in", kind="directory", settings={"directory": "/data/in", "marker": ".done"})
 
-    page = admin.get(page_of("triggers_source", source).replace("change", "edit"))
+    groups = context_of(admin, page_of("triggers_source", source).replace("change", "edit"))["groups"]
 
-    [more] = [group for group in page.context["groups"] if group.title == "More"]
+    [more] = [group for group in groups if group.title == "More"]
     assert more.said == "Marker of complete files: .done"
 
 
@@ -100,7 +108,7 @@ def test_the_form_and_the_page_of_a_kind_lead_to_its_documentation(admin: Client
     assert url in text_of(admin.get(page_of("triggers_source", make_source("shop", kind=kind))))
 
 
-def test_words_that_not_everybody_knows_lead_to_the_glossary_which_has_them() -> None:
+def test_words_that_need_an_explanation_lead_to_the_glossary_which_has_them() -> None:
     glossary = (Path(settings.BASE_DIR) / "docs/glossary.md").read_text().partition("## Sources and metrics")[2]
     fields = [field for kind in kinds().values() for field in kind.fields]
     fields += [field for detector in detectors().values() for field in detector.fields]
