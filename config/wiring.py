@@ -4,6 +4,10 @@ from contextlib import AbstractContextManager
 from itertools import chain
 from typing import Any, BinaryIO
 
+from django.contrib.auth import get_user_model
+from django.db import transaction
+from django.db.models.signals import pre_delete
+
 from agents.kernel import connecting, installation, object_stores, redaction
 from config import facts
 from config.health import watch as health
@@ -28,6 +32,7 @@ def connect() -> None:
     installation.connect(facts)
     connecting.connect(lease)
     object_stores.connect(open_object)
+    pre_delete.connect(end_connections, sender=get_user_model())
     redaction.look_up = lambda: chain(secrets_of_environment(), plain_secrets(), plain_addresses(), plain_tokens())
 
 
@@ -43,6 +48,14 @@ def lease(name: str, /, *, refused: str = "", may_retry: bool = True) -> connect
     from runs.connections import lease as leases
 
     return leases.lease(name, refused=refused, may_retry=may_retry)
+
+
+def end_connections(instance: Any, **_: Any) -> None:
+    """Of a user who is being deleted."""
+    from runs.connections import ending
+
+    with transaction.atomic():
+        ending.end_connections_of(instance.pk)
 
 
 def revoke(payload: dict[str, Any]) -> None:

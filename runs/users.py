@@ -42,14 +42,16 @@ def is_superuser(user: Any) -> bool:
     return bool(user.is_active and getattr(user, "is_superuser", False))
 
 
-def of_users_who_may_enter(name: str) -> str:
-    """SQL: the rows of users who may log in to the console and have this name, an expression. Only columns are looked at."""
+def of_users_who_may_enter(name: str, *, key: str = "") -> str:
+    """SQL: the rows of users who may log in to the console and have this name, and this primary key if one is given; both are
+    expressions. Only columns are looked at."""
     meta = get_user_model()._meta
     columns = {field.name: _quoted(str(field.column)) for field in meta.concrete_fields}
     named = columns[get_user_model().USERNAME_FIELD]
     table = ".".join(_quoted(part) for part in meta.db_table.replace('"', "").split("."))
     flags = "".join(f" AND {columns[flag]}" for flag in FLAGS if flag in columns)
-    return f"FROM {table} WHERE {named}::text = {name}{flags}"
+    keyed = f" AND {_quoted(str(meta.pk.column))} = {key}" if key else ""
+    return f"FROM {table} WHERE {named}::text = {name}{keyed}{flags}"
 
 
 def pages_of(model: type[Model]) -> str:

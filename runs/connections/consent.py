@@ -28,6 +28,7 @@ from runs.connections.tokens import NO_TOKENS, client_of, columns_of, provider_o
 from runs.db.sql import database_now
 from runs.exceptions import IllegalState, RunError
 from runs.models import Connection, PendingConsent, audit
+from runs.users import user_named
 
 LASTS = timedelta(minutes=10)
 
@@ -143,7 +144,10 @@ def _take(state: str, session: str, by: str) -> PendingConsent:
 
 
 def _require_owner(connection: Connection, by: str) -> None:
-    if connection.owner and by != f"admin:{connection.owner}":
+    if not connection.owner:
+        return
+    user = user_named(connection.owner)
+    if by != f"admin:{connection.owner}" or user is None or user.pk != connection.owner_user_id:
         raise IllegalState(f"it belongs to {connection.owner}, who alone may connect it", connection.state)
 
 

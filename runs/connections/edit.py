@@ -57,7 +57,8 @@ def create_connection(
         raise ValidationError({**faults, "provider": f"There is no provider {provider!r}."})
     if grant not in found.grants:
         faults["grant"] = f"{found.label} has no such grant."
-    if owner and user_named(owner) is None:
+    user = user_named(owner) if owner else None
+    if owner and user is None:
         faults["owner"] = "There is no such user. Leave it empty if it belongs to the installation."
     elif owner and (sources := ports.sources_of_connection(name)):
         # A source that was there first, perhaps another person's, would read this account.
@@ -72,6 +73,7 @@ def create_connection(
         provider=provider,
         grant=grant,
         owner=owner,
+        owner_user_id=user.pk if user else None,
         client_id=client_id,
         client_secret=_sealed(client_secret),
         scopes=_scopes(scopes, found),

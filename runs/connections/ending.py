@@ -1,5 +1,8 @@
 """Test a connection, and revoke it: at the provider, and here in any case."""
 
+from datetime import timedelta
+from typing import Any
+
 import structlog
 from django.db import transaction
 from django.db.models import F
@@ -55,7 +58,16 @@ def revoke_connection(connection_id: int, *, by: str) -> str:
     return outcome
 
 
-def _owed(connection: Connection) -> tuple[OutboxMessage | None, str]:
+def end_connections_of(user_id: Any) -> None:
+    """Remove the connections of a user who is being deleted, in the caller's transaction, and have their providers revoke the tokens."""
+    for connection in Connection.objects.select_for_update().filter(owner_user=user_id):
+        if connection.state == Connection.State.CONNECTED:
+            _owed(connection, after=timedelta())
+        audit.record("wakeful", "remove", connection, name=connection.name, owner=connection.owner)
+        connection.delete()
+
+
+def _owed(connection: Connection, *, after: timedelta = revocation.SOON) -> tuple[OutboxMessage | None, str]:
     """The message for its provider, if it has an address for revocation, and what is known so far, as a sentence."""
     try:
         provider = provider_of(connection)
@@ -67,7 +79,7 @@ def _owed(connection: Connection) -> tuple[OutboxMessage | None, str]:
             None,
             f"Its tokens are deleted here. {provider.label} has no address for revocation. Remove the access there, too{where}",
         )
-    owed = revocation.owe(connection, connection.refresh_token, connection.access_token, after=revocation.SOON)
+    owed = revocation.owe(connection, connection.refresh_token, connection.access_token, after=after)
     return owed, f"Its tokens are deleted here. {provider.label} has not revoked them yet."
 
 

@@ -141,7 +141,7 @@ def read(name: str) -> Standing:
     if row.state != Connection.State.CONNECTED:
         why = f": {row.reason.rstrip('.')}" if row.reason else ""
         raise NotConnected(f"connection {name!r} is {row.state}{why}. Connect it again in the admin, under Connections")
-    if row.owner and not _may_enter(row.owner):
+    if row.owner and not _may_enter(row):
         raise NotConnected(
             f"connection {name!r} belongs to {row.owner!r}, who may not log in (any more): connect another account"
         )
@@ -335,6 +335,8 @@ def _away(name: str, may_retry: bool, standing: Standing) -> Exception:
     return Retry(text, after=max(standing.pause, FIRST_PAUSE)) if may_retry else ProviderAway(text)
 
 
-def _may_enter(owner: str) -> bool:
-    [(may,)] = fetch(f"SELECT EXISTS (SELECT {of_users_who_may_enter('%(owner)s')})", {"owner": owner})  # noqa: S608  (our own parts)
+def _may_enter(row: Connection) -> bool:
+    """Whether its owner may log in, and is still the user that it was made for."""
+    user = of_users_who_may_enter("%(owner)s", key="%(key)s")
+    [(may,)] = fetch(f"SELECT EXISTS (SELECT {user})", {"owner": row.owner, "key": row.owner_user_id})  # noqa: S608  (our own parts)
     return bool(may)

@@ -1,5 +1,6 @@
 import uuid
 
+from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
@@ -29,6 +30,10 @@ class Connection(models.Model):
     grant = models.TextField(choices=Grant, default=Grant.CODE)
     owner = models.TextField(
         default="", blank=True, help_text="name of the user it belongs to; empty: the installation"
+    )
+    # The database deletes the row with the user, whoever deletes them: another user of the same name is another person.
+    owner_user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.DO_NOTHING, null=True, db_constraint=False, related_name="+"
     )
     settings = models.JSONField(
         default=dict, help_text="addresses and hosts, where the provider's file leaves them open"
@@ -78,6 +83,9 @@ class Connection(models.Model):
             ),
             models.CheckConstraint(
                 name="connection_ended_for_a_reason", condition=~Q(state__in=["expired", "refused"]) | ~Q(reason="")
+            ),
+            models.CheckConstraint(
+                name="connection_of_installation_has_no_user", condition=~Q(owner="") | Q(owner_user=None)
             ),
             models.CheckConstraint(
                 name="connection_claim_ends",

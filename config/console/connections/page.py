@@ -79,13 +79,13 @@ class ConnectionPanel(Panel):
         )
         if not is_list(request) or super().has_view_permission(request):
             return rows
-        return rows.filter(owner=request.user.get_username())
+        return rows.filter(owner_user=request.user.pk)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         if super().has_view_permission(request, obj):
             return True
-        name = request.user.get_username()
-        return obj.owner == name if obj is not None else Connection.objects.filter(owner=name).exists()
+        key = request.user.pk
+        return obj.owner_user_id == key if obj is not None else Connection.objects.filter(owner_user=key).exists()
 
     @column("provider")
     def provider_label(self, connection: Connection) -> str:
@@ -171,11 +171,11 @@ class ConnectionPanel(Panel):
         return revoke_connection(int(object_id), by=by)
 
     def possible_buttons(self, request: HttpRequest, object_id: str) -> Mapping[str, bool]:
-        connection = Connection.objects.filter(pk=object_id).only("state", "grant", "owner").first()
+        connection = Connection.objects.filter(pk=object_id).only("state", "grant", "owner", "owner_user").first()
         if connection is None:
             return {}
         is_connected = connection.state == Connection.State.CONNECTED
-        is_own = connection.owner in ("", request.user.get_username())
+        is_own = not connection.owner or connection.owner_user_id == request.user.pk
         return {
             "connect": connection.grant == CODE and is_own,
             "get_token": connection.grant != CODE,

@@ -1,0 +1,79 @@
+"""A connection of a person belongs to their user: it goes with them, and another user of the same name does not get it."""
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from agents.exceptions import NotConnected
+from runs.connections.consent import begin_consent
+from runs.connections.lease import lease
+from runs.db.sql import execute
+from runs.exceptions import IllegalState
+from runs.models import AuditEntry, Connection, OutboxMessage, PendingConsent
+from runs.outbox import deliver_slow
+from tests.support.connections import connected
+from tests.support.oauth_server import OAuthServer
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def make_ada() -> User:
+    return User.objects.create_user("ada", is_staff=True)
+
+
+def send_to_provider(made: Connection) -> str:
+    return begin_consent(made.pk, session="s", redirect_uri="https://example.com/back", by="admin:ada")
+
+
+def test_with_a_user_go_their_connections_which_are_revoked_at_the_provider(provider: OAuthServer) -> None:
+    ada = make_ada()
+    made = connected(provider, owner="ada")
+    refresh = provider.given[1]
+
+    ada.delete()
+    make_ada()
+
+    assert not Connection.objects.exists()
+    with pytest.raises(NotConnected, match="there is no connection 'mail'"):
+        lease("mail")
+    assert deliver_slow() == 1
+    assert provider.revoked == [refresh] and not OutboxMessage.objects.exists()
+    assert AuditEntry.objects.filter(by="wakeful", action="remove", object_id=str(made.pk)).exists()
+
+
+def test_connections_go_also_with_a_user_who_is_deleted_without_this_code(provider: OAuthServer) -> None:
+    ada = make_ada()
+    send_to_provider(connected(provider, owner="ada"))
+    connected(provider, "office")
+
+    execute("DELETE FROM auth_user WHERE id = %s", [ada.pk])
+
+    assert [made.name for made in Connection.objects.all()] == ["office"]
+    assert not PendingConsent.objects.exists()
+
+
+def test_a_user_who_gets_the_former_name_of_another_one_does_not_get_their_connections(
+    provider: OAuthServer, client: Client
+) -> None:
+    ada = make_ada()
+    made = connected(provider, owner="ada")
+    ada.username = "eve"
+    ada.save()
+    client.force_login(make_ada())
+
+    with pytest.raises(NotConnected, match="belongs to 'ada', who may not log in"):
+        lease("mail")
+    with pytest.raises(IllegalState, match="belongs to ada, who alone may connect it"):
+        send_to_provider(made)
+    assert client.get("/admin/runs/connection/").status_code == 403
+
+
+def test_the_connection_of_a_user_who_was_deleted_before_the_upgrade_gives_no_token(provider: OAuthServer) -> None:
+    make_ada()
+    made = connected(provider, owner="ada")
+    Connection.objects.update(owner_user=None)
+
+    with pytest.raises(NotConnected, match="belongs to 'ada'"):
+        lease("mail")
+    with pytest.raises(IllegalState, match="belongs to ada"):
+        send_to_provider(made)
