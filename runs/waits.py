@@ -7,8 +7,9 @@ timers line up the others for a place.
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -52,9 +53,9 @@ WITH locked AS MATERIALIZED (
     depth = CASE WHEN ended.is_new THEN 0 ELSE depth END,
     chain = CASE WHEN ended.is_new THEN '{}' ELSE chain END
   FROM ended WHERE runs_run.id = ended.run_id AND runs_run.status = 'waiting'
-  RETURNING ended.id
+  RETURNING queue, ready_at
 )
-SELECT (SELECT count(*) FROM queued), {told}
+SELECT (SELECT count(*) FROM queued), ARRAY(SELECT queue FROM queued WHERE ready_at IS NOT NULL), {told}
 """
 # The commit need not be on disk at once: if a crash of the server loses it, the next look finds the same again.
 LAZILY = "set_config('synchronous_commit', 'off', true)"
@@ -185,42 +186,54 @@ FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=2), timedelta(minutes=5)
 OUT_OF_PATIENCE = (QueryCanceled, LockNotAvailable)
 
 
-def end_due(limit: int) -> int:
-    """End the waits that are due, and queue their runs; return how many."""
-    return _ended(END_DUE.replace("{limit}", str(limit)), {})
+@dataclass(frozen=True, kw_only=True)
+class Woken:
+    """How many runs go on, or may do so, and how many of these are known to be ready, by queue."""
+
+    runs: int = 0
+    ready: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def others(self) -> int:
+        return self.runs - self.ready.total()
+
+
+def end_due(limit: int) -> Woken:
+    """End the waits that are due, and queue their runs."""
+    return _woken(END_DUE.replace("{limit}", str(limit)), {})
 
 
 def end_these(wait_ids: Sequence[int]) -> int:
     """End waits as done; return how many were still open."""
-    return _ended(END_THESE, {"ids": list(wait_ids)})
+    return _woken(END_THESE, {"ids": list(wait_ids)}).runs
 
 
 def end_unless_locked(wait_ids: Sequence[int]) -> int:
     """Like `end_these`, of runs that are not locked elsewhere."""
-    return _ended(END_UNLESS_LOCKED, {"ids": list(wait_ids)})
+    return _woken(END_UNLESS_LOCKED, {"ids": list(wait_ids)}).runs
 
 
 def expire_unless_locked(wait_ids: Sequence[int]) -> int:
     """End waits as expired, of runs that are not locked elsewhere; return how many."""
-    return _ended(EXPIRE_UNLESS_LOCKED, {"ids": list(wait_ids)})
+    return _woken(EXPIRE_UNLESS_LOCKED, {"ids": list(wait_ids)}).runs
 
 
-def end_by_events(hits: Mapping[int, UUID]) -> set[UUID]:
-    """End waits (wait id → event id) in the caller's transaction. Returns the events to look at again, because their runs are
+def end_by_events(hits: Mapping[int, UUID]) -> tuple[Woken, set[UUID]]:
+    """End waits (wait id → event id) in the caller's transaction. Also returns the events to look at again, because their runs are
     locked elsewhere."""
     if not hits:
-        return set()
+        return Woken(), set()
     ids = sorted(hits)
-    [(ended, _, still_open)] = _fetch(END_BY_EVENT, {"ids": ids, "events": [hits[wait] for wait in ids]})
-    if ended:
+    [(runs, ready, _, still_open)] = _fetch(END_BY_EVENT, {"ids": ids, "events": [hits[wait] for wait in ids]})
+    if runs:
         nudge_dispatcher()
-    return {hits[wait] for wait in still_open}
+    return Woken(runs=runs, ready=Counter(ready)), {hits[wait] for wait in still_open}
 
 
 def end_without_children(parent_ids: Iterable[UUID]) -> int:
     """End the waits of parents whose awaited children have all finished; return how many."""
     parents = sorted(set(parent_ids))
-    return _ended(END_WITHOUT_CHILDREN, {"parents": parents}) if parents else 0
+    return _woken(END_WITHOUT_CHILDREN, {"parents": parents}).runs if parents else 0
 
 
 def shapes_of(types: Iterable[str]) -> dict[str, list[str]]:
@@ -316,7 +329,8 @@ class Search:
             found = self.page(most)
             if found.event_id:
                 # If the run is locked elsewhere, this look is still owed.
-                return not end_by_events({self.wait.id: found.event_id})
+                _, unheard = end_by_events({self.wait.id: found.event_id})
+                return not unheard
             if found.searched_to is None:
                 execute(LOOKED, {"id": self.wait.id})
                 return False
@@ -373,12 +387,11 @@ def lookups(shapes: Sequence[str], source: str, data: Any) -> list[tuple[str, st
     return [(shape, found) for shape, found in hashes if found is not None]
 
 
-def _ended(statement: str, parameters: dict[str, Any]) -> int:
-    """The number of waits that the statement has ended."""
-    ended = int(_fetch(statement, parameters)[0][0])
-    if ended:
+def _woken(statement: str, parameters: dict[str, Any]) -> Woken:
+    [(runs, ready, *_)] = _fetch(statement, parameters)
+    if runs:
         nudge_dispatcher()
-    return ended
+    return Woken(runs=runs, ready=Counter(ready))
 
 
 def _fetch(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:

@@ -14,6 +14,7 @@ from runs.durable import sessions
 from runs.failpoints import failpoint
 from runs.incidents.tell import tell_due
 from runs.processes.rescue import Rescuer
+from runs.waits import Woken
 
 BATCH = 500
 MEND_EVERY = 60.0  # seconds
@@ -21,13 +22,11 @@ MEND_EVERY = 60.0  # seconds
 
 @dataclass(frozen=True, kw_only=True)
 class Chore:
-    """A chore of the dispatcher. `is_due`: did a look find work? `do` does it and returns how many runs it may have
-    made ready.
-    """
+    """A chore of the dispatcher. `is_due`: did a look find work? `do` does it and returns the runs that it may have made ready."""
 
     name: str
     is_due: Callable[[RunTimers], bool]
-    do: Callable[[RunTimers], int]
+    do: Callable[[RunTimers], Woken]
 
 
 class Chores:
@@ -39,11 +38,15 @@ class Chores:
 
     def __iter__(self) -> Iterator[Chore]:
         yield Chore(name="end waits", is_due=lambda found: is_due(found.wait), do=lambda _: waits.end_due(BATCH))
-        yield Chore(name="look back", is_due=lambda found: is_due(found.look_back), do=lambda _: waits.look_back())
+        yield Chore(
+            name="look back", is_due=lambda found: is_due(found.look_back), do=lambda _: Woken(runs=waits.look_back())
+        )
         yield Chore(name="wake runs", is_due=lambda found: is_due(found.due), do=self._wake)
         yield Chore(name="mend keys", is_due=lambda found: _is_rare(found, "blocked") and self._mends, do=self._mend)
         yield Chore(
-            name="hand over sessions", is_due=lambda found: found.free_session, do=lambda _: sessions.hand_over_free()
+            name="hand over sessions",
+            is_due=lambda found: found.free_session,
+            do=lambda _: Woken(runs=sessions.hand_over_free()),
         )
         yield Chore(
             name="budgets", is_due=lambda found: _is_rare(found, "budget_waits", "reservations"), do=self._budgets
@@ -51,44 +54,44 @@ class Chores:
         yield Chore(
             name="hand back requests",
             is_due=lambda found: _is_rare(found, "requests"),
-            do=lambda _: calls.hand_back_abandoned(),
+            do=lambda _: Woken(runs=calls.hand_back_abandoned()),
         )
         yield Chore(name="tell incidents", is_due=lambda found: _is_rare(found, "incidents"), do=self._tell_incidents)
         yield Chore(name="deliver messages", is_due=lambda found: bool(_topics(found)), do=self._deliver)
         yield Chore(
             name="rescue runs",
             is_due=lambda found: found.lost or is_due(found.lease_expiry),
-            do=lambda _: self.rescuer.rescue(),
+            do=lambda _: Woken(runs=self.rescuer.rescue()),
         )
 
     def reconnected(self) -> None:
         """The database was away: give processes time to renew their leases."""
         self.rescuer.reconnected()
 
-    def _wake(self, found: RunTimers) -> int:
+    def _wake(self, found: RunTimers) -> Woken:
         failpoint("before_wake")
         woken = timers.wake_due(BATCH)
         failpoint("after_wake")
-        return woken
+        return Woken(runs=woken)
 
     @property
     def _mends(self) -> bool:
         return time.monotonic() >= self.mend_at
 
-    def _mend(self, found: RunTimers) -> int:
+    def _mend(self, found: RunTimers) -> Woken:
         self.mend_at = time.monotonic() + MEND_EVERY
-        return self.stalled.mend()
+        return Woken(runs=self.stalled.mend())
 
-    def _budgets(self, found: RunTimers) -> int:
+    def _budgets(self, found: RunTimers) -> Woken:
         rare = found.rare or Rare()
-        return self.budget_waits.chore(is_awaited=rare.budget_waits, is_reserved=rare.reservations)
+        return Woken(runs=self.budget_waits.chore(is_awaited=rare.budget_waits, is_reserved=rare.reservations))
 
-    def _tell_incidents(self, found: RunTimers) -> int:
+    def _tell_incidents(self, found: RunTimers) -> Woken:
         tell_due()
-        return 0
+        return Woken()
 
-    def _deliver(self, found: RunTimers) -> int:
-        return outbox.deliver_inside(BATCH, _topics(found))
+    def _deliver(self, found: RunTimers) -> Woken:
+        return Woken(runs=outbox.deliver_inside(BATCH, _topics(found)))
 
 
 def _topics(found: RunTimers) -> list[str]:

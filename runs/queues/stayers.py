@@ -10,13 +10,14 @@ session, without the broker.
 """
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from zlib import crc32
 
 import structlog
 from django.conf import settings
 from django.db import DatabaseError, connection
 
+from runs.db.sql import fetch
 from runs.db.trip import one_trip
 
 log = structlog.get_logger(__name__)
@@ -40,6 +41,10 @@ def channel_of(queue: str) -> str:
     return f"wakeful_queue_{crc32(queue.encode()):08x}"
 
 
+def _with_channels(queues: Sequence[str]) -> dict[str, Sequence[str]]:
+    return {"queues": queues, "channels": [channel_of(queue) for queue in queues]}
+
+
 class Stayers:
     """The children that wait, for the dispatcher."""
 
@@ -51,24 +56,42 @@ class Stayers:
     def commit(self, queues: Collection[str]) -> None:
         """Commit the caller's transaction and wake the child that waits for each of these queues. Without one of them, or inside
         another transaction, the caller commits as usual."""
-        now = time.monotonic()
-        asked = [queue for queue in queues if now - self.woken_at.get(queue, 0.0) > WOKEN]
-        if not asked or not settings.WAKEFUL_STAY or now < self.rely_at or connection.savepoint_ids:
+        asked = self._asked(queues)
+        if not asked or connection.savepoint_ids:
             return
-        with_channels = {"queues": asked, "channels": [channel_of(queue) for queue in asked]}
         committed = None
         try:
             with one_trip() as trip:
                 committed = trip.add("COMMIT")
-                found = trip.add(WAKE, with_channels)
+                found = trip.add(WAKE, _with_channels(asked))
         except DatabaseError:
             if committed is None or not committed.has_come:
                 raise
-            log.warning("stayers.not_woken", exc_info=True)
-            self.rely_at = now + DISTRUST
+            self._failed()
         else:
-            self.woken |= {queue for (queue,) in found.rows()}
-            self.woken_at.update(dict.fromkeys(self.woken, now))
+            self._note(found.rows())
+
+    def wake(self, queues: Collection[str]) -> None:
+        """Wake the child that waits for each of these queues, whose runs are committed."""
+        if asked := self._asked(queues):
+            try:
+                self._note(fetch(WAKE, _with_channels(asked)))
+            except DatabaseError:
+                self._failed()
+
+    def _asked(self, queues: Collection[str]) -> Sequence[str]:
+        now = time.monotonic()
+        if not settings.WAKEFUL_STAY or now < self.rely_at:
+            return ()
+        return [queue for queue in queues if now - self.woken_at.get(queue, 0.0) > WOKEN]
+
+    def _note(self, woken: Sequence[tuple[str]]) -> None:
+        self.woken |= {queue for (queue,) in woken}
+        self.woken_at.update(dict.fromkeys(self.woken, time.monotonic()))
+
+    def _failed(self) -> None:
+        log.warning("stayers.not_woken", exc_info=True)
+        self.rely_at = time.monotonic() + DISTRUST
 
     def left(self, runs: Mapping[str, int]) -> dict[str, int]:
         """The runs of each queue that are left to ring for."""

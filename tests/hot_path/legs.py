@@ -245,7 +245,7 @@ def a_wait_ends_by_time(lab: Lab) -> Recorder:
             "UPDATE runs_wait SET created_at = created_at - interval '2 h', due_at = due_at - interval '2 h'"
         )
     with recording() as recorder:
-        assert waits.end_due(100) == 1
+        assert waits.end_due(100).runs == 1
     return recorder
 
 

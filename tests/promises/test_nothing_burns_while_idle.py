@@ -32,7 +32,7 @@ def test_a_waiting_run_has_no_process_and_no_place_in_the_queue(lab: Lab) -> Non
     assert (wait.key, wait.kind) == ("sleep#1", "time")
     assert wait.due_at
     assert timedelta(days=2, hours=23) < wait.due_at - wait.created_at < timedelta(days=3, minutes=1)
-    assert not waits.end_due(10)
+    assert not waits.end_due(10).runs
 
 
 @pytest.fixture(scope="module")

@@ -75,7 +75,7 @@ def test_a_wait_does_not_expire_before_its_look_back(lab: Lab, monkeypatch: pyte
         held.setattr("runs.executor.look_back", lambda *_: None)  # not yet
         held.setattr("runs.durable.store.find_early", lambda *_, **__: None)
         run = lab.run(body)
-    assert not waits.end_due(10)
+    assert not waits.end_due(10).runs
     execute_look_back(run)
 
     run = lab.go_on(run)

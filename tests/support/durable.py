@@ -73,7 +73,9 @@ class Lab:
         return claim is not None
 
     def look(self) -> bool:
-        done = dispatch(Rules()).dispatched + timers.wake_due(100) + waits.end_due(100) + outbox.deliver_inside(100)
+        done = (
+            dispatch(Rules()).dispatched + timers.wake_due(100) + waits.end_due(100).runs + outbox.deliver_inside(100)
+        )
         return bool(done + sessions.hand_over_free())
 
     def later(self, run: Run) -> Run:

@@ -51,8 +51,9 @@ MOST = 1000  # runs, decisions and woken runs per transaction
 @dataclass(frozen=True, kw_only=True)
 class Batch:
     """The result of a batch: events dispatched; `partly` dispatched, or held because they are costly; `left` because a lock was
-    taken; `changes` of watched tables among those that were read; runs and decisions `made`; new runs that are ready, by queue
-    (`ring_for`); runs that may have become `ready` by other work; and `standby` if another dispatcher holds the dispatch lock."""
+    taken; `changes` of watched tables among those that were read; runs and decisions `made`; runs that are ready now and rung for at
+    once, by queue (`ring_for`); runs that may have become `ready` otherwise; `again`, if the look that led here cannot know when the
+    next work is due; and `standby` if another dispatcher holds the dispatch lock."""
 
     dispatched: int = 0
     partly: int = 0
@@ -61,6 +62,7 @@ class Batch:
     made: int = 0
     ready: int = 0
     ring_for: Counter[str] = field(default_factory=Counter)
+    again: bool = False
     standby: bool = False
 
     def __add__(self, other: "Batch") -> "Batch":
@@ -72,6 +74,7 @@ class Batch:
             made=self.made + other.made,
             ready=self.ready + other.ready,
             ring_for=self.ring_for + other.ring_for,
+            again=self.again or other.again,
             standby=self.standby or other.standby,
         )
 
@@ -110,10 +113,12 @@ def dispatch_items(
         if begun is None:
             return Batch(standby=True)
         outdated = rules.concerned(items, index, begun.version)
-        unheard = may_end_more | waits.end_by_events(awaited)
+        woken, unheard = waits.end_by_events(awaited)
+        unheard |= may_end_more
         for one in matched:
             one.is_unheard = one.item.event_id in unheard or (bool(outdated) and one.item in outdated)
         batch = settle_matched(begun, begun.undispatched(matched), most)
+        batch += Batch(ring_for=woken.ready, ready=woken.others)
         failpoint("before_dispatch_commit")
         if stayers:
             stayers.commit(batch.ring_for)
@@ -123,7 +128,6 @@ def dispatch_items(
         partly=held + bool(may_end_more),
         left=len(items) - len(matched),
         changes=sum(item.is_change for item in items),
-        ready=len(awaited),
     )
 
 

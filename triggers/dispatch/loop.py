@@ -25,6 +25,7 @@ from runs.processes.dead_man import Heartbeat
 from runs.processes.lease import Presence, pulse_of
 from runs.queues.courier import Couriers, further
 from runs.queues.stayers import CLAIMED, Stayers
+from runs.waits import Woken
 from triggers.dispatch import failures
 from triggers.dispatch.batch import Batch
 from triggers.dispatch.failures import has_more_than_units, unless_failed
@@ -122,7 +123,7 @@ class Dispatcher:
 
     def owed(self, began: float, batch: Batch) -> float | None:
         """Note which looks are owed, so that nothing waits for the safety look; the seconds until the one that is promised."""
-        has_more = batch.ready > 0 or batch.dispatched + batch.partly > 1
+        has_more = batch.again or batch.ready > 0 or batch.dispatched + batch.partly > 1
         self.follow_up.looked(began, has_worked=batch.has_progressed, has_more=has_more)
         return self.promise.after_look(
             has_news=batch.has_progressed or self.is_urgent,
@@ -178,7 +179,11 @@ class Dispatcher:
         batch += self.steps.do(seen, leads=leads)
         for chore in self.chores:
             if chore.is_due(due):
-                batch += Batch(ready=unless_failed(partial(chore.do, due), 0, self.failing, chore.name))
+                woken = unless_failed(partial(chore.do, due), Woken(), self.failing, chore.name)
+                if woken.ready:
+                    self.stayers.wake(woken.ready)
+                    self.ring_for_new(woken.ready)
+                batch += Batch(ring_for=woken.ready, ready=woken.others, again=woken.runs > 0)
             else:
                 self.failing.succeeded(chore.name)
         self.send_couriers(seen)

@@ -87,9 +87,9 @@ WITH locked AS MATERIALIZED (
     depth = CASE WHEN ended.is_new THEN 0 ELSE depth END,
     chain = CASE WHEN ended.is_new THEN '{}' ELSE chain END
   FROM ended WHERE runs_run.id = ended.run_id AND runs_run.status = 'waiting'
-  RETURNING ended.id
+  RETURNING queue, ready_at
 )
-SELECT (SELECT count(*) FROM queued), set_config('synchronous_commit', 'off', true), 
+SELECT (SELECT count(*) FROM queued), ARRAY(SELECT queue FROM queued WHERE ready_at IS NOT NULL), set_config('synchronous_commit', 'off', true), 
 ARRAY(
   SELECT wait.id FROM runs_wait wait JOIN runs_run run ON run.id = wait.run_id
   WHERE wait.id = ANY((SELECT :ids::bigint[])::bigint[]) AND wait.status = 'open' AND run.status = 'waiting'

@@ -23,6 +23,6 @@ ORDER BY due_at LIMIT 100
     depth = CASE WHEN ended.is_new THEN 0 ELSE depth END,
     chain = CASE WHEN ended.is_new THEN '{}' ELSE chain END
   FROM ended WHERE runs_run.id = ended.run_id AND runs_run.status = 'waiting'
-  RETURNING ended.id
+  RETURNING queue, ready_at
 )
-SELECT (SELECT count(*) FROM queued), NULL;
+SELECT (SELECT count(*) FROM queued), ARRAY(SELECT queue FROM queued WHERE ready_at IS NOT NULL), NULL;

@@ -112,7 +112,7 @@ def test_an_expired_approval_cannot_be_decided_even_before_its_run_knows() -> No
         decide(approval.id, decision="approve", by="ada")
 
     assert refusal.value.status == "expired"
-    assert end_due(10) == 1
+    assert end_due(10).runs == 1
     assert Approval.objects.get().status == "expired"
 
 
@@ -198,7 +198,7 @@ def test_a_decision_that_comes_after_the_expiry_is_refused() -> None:
     Wait.objects.update(due_at=timezone.now() + timedelta(seconds=0.2))
 
     def expire() -> None:
-        while not end_due(10):
+        while not end_due(10).runs:
             pass
 
     [refusal] = while_locked(approval, expire, lambda: decide(approval.id, decision="approve", by="ada"))
@@ -215,7 +215,7 @@ def test_an_expiry_that_comes_during_a_decision_leaves_it_alone() -> None:
     with transaction.atomic():
         decide(approval.id, decision="approve", by="ada")
         Wait.objects.filter(status="done").update(due_at=timezone.now() - timedelta(seconds=1))
-        [ended] = elsewhere(lambda: end_due(10))
+        [ended] = elsewhere(lambda: end_due(10).runs)
 
     assert ended == 0
     assert (Approval.objects.get().status, Wait.objects.get().status) == ("approved", "done")

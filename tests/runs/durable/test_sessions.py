@@ -35,6 +35,7 @@ from runs.durable.transcript import transcript_of
 from runs.exceptions import RunLost
 from runs.models import Approval, Run, Step, Wait
 from runs.states import FINISHED
+from runs.waits import Woken
 from tests.support.conversing import Listener, make_session, turns
 from tests.support.durable import Lab, lab, record_with
 from tests.support.journals import make_wait
@@ -184,7 +185,7 @@ def test_a_run_that_has_ended_without_its_turn_holds_nothing(
     handed_over = [chore.do(look) for chore in Chores() if chore.name == "hand over sessions" and chore.is_due(look)]
 
     assert again(first).status in FINISHED
-    assert handed_over == [1]
+    assert handed_over == [Woken(runs=1)]
     assert Session.objects.get().run_id == second.id
     assert lab.go_on(second).status == "succeeded"
     assert listener.requests[-1] == ["> two"]
