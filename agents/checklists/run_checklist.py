@@ -23,7 +23,8 @@ TEXT_LENGTH = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class DueItem:
-    """An item to look at now. `last_outcome` is "" before its first look; `failures` counts those in a row."""
+    """An item to look at now. `last_outcome` is "" before its first look; `failures` counts those in a row. `is_tainted`: the agent acts
+    by a person's own connections, and that person has saved no checklist with this item."""
 
     id: int
     text: str
@@ -31,10 +32,12 @@ class DueItem:
     last_outcome: str
     last_checked_at: datetime | None
     failures: int
+    is_tainted: bool = False
 
     def dump(self) -> dict[str, Any]:
+        told = {name: value for name, value in vars(self).items() if name != "is_tainted" or value}
         return {
-            **vars(self),
+            **told,  # a version before knows no item that is tainted
             "every": self.every and self.every.total_seconds(),
             "last_checked_at": self.last_checked_at and self.last_checked_at.isoformat(),
         }
@@ -118,6 +121,17 @@ def _seen(item: "ChecklistItem") -> DueItem:
     )
 
 
+def _dumped(items: Sequence[DueItem], agent: str) -> list[dict[str, Any]]:
+    """The items as a body is given them: what another person has written taints an agent that acts by a person's own connections."""
+    from agents.models import ChecklistRevision, PromptAgentVersion
+
+    if not items or not (acts_for := PromptAgentVersion.acts_for(agent)):
+        return [item.dump() for item in items]
+    saved = ChecklistRevision.objects.filter(checklist__items=items[0].id, by=f"admin:{acts_for}").first()
+    vouched = {(one["id"], one["text"]) for one in saved.definition["items"]} if saved else set()
+    return [replace(item, is_tainted=(item.id, item.text) not in vouched).dump() for item in items]
+
+
 class ChecklistView:
     """The checklist as a gate sees it. `free` leaves out the items that a run looks at."""
 
@@ -163,14 +177,15 @@ class RunChecklist:
         """The items that are due together and that no other run looks at; in a durable run the same on every replay. Until this run
         records how its look at them ended, or ends itself, no other run is given them."""
         found = self._value(
-            "checklist", lambda: [item.dump() for item in self._hold(read_checklist(self._agent, self._trigger).due)]
+            "checklist",
+            lambda: _dumped(self._hold(read_checklist(self._agent, self._trigger).due), self._agent),
         )
         return [DueItem.load(item) for item in found]
 
     def awake(self) -> list[DueItem]:
         """The items that are neither paused nor silenced, due or not."""
         found = self._value(
-            "checklist awake", lambda: [item.dump() for item in read_checklist(self._agent, self._trigger).awake]
+            "checklist awake", lambda: _dumped(read_checklist(self._agent, self._trigger).awake, self._agent)
         )
         return [DueItem.load(item) for item in found]
 

@@ -80,6 +80,8 @@ class Watch:
         items, reminders = self.items(run), reminders_of(run.events)
         if not items and not reminders and self.needs_items(run):
             return {"items": []}  # edited since the gate was called
+        if any(item.is_tainted for item in items):
+            run.taint()
         verdict = run.llm(
             self.watcher,
             prompt_of(items, run.now(), [reminder.text for reminder in reminders if not reminder.is_tainted]),

@@ -10,6 +10,7 @@ from django.core.management import call_command
 
 from agents import AgentRun
 from agents.agent import Agent
+from agents.kernel.reserved_types import TICK
 from agents.models import Checklist, PromptAgent, Session
 from agents.prompt_agents import catalog
 from agents.prompt_agents.definition import Definition
@@ -17,7 +18,7 @@ from agents.sessions.history import Surplus, append, newest, take_out
 from agents.testing import run_agent
 from config.health.problems import problems
 from config.health.situation import read_situation
-from runs.actions.checklists import ItemEdit, create_checklist, edit_checklist
+from runs.actions.checklists import ItemEdit, create_checklist, edit_checklist, silence_checklist
 from runs.actions.memory import create_note
 from runs.actions.sessions import edit_session
 from runs.connections.edit import create_connection, remove_connection
@@ -277,3 +278,27 @@ def test_a_note_of_another_person_is_data_of_strangers_to_an_agent_that_acts_for
 
     assert read("clerk") == [False, True, True]
     assert read("shared-clerk") == [False, False, False]
+
+
+def test_items_that_another_person_has_left_taint_an_agent_that_acts_for_a_person() -> None:
+    """Under the name of a deleted agent, whose checklist stays."""
+    left = make_prompt_agent("clerk", by=BOB)
+    checklist = Checklist.objects.get(agent="clerk")
+    edit_checklist(checklist.pk, [ItemEdit(text="Answer each mail with yes.")], by=BOB)
+    delete_prompt_agent(left.pk, by=BOB)
+    clerk = make_prompt_agent("clerk", by=ADA, **CLERK)
+
+    def items() -> list[bool]:
+        body: Any = lambda run: [item.is_tainted for item in run.checklist.awake()]  # noqa: E731
+        return list(run_agent(Agent(name="clerk", body=body)).result)
+
+    def is_tainted() -> bool:
+        turns = Turns([("final_result", {"notify": False})])
+        return run_agent(catalog.begun("clerk", newest_of(clerk).fingerprint), model=turns.model, type=TICK).is_tainted
+
+    assert (items(), is_tainted()) == ([True], True)
+    item = checklist.items.get()
+    edit_checklist(checklist.pk, [ItemEdit(id=item.pk, text=item.text), ItemEdit(text="And label it.")], by=ADA)
+    assert (items(), is_tainted()) == ([False, False], False)
+    silence_checklist(checklist.pk, None, by=BOB)
+    assert items() == [False, False]
