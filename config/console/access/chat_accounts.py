@@ -51,7 +51,7 @@ def chat_accounts(request: HttpRequest) -> HttpResponse:
 
 
 def _may_see(user: Any) -> bool:
-    """Who has lost the right sees what is linked, to unlink it."""
+    """A user who has lost the right still sees the linked accounts, to unlink them."""
     return user.has_perm(RIGHT) or user.has_perm("runs.view_approval") or ChatAccount.objects.filter(user=user).exists()
 
 
@@ -91,7 +91,7 @@ def _page(request: HttpRequest, *, secret: str = "", steps: Steps | None = None)
         "sees_all": sees_all,
         "sources": _sources() if may_decide(request.user) else None,
         "secret": secret,
-        "explained": "It links the account that sends it to you. Never post it: another person could link an account of theirs.",
+        "explained": "It links to you the account that sends it. Never post it: another person could link an account of theirs.",
         "steps": steps,
     }
     return TemplateResponse(request, "admin/console/chat_accounts.html", context)
@@ -108,6 +108,7 @@ def _rows(user: Any, *, sees_all: bool) -> Sequence[dict[str, Any]]:
         one.pk: one
         for one in Source.objects.filter(pk__in={one.source_id for one in linked}).prefetch_related("secrets")
     }
+    decides = {pk: may_decide(one) for pk, one in {one.user_id: one.user for one in linked}.items()}
     return [
         {
             "id": one.pk,
@@ -116,15 +117,15 @@ def _rows(user: Any, *, sees_all: bool) -> Sequence[dict[str, Any]]:
             "name": one.name or "–",
             "user": one.user.get_username(),
             "since": moment(one.linked_at),
-            "state": _state(one, sources.get(one.source_id)),
+            "state": _state(one, sources.get(one.source_id), decides=decides[one.user_id]),
         }
         for one in linked
     ]
 
 
-def _state(linked: ChatAccount, source: Source | None) -> str:
+def _state(linked: ChatAccount, source: Source | None, *, decides: bool) -> str:
     if source is None:
         return "ended: its source is deleted"
     if linked.secret_id not in {secret.pk for secret in source.secrets.all()}:
         return "ended: the source has another secret. Link it again."
-    return "decides" if may_decide(linked.user) else "refused: this user may not decide approvals"
+    return "decides" if decides else "refused: this user may not decide approvals"

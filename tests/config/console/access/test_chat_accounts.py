@@ -11,6 +11,7 @@ from django.test import Client
 from config.web.sessions import GIVEN
 from runs.actions.chat_accounts import link_account
 from runs.models import AuditEntry, ChatAccount, ChatLinkCode
+from tests.config.console.test_pages import queries_of
 from tests.support.asking import SIGNING, asking_slack, code_of, linked, person
 from tests.support.hooks import add_secret
 from triggers.models import Secret, Source
@@ -107,6 +108,17 @@ def test_a_person_sees_and_unlinks_their_own_alone(source: Source) -> None:
     assert not ChatAccount.objects.exists()
     entry = AuditEntry.objects.get(action="unlink")
     assert (entry.by, entry.detail) == ("admin:root", {"account": "T1/U7", "user": "bob"})
+
+
+def test_the_page_of_all_costs_the_same_for_one_account_of_a_user_and_for_ten(source: Source) -> None:
+    client, bob = client_of(User.objects.create_superuser("root")), person("bob")
+    linked(source, bob, account="U0")
+    client.get(PAGE)
+    for_one = queries_of(client, PAGE)
+    for number in range(1, 10):
+        linked(source, bob, account=f"U{number}")
+
+    assert queries_of(client, PAGE) == for_one
 
 
 def test_why_a_link_does_not_count_is_shown(source: Source) -> None:
