@@ -12,7 +12,7 @@ from django.test import Client
 from django.utils import timezone
 
 from runs.actions.incidents import mute_incident
-from runs.models import NIL, Delivery, Incident, Notification, Run
+from runs.models import NIL, Delivery, Incident, Notification, Run, Worker
 from tests.support.console import (
     context_of,
     make_failed_run,
@@ -154,6 +154,8 @@ def busy(admin: Client) -> Client:
         Delivery.objects.create(
             notification=held, name="ops", status="held", reason="quiet hours", due_at=now + timedelta(hours=3)
         )
+    # They stay alive however long the pages take.
+    Worker.objects.filter(stopped_at=None).update(seen_at=now + timedelta(hours=1))
     return admin
 
 
