@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
 import structlog
+from django.db.models.functions import Now
 from django.urls import reverse
 
 from runs.db.sql import execute
@@ -37,13 +38,13 @@ HINT = "UPDATE triggers_pushchannel SET hinted_at = clock_timestamp() WHERE id =
 
 
 def hint(id: str, token: str, state: str) -> bool:
-    """Note that the calendar of this channel has something new. False: there is no such channel with this token, or it is of a disabled
-    source."""
+    """Note that the calendar of this channel has something new. False: there is no such channel with this token, it has ended, or it is
+    of a disabled source."""
     try:
         channel = UUID(id)
     except ValueError:
         return False
-    rows = PushChannel.objects.filter(id=channel, source__enabled=True)
+    rows = PushChannel.objects.filter(id=channel, source__enabled=True, ends_at__gt=Now())
     digest = rows.values_list("digest", flat=True).first()
     if digest is None or not 0 < len(token) <= LONGEST_TOKEN or not hmac.compare_digest(digest, _digest(token)):
         return False

@@ -116,6 +116,14 @@ def test_what_is_of_no_channel_is_404_and_no_hint(
     assert Client().get(PATH).status_code == 405
 
 
+def test_a_channel_that_has_ended_is_404(site: ListServer, calendar: Calendar) -> None:
+    """Also where no other one has taken its place, such as after WAKEFUL_URL was removed: its token is of no more use."""
+    _, asked = watched(site, calendar)
+    PushChannel.objects.update(ends_at=datetime.now(UTC) - timedelta(seconds=1))
+
+    assert send(asked) == 404 and hinted() is None
+
+
 def test_the_channel_of_a_disabled_or_deleted_source_is_404(site: ListServer, calendar: Calendar) -> None:
     source, asked = watched(site, calendar)
     source.source.enabled = False
