@@ -51,8 +51,6 @@ class CountedUntil(models.Model):
         return f"{self.what}: {self.place}"
 
 
-# The users of a project beside this one may be deleted by its own processes, which do not know this table: a constraint of the migration
-# `saved_views` deletes its rows with them.
 class ListPage(models.TextChoices):
     """The lists of the console whose columns may be chosen, by the names of their addresses."""
 
@@ -69,6 +67,8 @@ class SavedView(models.Model):
     MOST = 30  # of a user and a list, with names
     LONGEST_NAME, LONGEST_QUERY = 60, 2_000  # characters
 
+    # Processes of a project beside this one may delete users without knowing this table: a constraint of the migration `saved_views`
+    # deletes its rows with them.
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", db_constraint=False)
     # A number of the owner and the list: the database bounds how many there are.
     place = models.PositiveSmallIntegerField()

@@ -138,7 +138,7 @@ def read_home(request: HttpRequest) -> Home:
 
 
 def _incidents(count: int) -> Cell:
-    """What the failures of the day belong to; less is a sign of failures that are no incident yet."""
+    """How many incidents fail, muted ones left out; empty if there is none."""
     words = f"{count:,}{'+' if count >= CAUSES else ''} incident{'' if count == 1 else 's'}"
     return counted(listing("runs_incident", status="failing"), count, words) if count else ""
 

@@ -44,7 +44,7 @@ class Span:
 def spans(now: datetime) -> tuple[Span, Span]:
     """The last 24 hours, which begin and end at a full hour, and the same time of the day before.
 
-    The page is asked for again and again: it changes with the minute, not with each look.
+    The page is requested again and again: it changes with the minute, not with each request.
     """
     minute = now.astimezone(UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
     start = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - HOUR * (HOURS - 1)

@@ -38,8 +38,8 @@ def save_view(
         raise ViewRefused(f"A view needs a name of at most {SavedView.LONGEST_NAME} characters on one line.")
     if len(query) > SavedView.LONGEST_QUERY:
         raise ViewRefused(f"The filters are longer than {SavedView.LONGEST_QUERY:,} characters.")
-    told = f"{name}\n{unquote_plus(query)}"
-    if redacted(told) != told:
+    text = f"{name}\n{unquote_plus(query)}"
+    if redacted(text) != text:
         raise ViewRefused("The name or the filters contain a secret. Others see the address of a view.")
     given = {"query": query, "columns": list(columns), "is_shared": is_shared}
     try:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -105,7 +105,6 @@ class Bin:
 
 @dataclass(frozen=True, kw_only=True)
 class Histogram:
-    template: ClassVar[str] = "admin/console/histogram.html"
     title: str
     bars: Bars
     keys: Mapping[str, str]

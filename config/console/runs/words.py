@@ -97,6 +97,7 @@ def took(began: datetime, ended: datetime | None) -> str:
 
 
 def first_line(text: str) -> str:
+    """The first line of a stored text, or its beginning, without secrets."""
     lines = str(shown(text)).strip().splitlines()
     return shortened(lines[0], 160) if lines else ""
 

@@ -23,20 +23,20 @@ AHEAD = 10  # fires
 def preview_of(form: RuleForm) -> Preview:
     """The preview of a posted or new form; its errors are shown at the fields."""
     said = form.data if form.is_bound else {name: value for name, value in form.initial.items() if value is not None}
-    return _preview(RuleForm(said), tells_errors=False)
+    return _preview(RuleForm(said), shows_errors=False)
 
 
 def preview_asked(request: HttpRequest) -> Preview:
     """The preview while the form is being filled in; it does not need an agent or trigger."""
-    return _preview(RuleForm(request.POST), tells_errors=True)
+    return _preview(RuleForm(request.POST), shows_errors=True)
 
 
-def _preview(form: RuleForm, *, tells_errors: bool) -> Preview:
+def _preview(form: RuleForm, *, shows_errors: bool) -> Preview:
     url = reverse("admin:triggers_schedule_preview")
     if not form.data.get("when"):
         return Preview(url=url, note="Shows the rule in words and the next ten fires.")
     if not form.is_valid():
-        return Preview(url=url, wrong=wrong_with(form) if tells_errors else ())
+        return Preview(url=url, wrong=wrong_with(form) if shows_errors else ())
     return _told(form, url)
 
 
