@@ -24,11 +24,11 @@ from django.test.utils import ContextList
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from hypothesis.internal.conjecture import providers
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 from tests.support import migrated, pristine
-from tests.support.browser import ARGUMENTS, find_chromium, find_once, how_to_install, is_required
+from tests.support.browser import browsing, find_chromium, find_once, how_to_install, is_required
 from tests.support.examples import FULL, some_of
 from tests.support.servers import SETTINGS, TestServers, reachable_folder, servers_for_tests
 
@@ -272,12 +272,8 @@ def browser() -> Iterator[Browser]:
     if chromium is None:
         said = f"no Chromium for browser tests; install one with: {how_to_install()}"
         pytest.fail(said) if is_required() else pytest.skip(said)
-    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
-        # Playwright's loop runs in this thread, where Django would refuse the ORM from then on.
-        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-        browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+    with browsing(chromium) as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -6,10 +6,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+import pytest
+from django.db import connection
+from playwright.sync_api import Browser, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome")
 PLACES = (
@@ -45,6 +48,20 @@ def find_once(shared: Path) -> Path | None:
             kept.write_text(str(find_chromium() or ""))
     found = kept.read_text()
     return Path(found) if found else None
+
+
+@contextmanager
+def browsing(chromium: Path) -> Iterator[Browser]:
+    """Inside the block Playwright's loop runs in this thread, where Django would refuse the ORM, and has another connection to the
+    database than outside. Both begin without a session: the cursor that a thread keeps (`runs.db.sql`) is that of the last one that was
+    open, so that statements of later tests would be committed in it, whatever their transaction."""
+    connection.close()
+    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+        yield browser
+        browser.close()
+        connection.close()
 
 
 def how_to_install() -> str:
