@@ -271,7 +271,9 @@ def browser() -> Iterator[Browser]:
     chromium = find_once(Path(shared)) if shared else find_chromium()
     if chromium is None:
         said = f"no Chromium for browser tests; install one with: {how_to_install()}"
-        pytest.fail(said) if is_required() else pytest.skip(said)
+        if is_required():
+            pytest.fail(said)
+        pytest.skip(said)
     with browsing(chromium) as browser:
         yield browser
 
