@@ -4,11 +4,11 @@ import json
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
 from typing import Any
 
 import pytest
 
+from tests.support.answering import answering
 from tests.support.stack import Process, Stack, StackMaker, eventually
 
 pytestmark = pytest.mark.long
@@ -60,10 +60,8 @@ class Monitor:
 @pytest.fixture
 def monitor() -> Iterator[Monitor]:
     monitor = Monitor()
-    with monitor.server:
-        Thread(target=monitor.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    with answering(monitor.server):
         yield monitor
-        monitor.server.shutdown()
 
 
 @pytest.fixture

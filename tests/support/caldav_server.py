@@ -1,6 +1,5 @@
 """A CalDAV server with one account and one calendar, which gives the shapes of Radicale and of the RFCs (4791, 6578)."""
 
-import threading
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +12,8 @@ from xml.sax.saxutils import escape
 
 import icalendar
 import recurring_ical_events  # type: ignore[import-untyped]
+
+from tests.support.answering import answering
 
 D, C, S = "{DAV:}", "{urn:ietf:params:xml:ns:caldav}", "{http://calendarserver.org/ns/}"
 OPEN = (
@@ -59,7 +60,7 @@ class CalDavServer:
 
     @property
     def requests(self) -> list[str]:
-        """What was asked for since the last look at this, and forgets it."""
+        """The kinds of the requests since this was read last, which are forgotten then."""
         found = [kind for _, _, kind in self.asked]
         self.asked.clear()
         return found
@@ -176,11 +177,5 @@ class CalDavServer:
 @contextmanager
 def serving_caldav() -> Iterator[CalDavServer]:
     site = CalDavServer()
-    thread = threading.Thread(target=site.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    with answering(site.server):
         yield site
-    finally:
-        site.server.shutdown()
-        site.server.server_close()
-        thread.join()

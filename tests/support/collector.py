@@ -11,6 +11,8 @@ from typing import Any
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from tests.support.answering import answering
+
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
@@ -101,12 +103,5 @@ def collecting() -> Iterator[Collector]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    collector.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with answering(server) as collector.url:
         yield collector
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -1,7 +1,6 @@
 """GitHub's answers to an app that asks for the token of an installation, and to that token. It verifies the app's proof."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +16,7 @@ from joserfc.jwk import RSAKey
 
 from runs.connections.catalog import providers
 from runs.connections.provider import Provider
+from tests.support.answering import answering
 from tests.support.rsa_keys import OURS, rsa_key
 
 APP, INSTALLATION = "4711", "815"
@@ -104,15 +104,11 @@ class GitHubApp:
 def serving_github_app(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHubApp]:
     """The provider `github_app` is this server."""
     hub = GitHubApp()
-    threading.Thread(target=hub.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     there = replace(
         providers()["github_app"],
         token_url=f"http://{hub.host}/app/installations/{{installation}}/access_tokens",
         hosts=(hub.host,),
     )
     monkeypatch.setitem(cast(dict[str, Provider], providers()), "github_app", there)  # a dict, and cached
-    try:
+    with answering(hub.server):
         yield hub
-    finally:
-        hub.server.shutdown()
-        hub.server.server_close()

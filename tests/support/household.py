@@ -1,5 +1,5 @@
 """What a person has: a mailbox, a calendar, a repository with CI, backups and branches. The first three are at one server, with the
-addresses and answers of Gmail, of GitHub and of a published calendar; it records what is asked."""
+addresses and answers of Gmail, of GitHub and of a published calendar; it records each request."""
 
 import base64
 import json
@@ -16,6 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.support.answering import answering
 
 DAY = timedelta(days=1)
 BACKUPS_EVERY = "26h"
@@ -245,9 +247,5 @@ def git(folder: Path, *words: str, days: int = 0) -> None:
 @contextmanager
 def keeping_house(token: str, folder: Path) -> Iterator[Household]:
     house = Household(token, folder)
-    threading.Thread(target=house.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    try:
+    with answering(house.server):
         yield house
-    finally:
-        house.server.shutdown()
-        house.server.server_close()

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.support.answering import answering
+
 
 @dataclass
 class Page:
@@ -82,12 +84,8 @@ class ListServer:
 @contextmanager
 def serving_lists() -> Iterator[ListServer]:
     site = ListServer()
-    thread = threading.Thread(target=site.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
-        yield site
-    finally:
-        site.gate.set()
-        site.server.shutdown()
-        site.server.server_close()
-        thread.join()
+    with answering(site.server):
+        try:
+            yield site
+        finally:
+            site.gate.set()

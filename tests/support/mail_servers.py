@@ -2,7 +2,6 @@
 
 import base64
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email import message_from_bytes
@@ -18,6 +17,7 @@ from agents import mail_accounts
 from agents.guards.addresses import networks_of
 from agents.kernel import connecting
 from agents.kernel.connecting import Lease
+from tests.support.answering import answering
 
 TOKEN = "token-of-mail-1234"
 MESSAGE = "<one@example.org>"
@@ -151,7 +151,6 @@ class GraphServer(MailServer):
 def serving_mail(box: MailServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The connection `mail` is one to this server."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), box.handler())
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     host = f"127.0.0.1:{server.server_address[1]}"
 
     def lease(name: str, /, *, refused: str = "", may_retry: bool = True) -> Lease:
@@ -160,8 +159,5 @@ def serving_mail(box: MailServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 
     monkeypatch.setattr(connecting._port, "lease", lease)
     monkeypatch.setattr(mail_accounts, "GMAIL" if isinstance(box, GmailServer) else "GRAPH", f"http://{host}")
-    try:
+    with answering(server):
         yield
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -13,6 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
+from tests.support.answering import answering
+
 CLIENT_ID, CLIENT_SECRET = "wakeful-client", "client-secret-9f8e7d6c5b4a"
 SCOPES = ("mail.read", "mail.send")
 
@@ -245,9 +247,5 @@ class OAuthServer:
 @contextmanager
 def providing_tokens() -> Iterator[OAuthServer]:
     provider = OAuthServer()
-    threading.Thread(target=provider.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    try:
+    with answering(provider.server):
         yield provider
-    finally:
-        provider.server.shutdown()
-        provider.server.server_close()

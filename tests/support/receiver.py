@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.support.answering import answering
+
 
 class Receiver:
     """`/pay` answers a repeated idempotency key as before; `/ring` is done again with every call, and leaves those keys
@@ -76,12 +78,8 @@ class Receiver:
 @contextmanager
 def receiving() -> Iterator[Receiver]:
     receiver = Receiver()
-    thread = threading.Thread(target=receiver.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
-        yield receiver
-    finally:
-        receiver.gate.set()
-        receiver.server.shutdown()
-        receiver.server.server_close()
-        thread.join()
+    with answering(receiver.server):
+        try:
+            yield receiver
+        finally:
+            receiver.gate.set()

@@ -2,11 +2,12 @@
 
 import gzip
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.support.answering import answering
 
 
 class SentryServer:
@@ -54,11 +55,5 @@ class SentryServer:
 @contextmanager
 def sentry_server() -> Iterator[SentryServer]:
     sentry = SentryServer()
-    thread = threading.Thread(target=sentry.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    with answering(sentry.server):
         yield sentry
-    finally:
-        sentry.server.shutdown()
-        sentry.server.server_close()
-        thread.join()

@@ -26,6 +26,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Protocol
 
+from tests.support.answering import answering
+
 MARK = re.compile(r"\[script ([\w.-]+) ([\w.:-]+)\]")
 
 
@@ -522,15 +524,11 @@ def _handler(wire: Wire) -> type[BaseHTTPRequestHandler]:
 @contextmanager
 def providing() -> Iterator[Wire]:
     wire = Wire()
-    thread = threading.Thread(target=wire.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
-        yield wire
-    finally:
-        for turn in (turn for turns in wire.scripts.values() for turn in turns):
-            for fault in turn.faults:
-                if isinstance(fault, Held):
-                    fault.release()
-        wire.server.shutdown()
-        wire.server.server_close()
-        thread.join()
+    with answering(wire.server):
+        try:
+            yield wire
+        finally:
+            for turn in (turn for turns in wire.scripts.values() for turn in turns):
+                for fault in turn.faults:
+                    if isinstance(fault, Held):
+                        fault.release()

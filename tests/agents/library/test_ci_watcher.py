@@ -1,7 +1,6 @@
 """The agent ci-watcher, at a server with GitHub's addresses and answers."""
 
 import json
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -18,6 +17,7 @@ from agents.library import ci_watcher as library
 from agents.library.ci_watcher import ci_watcher, outcome_of
 from agents.testing import ask_gate, run_agent
 from runs.actions.checklists import ItemEdit, create_checklist
+from tests.support.answering import answering
 
 pytestmark = pytest.mark.django_db
 
@@ -66,7 +66,6 @@ class GitHub:
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHub]:
     hub = GitHub()
     server = hub.serve()
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     host = f"127.0.0.1:{server.server_address[1]}"
 
     def lease(name: str, /, *, refused: str = "", may_retry: bool = True) -> Lease:
@@ -74,9 +73,8 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHub]:
 
     monkeypatch.setattr(connecting._port, "lease", lease)
     monkeypatch.setattr(library, "API", f"http://{host}")
-    yield hub
-    server.shutdown()
-    server.server_close()
+    with answering(server):
+        yield hub
 
 
 def said(agent: Agent = ci_watcher) -> list[str]:

@@ -22,6 +22,7 @@ from agents.guards.addresses import Refused, is_public
 from agents.guards.storable import storable
 from agents.testing import run_agent
 from agents.tools.http import Limits, http_tool, redirected
+from tests.support.answering import answering
 from tests.support.llm import Turns
 
 
@@ -69,10 +70,8 @@ class Site:
 @pytest.fixture
 def site() -> Iterator[Site]:
     site = Site()
-    threading.Thread(target=site.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    yield site
-    site.server.shutdown()
-    site.server.server_close()
+    with answering(site.server):
+        yield site
 
 
 def call(tool: Any, url: str, method: str = "GET", body: str = "") -> dict[str, Any]:

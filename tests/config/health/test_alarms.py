@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from runs.notifications import alarms
 from runs.processes.lease import Presence
 from runs.sign import Sign
 from runs.signs.undelivered import UNDELIVERED
+from tests.support.answering import answering
 from tests.support.hooks import make_source
 from tests.support.triggers import make_event, make_trigger
 from triggers.dispatch.signs.erring import ERRING
@@ -56,11 +56,9 @@ class Receiver:
 @pytest.fixture
 def receiver(settings: Any) -> Iterator[Receiver]:
     receiver = Receiver()
-    with receiver.server:
-        Thread(target=receiver.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    with answering(receiver.server):
         settings.WAKEFUL_ALARM_URL = receiver.url
         yield receiver
-        receiver.server.shutdown()
 
 
 def processes(*kinds: str) -> None:

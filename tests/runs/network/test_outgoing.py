@@ -3,7 +3,6 @@
 from base64 import b64encode
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from config.checks import outgoing_urls
 from runs.network import outgoing
 from runs.processes.dead_man import ping
+from tests.support.answering import answering
 
 SECRET = "T0/SECRET-PATH"
 
@@ -32,10 +32,8 @@ def elsewhere() -> Iterator[tuple[str, dict[str, Any]]]:
 
         def log_message(self, *_: Any) -> None: ...
 
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/{SECRET}", state
-        server.shutdown()
+    with answering(HTTPServer(("127.0.0.1", 0), Handler)) as address:
+        yield f"{address}/{SECRET}", state
 
 
 @pytest.mark.parametrize(

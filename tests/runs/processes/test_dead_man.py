@@ -1,12 +1,12 @@
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
 from typing import Any
 
 import pytest
 
 from runs.models import Worker
 from runs.processes.dead_man import Heartbeat, others_alive
+from tests.support.answering import answering
 from tests.support.stack import eventually
 
 pytestmark = pytest.mark.django_db
@@ -25,10 +25,8 @@ def monitor() -> Iterator[tuple[str, list[str]]]:
 
         def log_message(self, *_: Any) -> None: ...
 
-    with HTTPServer(("127.0.0.1", 0), Monitor) as server:
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/ping", pings
-        server.shutdown()
+    with answering(HTTPServer(("127.0.0.1", 0), Monitor)) as address:
+        yield f"{address}/ping", pings
 
 
 def alive(*kinds: str) -> None:
