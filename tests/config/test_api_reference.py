@@ -67,7 +67,7 @@ def test_an_example_has_a_body_with_the_required_fields_and_a_token(client: Clie
 
 
 @pytest.mark.parametrize("path", ["/api/docs/no-such/", "/api/docs/runs/more/"])
-def test_a_resource_that_is_none_answers_404(client: Client, path: str) -> None:
+def test_an_unknown_resource_answers_404(client: Client, path: str) -> None:
     assert client.get(path).status_code == 404
 
 

@@ -29,7 +29,7 @@ VICTIMS = ("worker-1", "worker-2", "dispatcher-1", "worker-1", "worker-2", "web-
 BY_LINK = ({"decision": "approve"}, {"decision": "deny"})
 BY_API = ({"decision": "approve"}, {"decision": "edit", "arguments": {"cents": 1}})
 AGREED = {"approve": "approved", "deny": "denied", "edit": "edited"}
-UNHEARD = 0  # no answer came
+UNANSWERED = 0  # no answer came
 
 
 @pytest.fixture
@@ -65,9 +65,9 @@ def test_one_decision_counts_and_its_effect_happens_once(courier: Courier) -> No
         assert_one_effect(courier.receiver, run)
         assert courier.entries(run) == [run["result"][0]]
     decisions = Counter(run["result"][0] for run in runs.values())
-    heard = Counter(status for each in answers.values() for _, status in each)
+    statuses = Counter(status for each in answers.values() for _, status in each)
     print(
-        f"\n{RUNS} approvals in {time.monotonic() - began:.0f} s: {dict(decisions)}, answers {dict(heard)}, kills {dict(kills)}, "
+        f"\n{RUNS} approvals in {time.monotonic() - began:.0f} s: {dict(decisions)}, answers {dict(statuses)}, kills {dict(kills)}, "
         f"uncertain {dict(courier.resolved)}"
     )
 
@@ -88,8 +88,8 @@ def kill_in_turn(courier: Courier, over: Event, kills: Counter[str]) -> None:
 
 
 def decided(courier: Courier, event: str) -> list[tuple[str, int]]:
-    """What each of four wanted, and the status it got. They begin together, once there is something to decide; those who hear nothing
-    ask again, as people do."""
+    """What each of four wanted, and the status it got. They begin together, once there is something to decide; a request without
+    an answer is repeated, as people do."""
     run = courier.waiting(event, key_of(courier, event))
     [approval] = courier.stack.query(
         "SELECT approval.id FROM runs_approval approval JOIN runs_wait wait ON wait.id = wait_id WHERE wait.run_id = %s",
@@ -100,7 +100,7 @@ def decided(courier: Courier, event: str) -> list[tuple[str, int]]:
 
     def ask(decide: Any, wish: dict[str, Any]) -> tuple[str, int]:
         together.wait(60)
-        while (status := decide(wish)) in (UNHEARD, 502, 503):
+        while (status := decide(wish)) in (UNANSWERED, 502, 503):
             time.sleep(0.2)
         return wish["decision"], status
 
@@ -137,14 +137,14 @@ def by_link(courier: Courier, link: str, wish: dict[str, Any]) -> int:
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Cookie": cookie}
         return courier.stack.request("POST", link, body=form, headers=headers, timeout=30).status
     except OSError:
-        return UNHEARD
+        return UNANSWERED
 
 
 def by_api(courier: Courier, approval: Any, wish: dict[str, Any]) -> int:
     try:
         return courier.stack.api("POST", f"/api/v1/approvals/{approval}/decide/", wish).status
     except OSError:
-        return UNHEARD
+        return UNANSWERED
 
 
 def ended(courier: Courier, event: str) -> dict[str, Any]:

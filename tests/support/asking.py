@@ -16,7 +16,7 @@ from tests.support.hooks import add_secret, post
 from triggers.models import Secret, Source
 
 SIGNING = "8f742231b10e8888abcd99yyyzzz85a5"
-TELLING = "telegrams-secret-token"  # noqa: S105
+TELEGRAM_SECRET = "telegrams-secret-token"  # noqa: S105
 TS = "1700000000.000200"  # of the message that Slack says it has posted
 POSTED = {"ok": True, "channel": "C1", "ts": TS, "message": {"type": "message", "text": "x" * 5_000}}
 FORM = "application/x-www-form-urlencoded"
@@ -112,7 +112,7 @@ def signature(body: bytes, secret: str = SIGNING, at: float | None = None) -> di
 def asking_telegram(**settings: str) -> Source:
     chosen = {"approvals": "yes", "reply_recipient": "bot", **settings}
     source = Source.objects.create(slug="telegram", kind="telegram", settings=chosen)
-    add_secret(source, TELLING)
+    add_secret(source, TELEGRAM_SECRET)
     return source
 
 
@@ -132,7 +132,7 @@ def tapped(delivery: Delivery, choice: str = "approve", **changed: Any) -> dict[
     }
 
 
-def in_telegram(update: Mapping[str, Any], *, token: str = TELLING) -> Any:
+def in_telegram(update: Mapping[str, Any], *, token: str = TELEGRAM_SECRET) -> Any:
     headers = {"Content-Type": "application/json", "X-Telegram-Bot-Api-Secret-Token": token}
     return post(json.dumps(update).encode(), headers, slug="telegram")
 

@@ -1,4 +1,4 @@
-"""Whoever has the link may decide; looking at it decides nothing."""
+"""A person who has the link may decide; to open it decides nothing."""
 
 import re
 from datetime import UTC, datetime, timedelta

@@ -82,7 +82,7 @@ def test_one_is_acknowledged_muted_and_no_longer_muted() -> None:
 
 
 @pytest.mark.parametrize("until", ["", "soon", "2020-01-01T00:00Z"])
-def test_a_mute_that_cannot_be_is_refused(until: str) -> None:
+def test_a_mute_with_an_invalid_end_is_refused(until: str) -> None:
     incident = make_incident("greeter")
 
     assert Api(["runs.mute_incident"]).post(f"incidents/{incident.pk}/mute/", {"until": until}).status == 400

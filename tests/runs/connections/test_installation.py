@@ -95,20 +95,18 @@ def test_it_lasts_as_long_as_its_own_clock_says(hub: GitHubApp) -> None:
     assert made.expires_at - made.refreshed_at == timedelta(hours=1)
 
 
-def test_only_the_chosen_permissions_are_asked_for(hub: GitHubApp) -> None:
+def test_only_the_chosen_permissions_are_requested(hub: GitHubApp) -> None:
     made = connected(scopes=["checks:read"])
 
     assert hub.asked == [{"permissions": {"checks": "read"}}] and made.granted == ["checks:read"]
 
 
-def test_of_a_permission_that_is_chosen_twice_the_higher_level_is_asked_for(hub: GitHubApp) -> None:
+def test_of_a_permission_that_is_chosen_twice_the_higher_level_is_requested(hub: GitHubApp) -> None:
     assert connected(scopes=["issues:write", "issues:read"]) and hub.asked == [{"permissions": {"issues": "write"}}]
 
 
 @pytest.mark.parametrize("scope", ["issues", "Issues:read", "issues:all", "repo"])
-def test_a_permission_that_cannot_be_is_refused_and_does_not_give_all_that_the_app_has(
-    hub: GitHubApp, scope: str
-) -> None:
+def test_an_invalid_permission_is_refused_and_does_not_give_all_that_the_app_has(hub: GitHubApp, scope: str) -> None:
     with pytest.raises(ValidationError, match="is no permission. Write it such as issues:read"):
         make(scopes=[scope])
     made = make(scopes=["checks:read"])

@@ -97,7 +97,7 @@ def test_a_message_of_a_provider_that_this_version_does_not_know_ends_after_a_da
     assert "removed has not revoked them: KeyError. Wakeful has stopped trying" in made.reason
 
 
-def test_while_the_provider_is_asked_to_revoke_no_one_gets_a_token(provider: OAuthServer) -> None:
+def test_no_one_gets_a_token_while_the_provider_revokes_it(provider: OAuthServer) -> None:
     made = connected(provider)
     provider.revoke_gate = threading.Event()
     said: list[str] = []
@@ -118,7 +118,7 @@ def test_while_the_provider_is_asked_to_revoke_no_one_gets_a_token(provider: OAu
     assert not provider.grants and not OutboxMessage.objects.exists()
 
 
-def test_a_provider_that_is_away_is_asked_again_until_it_has_revoked(provider: OAuthServer) -> None:
+def test_a_revocation_is_repeated_until_the_provider_has_carried_it_out(provider: OAuthServer) -> None:
     made = connected(provider)
     refresh = provider.given[1]
     provider.revoke_status = 503
@@ -200,7 +200,7 @@ def test_a_revocation_that_no_key_can_read_is_named(provider: OAuthServer, setti
     assert keys_in_use().unreadable == [f"revocation of connection {made.pk}"]
 
 
-def test_after_a_day_a_person_is_asked_to_remove_the_access(
+def test_after_a_day_the_reason_names_what_a_person_has_to_remove(
     provider: OAuthServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = connected(provider)
@@ -262,7 +262,7 @@ def test_a_process_that_is_killed_before_it_records_that_a_token_is_owed_leaves_
     assert made.reason == said
 
 
-def test_a_provider_whose_answer_is_unclear_is_asked_again(provider: OAuthServer) -> None:
+def test_a_revocation_without_a_clear_answer_is_repeated(provider: OAuthServer) -> None:
     made = connected(provider)
     provider.revoke_status = 500
     revoke_connection(made.pk, by="admin:ada")

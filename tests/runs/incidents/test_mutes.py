@@ -115,7 +115,7 @@ def test_what_stands_for_several_causes_cannot_be_muted(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("until", ["", "soon", "-1h", "0s", "2020-01-01T00:00Z", "2050-01-01T00:00", "99999999d"])
-def test_a_mute_needs_an_end_that_can_be(until: str) -> None:
+def test_a_mute_with_an_invalid_end_is_refused(until: str) -> None:
     fail(2)
 
     with pytest.raises(ValueError):

@@ -73,7 +73,7 @@ def test_the_mail_has_no_key_and_its_page_needs_a_login(lab: Lab, mail: MailServ
     assert Approval.objects.get().decision == ""
 
 
-def test_who_may_not_be_answered_is_not_asked(lab: Lab, mail: MailServer) -> None:
+def test_no_request_goes_to_a_sender_who_may_not_be_answered(lab: Lab, mail: MailServer) -> None:
     asked(lab, "mallory@example.net")
 
     assert not Delivery.objects.exclude(place=None).exists()
@@ -90,6 +90,6 @@ def test_a_request_that_is_refused_is_not_made_again_by_the_notification_of_its_
     assert Notification.objects.filter(text__contains="could not be sent").count() == 1
 
 
-def test_not_everyone_is_asked() -> None:
+def test_a_mailbox_that_answers_everyone_sends_no_requests() -> None:
     with pytest.raises(InvalidSettings, match="not of"):
         kinds()["imap"].clean_settings({**CHOSEN, "answers_to": "*", "reply": "ask"})

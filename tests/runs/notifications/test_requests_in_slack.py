@@ -235,7 +235,7 @@ def test_a_look_at_an_open_request_holds_it_again(lab: Lab, server: HookServer, 
     assert (outcome().status, outcome().attempts, len(server.posted)) == ("held", 0, 1)
 
 
-def test_a_source_that_does_not_say_so_is_asked_nothing_in(lab: Lab, server: HookServer, source: Source) -> None:
+def test_without_approvals_no_request_is_posted(lab: Lab, server: HookServer, source: Source) -> None:
     Source.objects.update(settings={**source.settings, "approvals": "no", "reply": "yes"})
 
     asked(lab, source)
@@ -434,7 +434,7 @@ def test_a_disabled_source_decides_nothing(lab: Lab, source: Source, ada: User) 
     assert decisions() == [""]
 
 
-def test_who_presses_often_is_told_so_a_bounded_number_of_times(lab: Lab, source: Source) -> None:
+def test_the_answers_to_an_account_that_presses_often_are_bounded(lab: Lab, source: Source) -> None:
     asked(lab, source)
 
     for _ in range(25):

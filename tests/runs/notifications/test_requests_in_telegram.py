@@ -88,8 +88,8 @@ def test_a_tap_decides_once_and_the_message_is_changed(lab: Lab, server: HookSer
         "text": "Approved.",
         "show_alert": False,
     }
-    told = json.loads(second.content)
-    assert told["text"].startswith("Approved by telegram:ada, ") and told["show_alert"]
+    shown = json.loads(second.content)
+    assert shown["text"].startswith("Approved by telegram:ada, ") and shown["show_alert"]
     assert lab.go_on(run).result == "approved"
     delivered()
     [_, edited] = server.posted

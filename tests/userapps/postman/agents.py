@@ -1,4 +1,4 @@
-"""An agent that is as careless with the token of its connection as code can be. Its model writes down what it is asked, in a file beside
+"""An agent that is as careless with the token of its connection as code can be. Its model writes its prompts to a file beside
 WAKEFUL_HOME."""
 
 from collections.abc import Sequence

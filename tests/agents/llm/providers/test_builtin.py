@@ -1,4 +1,4 @@
-"""The built-in model writes an answer where it is asked for one and the message has a question, and says that it does not read."""
+"""The built-in model writes an answer where the prompt wants one and the message has a question; the answer names the model."""
 
 from typing import Any
 

@@ -207,7 +207,7 @@ def test_an_installation_without_a_public_address_with_tls_asks_for_no_channel(
         Page(b"{}"),
     ],
 )
-def test_polling_goes_on_where_google_makes_no_channel_and_it_is_asked_again_after_an_hour(
+def test_polling_goes_on_where_google_makes_no_channel_and_the_channel_is_requested_again_after_an_hour(
     site: ListServer, calendar: Calendar, page: Page
 ) -> None:
     calendar[f"POST {WATCH}"] = page

@@ -6,7 +6,9 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 from uuid import uuid4
 
@@ -39,13 +41,19 @@ class Store:
 
     def __init__(self, address: str, *, has_versions: bool = False, **settings: Any) -> None:
         self.bucket = f"in-{uuid4()}"
-        at = {"region_name": "eu-central-1", "aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
-        self.client = boto3.client("s3", endpoint_url=address, **at)
-        self.client.create_bucket(Bucket=self.bucket, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
-        if has_versions:
-            self.client.put_bucket_versioning(Bucket=self.bucket, VersioningConfiguration={"Status": "Enabled"})
+        self.address, self.has_versions = address, has_versions
         given = {"bucket": self.bucket, "server": address, "region": "eu-central-1", **settings}
         self.source = make_source(self.bucket, "object_store", KEYS, settings=given)
+
+    @cached_property
+    def client(self) -> Any:
+        """Of the bucket, which is made with it."""
+        at = {"region_name": "eu-central-1", "aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
+        client = boto3.client("s3", endpoint_url=self.address, **at)
+        client.create_bucket(Bucket=self.bucket, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+        if self.has_versions:
+            client.put_bucket_versioning(Bucket=self.bucket, VersioningConfiguration={"Status": "Enabled"})
+        return client
 
     def put(self, key: str, body: bytes) -> Event:
         """The event of the object."""
@@ -211,18 +219,22 @@ class server:
 
     def __enter__(self) -> str:
         self.listening = socket.create_server(("127.0.0.1", 0))
-        threading.Thread(target=self._serve, daemon=True).start()
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
         return f"http://127.0.0.1:{self.listening.getsockname()[1]}"
 
     def __exit__(self, *_: object) -> None:
+        with suppress(OSError):
+            self.listening.shutdown(socket.SHUT_RDWR)  # this ends the accept of the thread; on Linux, close does not
         self.listening.close()
+        self.thread.join()
 
     def _serve(self) -> None:
-        try:
-            while True:
+        while True:
+            try:
                 connection, _ = self.listening.accept()
-                with connection:
-                    connection.recv(65_536)
-                    connection.sendall(self.answer)
-        except OSError:
-            return
+            except OSError:
+                return
+            with connection, suppress(OSError):  # the caller has gone
+                connection.recv(65_536)
+                connection.sendall(self.answer)

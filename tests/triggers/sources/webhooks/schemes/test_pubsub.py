@@ -188,7 +188,7 @@ def test_while_google_is_away_its_messages_are_to_be_sent_again(google: TokenIss
 
 
 @pytest.mark.parametrize("keys", [b"", b"[]", b"{}", b'{"keys": 3}', b'{"keys": [3]}', b'{"keys": [{"kty": "RSA"}]}'])
-def test_keys_that_are_none_prove_nothing(keys: bytes, google: TokenIssuer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_keys_prove_nothing(keys: bytes, google: TokenIssuer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identity_token, "KEY_SETS", KeySets(lambda _: keys))
 
     with pytest.raises(Rejected):
