@@ -42,6 +42,7 @@ from config.console.runs.waits import with_open_waits
 from config.console.runs.words import STATUS_COLOURS, duration_of, first_line, in_words, trigger_of
 from runs.actions.cancel import cancel
 from runs.actions.requeue import requeue
+from runs.actions.select import queued
 from runs.durable.transcript import usage_of, with_usage
 from runs.models import CoveredRun, Queue, Run
 from runs.processes.alive import alive
@@ -192,6 +193,8 @@ class RunPanel(ArrangedPanel, RunButtons):
         match request.GET.get("status__exact"):
             case RunStatus.CANCELLED:  # the only rare status without an index
                 return newest(runs)
+            case RunStatus.QUEUED:
+                return queued(runs)
             case RunStatus.UNCERTAIN:
                 return with_doubts(runs)
         return runs

@@ -1,27 +1,31 @@
 """What no index finds is looked for among the newest rows, and the page shows that; what an index finds, among all."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from config.console.agents import figures
 from config.console.incidents import failure_rates
 from config.console.parts import panel
 from config.console.runs import failed_children, last_runs
+from runs.actions import select
+from runs.actions.select import queued
 from runs.db.sql import execute, fetch
-from runs.models import AuditEntry
+from runs.models import AuditEntry, Run
+from tests.support.api import Api
 from tests.support.console import list_of
 from tests.support.old_rows import id_of
+from tests.support.rows_read import MANY_LIKE_IT, runs_read
 from tests.support.runs import make_run
 from tests.support.triggers import make_event, make_trigger
 
 LOOKED_THROUGH = 2
-MANY_LIKE_IT = """
-INSERT INTO runs_run SELECT (jsonb_populate_record(run, jsonb_build_object(
-  'id', '01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'), 'seq', run.seq + n))).*
-FROM runs_run run, generate_series(1, 5000) n WHERE run.id = %s
-"""
+NOW = timezone.now()
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +71,43 @@ def test_the_failed_children_of_a_run_with_many_are_read_without_the_failed_runs
 
     assert "run_by_parent" in plan
     assert "run_failed" not in plan
+
+
+LIVE_RUNS: dict[str, dict[str, Any]] = {
+    "queued": {},
+    "running": {"ready_at": None, "worker_id": uuid4(), "pid": 1, "claimed_at": NOW, "deadline_at": NOW},
+    "waiting": {"ready_at": None},
+    "uncertain": {"ready_at": None},
+}
+
+
+@pytest.mark.parametrize("status", LIVE_RUNS)
+def test_the_live_runs_of_a_status_are_read_without_those_that_ended(admin: Client, status: str) -> None:
+    api = Api()
+    execute(MANY_LIKE_IT, [make_run(status="succeeded").pk])
+    execute("ANALYZE runs_run")
+    for path in (list_of("runs_run") + f"?status__exact={status}", f"/api/v1/runs/?status={status}"):
+        client = admin if "admin" in path else api.client
+        assert runs_read(partial(client.get, path)) < 50, path
+
+    run = make_run(status=status, **LIVE_RUNS[status])
+
+    page = admin.get(list_of("runs_run") + f"?status__exact={status}")
+    assert [found.pk for found in page.context["cl"].result_list] == [run.pk]
+    assert [found["id"] for found in api.get(f"runs/?status={status}").body["results"]] == [str(run.pk)]
+
+
+def test_runs_are_queued_wherever_they_stand_and_however_many(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_run(status="waiting", ready_at=None)
+    runs = [
+        make_run(),
+        make_run(ready_at=None, due_at=timezone.now() + timedelta(days=1)),
+        make_run(ready_at=None, key="busy"),
+    ]
+
+    for few in (3, 2):
+        monkeypatch.setattr(select, "FEW", few)
+        assert {run.pk for run in queued(Run.objects.all())} == {run.pk for run in runs}
 
 
 @pytest.mark.parametrize("search", ["?agent=greeter", "?agent=greeter&start=", "?status__exact=cancelled"])
