@@ -13,39 +13,46 @@ from prometheus_client.registry import Collector
 
 from agents.kernel.ids import first_id_at
 from config.health.problems import problems
-from config.health.situation import read_situation
+from config.health.situation import Situation, read_situation
 from config.health.totals import totals
 from runs.budgets.spending import spent_today
 from runs.budgets.windows import current
 from runs.db.signs.oldest_transaction import OLDEST_TRANSACTION
 from runs.db.sql import database_now, fetch
+from runs.keys import BLOCKED
+from runs.queues.state import SAMPLE
 from triggers.accept import builtin_source
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
-# Each count reads one small partial index. Ages use the database's clock and are 0 if nothing waits.
-EVENTS = "SELECT count(*) FROM triggers_event WHERE dispatched_at IS NULL"
+# Each count reads the first rows of one partial index. Ages use the database's clock and are 0 if nothing waits.
+MOST = 100_000  # rows that one of them counts
+COUNT = "SELECT count(*) FROM (SELECT FROM {rows} LIMIT %(most)s::int) waiting"
+EVENTS = COUNT.format(rows="triggers_event WHERE dispatched_at IS NULL ORDER BY seq")
 OLDEST_EVENT = """
 SELECT extract(epoch FROM clock_timestamp() - received_at)::float8
 FROM triggers_event WHERE dispatched_at IS NULL ORDER BY seq LIMIT 1
 """
-REDISPATCHES = "SELECT count(*) FROM triggers_redispatch WHERE dispatched_at IS NULL"
-RUNS = """
-SELECT 'queued', 'ready', count(*) FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL
-UNION ALL SELECT 'queued', 'due', count(*) FROM runs_run WHERE status = 'queued' AND due_at IS NOT NULL
-UNION ALL SELECT 'queued', 'blocked', count(*) FROM runs_run
-  WHERE status = 'queued' AND key IS NOT NULL AND ready_at IS NULL AND due_at IS NULL
-UNION ALL SELECT 'running', '', count(*) FROM runs_run WHERE status = 'running'
-UNION ALL SELECT 'waiting', '', count(*) FROM runs_run WHERE status = 'waiting'
-UNION ALL SELECT 'uncertain', '', count(*) FROM runs_run WHERE status = 'uncertain'
-UNION ALL SELECT 'failed', '', count(*) FROM runs_run WHERE status = 'failed'
-"""
-OLDEST_READY = """
-SELECT queue, extract(epoch FROM clock_timestamp() - min(ready_at))::float8
-FROM runs_run WHERE status = 'queued' AND ready_at IS NOT NULL GROUP BY queue
-"""
-OUTBOX = "SELECT count(*) FROM runs_outboxmessage WHERE available_at <= (SELECT clock_timestamp())"
-WAKEUPS = "SELECT count(*) FROM runs_outboxmessage WHERE topic = 'wakeup' AND available_at > clock_timestamp()"
+REDISPATCHES = COUNT.format(rows="triggers_redispatch WHERE dispatched_at IS NULL ORDER BY seq")
+# In the order of its index: for the first rows of many, PostgreSQL may read the table, where these may stand last.
+RUNS = " UNION ALL ".join(
+    f"SELECT '{status}', '{place}', ({COUNT.format(rows=f'runs_run WHERE {rows}')})"  # noqa: S608  (our own parts)
+    for status, place, rows in (
+        ("queued", "ready", "status = 'queued' AND ready_at IS NOT NULL ORDER BY queue, agent, priority"),
+        ("queued", "due", "status = 'queued' AND due_at IS NOT NULL ORDER BY due_at"),
+        ("queued", "blocked", f"{BLOCKED} AND key IS NOT NULL ORDER BY key, seq"),
+        ("running", "", "status = 'running'"),
+        ("waiting", "", "status = 'waiting' ORDER BY id"),
+        ("uncertain", "", "status = 'uncertain' ORDER BY id"),
+        ("failed", "", "status = 'failed' ORDER BY id"),
+    )
+)
+OUTBOX = COUNT.format(
+    rows="runs_outboxmessage WHERE available_at <= (SELECT clock_timestamp()) ORDER BY available_at, id"
+)
+WAKEUPS = COUNT.format(
+    rows="runs_outboxmessage WHERE topic = 'wakeup' AND available_at > (SELECT clock_timestamp()) ORDER BY topic, available_at, id"
+)
 OUTBOX_LATENESS = """
 SELECT coalesce(greatest(extract(epoch FROM clock_timestamp() - min(available_at)), 0), 0)::float8 FROM runs_outboxmessage
 """
@@ -92,7 +99,7 @@ SLOT_BYTES = """
 SELECT source.slug, watched.retained FROM triggers_watchedslot watched JOIN triggers_source source ON source.id = watched.source_id
 WHERE watched.retained IS NOT NULL
 """
-NOTIFICATIONS_UNPLANNED = "SELECT count(*) FROM runs_notification WHERE planned_at IS NULL"
+NOTIFICATIONS_UNPLANNED = COUNT.format(rows="runs_notification WHERE planned_at IS NULL ORDER BY created_at")
 DELIVERIES = """
 SELECT status, count(*) FROM (
   SELECT status FROM runs_delivery WHERE id >= %s::uuid ORDER BY id DESC LIMIT 100000) newest
@@ -125,7 +132,8 @@ class DatabaseCollector(Collector):
     """All gauges, read from the database now, and the totals."""
 
     def collect(self) -> Iterator[Metric]:
-        yield _gauge("wakeful_events_undispatched", "Events that are not dispatched yet", fetch(EVENTS))
+        most, now = {"most": MOST}, read_situation()
+        yield _gauge("wakeful_events_undispatched", "Events that are not dispatched yet", fetch(EVENTS, most))
         yield _gauge(
             "wakeful_events_undispatched_age_seconds",
             "Age of the oldest event that is not dispatched yet",
@@ -134,22 +142,22 @@ class DatabaseCollector(Collector):
         yield _gauge(
             "wakeful_redispatches_undispatched",
             "Replayed and resumed events that are not dispatched yet",
-            fetch(REDISPATCHES),
+            fetch(REDISPATCHES, most),
         )
         yield _gauge(
             "wakeful_runs",
-            "Live and failed runs; a queued run is ready, due later, or blocked by its key",
-            fetch(RUNS),
+            f"Live and failed runs, at most {MOST:,} of each; a queued run is ready, due later, or blocked by its key",
+            fetch(RUNS, most),
             labels=("status", "place"),
         )
         yield _gauge(
             "wakeful_runs_ready_age_seconds",
-            "How long the oldest ready run of a queue has waited for a worker",
-            fetch(OLDEST_READY),
+            f"How long the oldest ready run of a queue has waited for a worker, among the first {SAMPLE:,} of each agent",
+            [(queue.name, queue.oldest_seconds) for queue in now.queues if queue.ready],
             labels=("queue",),
         )
-        yield _gauge("wakeful_outbox_messages", "Outbox messages that wait to be handled", fetch(OUTBOX))
-        yield _gauge("wakeful_wakeups_ahead", "Wakes that runs have set for later", fetch(WAKEUPS))
+        yield _gauge("wakeful_outbox_messages", "Outbox messages that wait to be handled", fetch(OUTBOX, most))
+        yield _gauge("wakeful_wakeups_ahead", "Wakes that runs have set for later", fetch(WAKEUPS, most))
         yield _gauge("wakeful_outbox_late_seconds", "How late the most overdue of them is", fetch(OUTBOX_LATENESS))
         yield _gauge("wakeful_processes", "Processes that have not stopped", fetch(PROCESSES), labels=("kind",))
         yield _gauge(
@@ -203,7 +211,7 @@ class DatabaseCollector(Collector):
         yield _gauge(
             "wakeful_notifications_unplanned",
             "Notifications that no recipient was found for yet",
-            fetch(NOTIFICATIONS_UNPLANNED),
+            fetch(NOTIFICATIONS_UNPLANNED, most),
         )
         yield _gauge(
             "wakeful_notification_deliveries",
@@ -232,7 +240,7 @@ class DatabaseCollector(Collector):
             labels=("state",),
         )
         yield from _spending()
-        yield from _situation()
+        yield from _of_situation(now)
         yield from totals()
 
 
@@ -270,8 +278,7 @@ def _spending() -> Iterator[GaugeMetricFamily]:
         yield _gauge(name, meaning, rows, labels=named)
 
 
-def _situation() -> Iterator[GaugeMetricFamily]:
-    now = read_situation()
+def _of_situation(now: Situation) -> Iterator[GaugeMetricFamily]:
     yield _gauge(
         "wakeful_problem",
         "1 for each current problem; the Processes page describes it",

@@ -9,13 +9,16 @@ from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
 from runs.db.signs.oldest_transaction import OLDEST_TRANSACTION
+from runs.db.sql import execute
 from runs.models import Worker
 from runs.queues.pause import pause
 from runs.states import RunStatus
+from tests.support.rows_read import MANY_LIKE_IT, runs_read
 from tests.support.runs import make_run
 from tests.support.triggers import make_event, make_paused_trigger
 
 pytestmark = pytest.mark.django_db
+NOW = timezone.now()
 
 
 def scrape() -> dict[tuple[str, ...], float]:
@@ -65,6 +68,29 @@ def test_waiting_work_is_counted() -> None:
         ("uncertain", ""): 1,
         ("failed", ""): 1,
     }
+
+
+@pytest.mark.parametrize(
+    "many",
+    [
+        {},
+        {"ready_at": None, "due_at": NOW},
+        {"status": RunStatus.WAITING},
+        {"status": RunStatus.FAILED},
+        {"status": RunStatus.SUCCEEDED},
+    ],
+    ids=["ready", "due", "waiting", "failed", "succeeded"],
+)
+def test_a_scrape_reads_no_more_of_many_runs_than_it_counts(
+    many: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("config.health.metrics.MOST", 20)
+    monkeypatch.setattr("runs.queues.state.SAMPLE", 20)
+    execute(MANY_LIKE_IT, [make_run(**many).pk])
+    execute("ANALYZE runs_run")
+    scrape()  # counting begins
+
+    assert runs_read(scrape) < 200
 
 
 def test_a_process_kind_shows_when_it_was_last_seen() -> None:
