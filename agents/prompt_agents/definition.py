@@ -46,6 +46,12 @@ class Definition:
             known[name] = tuple(value) if isinstance(value, list) else value
         return cls(**known)
 
+    @classmethod
+    def beyond(cls, stored: Mapping[str, Any]) -> list[str]:
+        """The unknown keys of the JSON of a version that have a value: a newer version of Wakeful uses them."""
+        known = {one.name for one in fields(cls)}
+        return sorted(name for name, value in stored.items() if value and name not in known)
+
     def dump(self) -> dict[str, Any]:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 

@@ -60,7 +60,7 @@ def create_prompt_agent(
 @not_in_atomic_body
 def edit_prompt_agent(agent_id: int, definition: Definition, *, by: str, version: int | None = None) -> PromptAgent:
     """Make a new version, with which later runs begin. The same definition is no edit. Invalid names each wrong field; IllegalState:
-    it is deleted, or another edit came after `version`."""
+    it is deleted, another edit came after `version`, or a newer version of Wakeful has saved it."""
     _require_right(_faults(definition, by))
     definition = with_owner(definition, by)
     with transaction.atomic():
@@ -75,6 +75,13 @@ def edit_prompt_agent(agent_id: int, definition: Definition, *, by: str, version
         before = newest_of(agent)
         if before.fingerprint == definition.version:
             return agent
+        if lost := Definition.beyond(before.definition):
+            # To keep them is no way out: they may name what only their author may have the agent use.
+            raise IllegalState(
+                f"{agent} was saved by a newer version of Wakeful, with {', '.join(lost)}, which an edit by this one would lose. "
+                "Edit it when the upgrade is done.",
+                status="newer",
+            )
         agent.newest += 1
         agent.save(update_fields=["newest"])
         _write_version(agent, definition, by)

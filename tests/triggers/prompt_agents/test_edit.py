@@ -179,6 +179,27 @@ def test_an_edit_of_an_older_version_is_refused() -> None:
     assert newest_of(PromptAgent.objects.get()).definition["instructions"] == "Look twice."
 
 
+@pytest.mark.django_db
+def test_in_an_upgrade_an_edit_loses_nothing_that_only_the_newer_version_knows() -> None:
+    agent = make_prompt_agent()
+    stored = newest_of(agent).definition
+
+    def save(**unknown: Any) -> None:
+        agent.newest += 1
+        agent.save()
+        PromptAgentVersion.objects.create(
+            agent=agent, number=agent.newest, fingerprint="prompt:newer", definition=stored | unknown, by="eve"
+        )
+
+    save(voices=["calm"], whispers=False)
+    with pytest.raises(IllegalState, match="saved by a newer version of Wakeful, with voices, which an edit"):
+        edit_prompt_agent(agent.pk, Definition(instructions="Look twice."), by="bob")
+    save(voices=[], whispers=False)
+    edit_prompt_agent(agent.pk, Definition(instructions="Look twice."), by="bob")
+
+    assert newest_of(PromptAgent.objects.get()).definition["instructions"] == "Look twice."
+
+
 @pytest.mark.django_db(transaction=True)
 def test_one_of_two_simultaneous_edits_is_refused() -> None:
     agent = make_prompt_agent()
