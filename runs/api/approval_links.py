@@ -6,6 +6,7 @@ only the outcome: links stay in mailboxes, and the admin shows the rest to peopl
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -21,6 +22,7 @@ from django.utils.cache import patch_cache_control
 from django.views import View
 
 from runs.actions.approve import decide, is_over
+from runs.actions.readable_arguments import Argument, read
 from runs.api.strict_json import Unreadable, parse_json, require_storable
 from runs.exceptions import IllegalState
 from runs.models import Approval
@@ -138,6 +140,12 @@ def _acting(request: HttpRequest) -> str:
     return f"link:{user.get_username()}" if user is not None and user.is_authenticated else "link"
 
 
+def _with_lines(approval: Approval) -> Sequence[Argument]:
+    """The arguments one by one, if JSON would hide the line breaks of a text."""
+    found = read(approval.arguments)
+    return found if any("\n" in one.text for one in found if one.is_text) else ()
+
+
 def _page(request: HttpRequest, approval: Approval, form: DecisionForm | None, status: int = 200) -> HttpResponse:
     state = "expired" if is_over(approval) else approval.status
     asked = None if approval.arguments is None or approval.is_question else as_text(approval.arguments)
@@ -147,6 +155,7 @@ def _page(request: HttpRequest, approval: Approval, form: DecisionForm | None, s
         "state": state,
         "form": form,
         "asked": asked,
+        "read": _with_lines(approval) if asked else (),
         "edited": edited,
         "rows": min(max(len((edited or asked or "").splitlines()), LEAST_ROWS), MOST_ROWS),
         "zone": settings.WAKEFUL_ZONE,

@@ -206,7 +206,7 @@ def _choice() -> Table:
     known = sorted(providers().values(), key=lambda one: not one.scopes)  # the one without scopes is for all others
     rows = [
         (
-            link(f"{add}?provider={one.name}", one.label),
+            link(f"{add}?provider={one.name}", f"Connect {one.label}"),
             "; ".join(scope.words for scope in one.scopes[:3]) or "What the scopes of its provider allow",
         )
         for one in known

@@ -8,12 +8,13 @@ from typing import Any
 
 from agents.kernel.redaction import shown_json
 from config.console.home.causes import Act
-from config.console.parts.arguments import Argument, read
+from config.console.parts.arguments import read
 from config.console.parts.html import shortened
 from config.console.parts.inboxes import first_to_expire, pending_approvals, uncertain_runs
 from config.console.parts.links import listing, page, run_link
 from config.console.parts.moments import appointment
 from config.console.parts.sections import Cell
+from runs.actions.readable_arguments import Argument
 from runs.models import Approval, Delivery, Run, Wait
 
 SHOWN = 5

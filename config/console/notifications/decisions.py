@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from agents.kernel.redaction import shown, shown_json
 from agents.kernel.reserved_types import SIGNAL
-from config.console.parts.arguments import Argument, read
+from config.console.parts.arguments import read
 from config.console.parts.html import format_html
 from config.console.parts.inboxes import first_to_expire, troubling_incidents, uncertain_runs
 from config.console.parts.incident_words import acknowledged
@@ -22,6 +22,7 @@ from config.console.parts.moments import moment
 from config.console.parts.sections import Cell, Door, pretty
 from config.console.runs.taint import TAINTED
 from config.console.runs.uncertain import unproved_step_of, with_doubts
+from runs.actions.readable_arguments import Argument
 from runs.incidents.tell import failures_of, words_of
 from runs.models import Approval, CoveredRun, Incident, Run, Wait
 

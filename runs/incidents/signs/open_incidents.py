@@ -47,11 +47,12 @@ def problems(rows: Sequence[OpenIncidents]) -> Iterator[Problem]:
             alarm_after=NEVER,
         )
         if found.untold:
+            has = "incident has" if found.untold == 1 else "incidents have"
             yield Problem(
                 name="many-incidents",
                 severity=BAD,
-                text=f"{found.untold:,} more incidents have opened in the last hour than the {settings.WAKEFUL_INCIDENT_MESSAGES} "
-                "that get a message of their own.",
+                text=f"{found.untold:,} more {has} opened in the last hour than the {settings.WAKEFUL_INCIDENT_MESSAGES} that get a "
+                "message of their own.",
                 remedy="Many things fail at once: look for a cause that they share, such as a service that is away.",
             )
 

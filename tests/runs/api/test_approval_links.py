@@ -129,6 +129,16 @@ def test_an_invalid_decision_is_shown_again_with_its_input(decision: Any, compla
     assert Approval.objects.get().status == "pending"
 
 
+def test_a_letter_is_read_with_its_lines() -> None:
+    letter = {"subject": "Hello", "text": "Dear <Ada>,\nplease pay."}
+    approval = make_approval(make_run(status="waiting"), status="open", digest="d", arguments=letter)
+
+    page = Client().get(approval_link(approval)).content.decode()
+
+    assert "<dt>text</dt><dd>Dear &lt;Ada&gt;,\nplease pay.</dd>" in page
+    assert "<textarea" in page
+
+
 def test_a_question_without_arguments_has_none_to_edit() -> None:
     approval = make_approval(make_run(status="waiting"), status="open", digest="d")
 

@@ -235,6 +235,6 @@ def test_the_95th_percentile_is_a_duration_that_a_run_had(admin: Client) -> None
     make_past(*["succeeded"] * 18, seconds=1)
     make_past(*["succeeded"] * 2, seconds=60)
 
-    assert "1 min" in text_of(admin, PAGE)
+    assert "1\N{NO-BREAK SPACE}min" in text_of(admin, PAGE)
     page = text_of(admin, url_of())
     assert "1 s" in page and "1 min" in page

@@ -154,7 +154,7 @@ def test_an_approval_is_decided_in_place_for_the_question_that_was_seen(
     admin: Client, verb: str, decision: str
 ) -> None:
     approval = make_approval(make_run(status="waiting"), status="open", arguments={"amount": 42})
-    assert "{&quot;amount&quot;: 42}" in shown(admin)
+    assert '<dt>amount</dt><dd class="arguments-json">42</dd>' in shown(admin)
 
     pressed(admin, verb)
 

@@ -32,7 +32,7 @@ HOME = "/admin/home/"
 # What may have digits and counts nothing: times, headings, names, and what others wrote.
 WORDS = {"time", "title", "h1", "h2"}
 EMPTY = {"rect", "line", "br", "input"}
-CLASSES = {"moment-ago", "home-arguments", "home-hour", "home-mark", "home-free"}
+CLASSES = {"moment-ago", "home-arguments", "arguments", "home-hour", "home-mark", "home-free"}
 # Addresses of pages that name the number, and how; the others are those of lists.
 NAMES_IT = {
     "/why/": r"Missed in the last day: (\d+)",

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from config.console.parts.arguments import MOST, read
+from config.console.parts.arguments import read
+from runs.actions.readable_arguments import MOST
 from tests.support.console import list_of, page_of
 from tests.support.journals import make_approval
 from tests.support.runs import make_run

@@ -48,7 +48,7 @@ def titles(client: Client) -> list[str]:
 def test_an_approval_is_decided_in_the_list_with_its_arguments_in_sight(admin: Client) -> None:
     approval = make_asking_run()
     page = page_text(admin)
-    assert "Refund?" in page and "&quot;cents&quot;: 1200" in page
+    assert "Refund?" in page and '<dt>cents</dt><dd class="arguments-json">1200</dd>' in page
     assert f'href="{page_of("runs_run", approval.wait.run)}#conversation"' in page
     assert approval.digest in page
 
