@@ -1,7 +1,7 @@
 """A run's journal as a replay of its body reads it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -28,6 +28,28 @@ FROM runs_wait wait LEFT JOIN runs_approval approval ON approval.wait_id = wait.
 HAS_ENTRIES = """
 SELECT EXISTS (SELECT FROM runs_step WHERE run_id = %(run)s::uuid) OR EXISTS (SELECT FROM runs_wait WHERE run_id = %(run)s::uuid)
 """
+AT_ONCE = 20  # events that one statement reads
+
+
+class EventsOfWaits:
+    """The events that ended a run's waits, given their ids in the order of the waits, in which a replay asks for all of them. It reads
+    some at once, and keeps those alone."""
+
+    def __init__(self, ids: Sequence[UUID] = ()) -> None:
+        self._places = {id: place for place, id in enumerate(ids)}
+        self._ids = ids
+        self._ahead: dict[UUID, Event] = {}
+
+    def take(self, id: UUID) -> Event | None:
+        """None: it was pruned. Any thread of the body may call this."""
+        event = self._ahead.pop(id, None)
+        if event is None:
+            place = self._places.get(id)
+            ids = [id] if place is None else self._ids[place : place + AT_ONCE]
+            read = {event.id: event for event in ports.read_events(ids)}
+            event = read.pop(id, None)
+            self._ahead = read
+        return event
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +68,7 @@ class RecordedWait:
     children: Sequence[UUID]
     approval_id: UUID | None
     digest: str | None
+    events: EventsOfWaits = field(default_factory=EventsOfWaits, repr=False, compare=False)
 
     @property
     def is_over(self) -> bool:
@@ -76,12 +99,12 @@ class RecordedWait:
     @property
     def event(self) -> Event:
         """The event that ended the wait; Permanent if it was pruned."""
-        events = ports.read_events([self.event_id]) if self.event_id else []
-        if not events:
+        event = self.events.take(self.event_id) if self.event_id else None
+        if event is None:
             raise Permanent(
                 f"the event that ended wait {self.key!r} was pruned; WAKEFUL_KEEP_EVENTS sets how long events are kept"
             )
-        return events[0]
+        return event
 
     @property
     def answer(self) -> Answer:
@@ -135,4 +158,6 @@ def queries_of(run_id: UUID) -> list[Query]:
 
 
 def of_rows(steps: Sequence[Row], waits: Sequence[Row]) -> tuple[list[RecordedStep], list[RecordedWait]]:
-    return [RecordedStep(*row) for row in steps], [RecordedWait(*row) for row in waits]
+    ended = sorted((position, event_id) for _, position, *_, event_id, _, _, _ in waits if event_id)
+    events = EventsOfWaits([event_id for _, event_id in ended])
+    return [RecordedStep(*row) for row in steps], [RecordedWait(*(*row, events)) for row in waits]

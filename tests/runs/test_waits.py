@@ -1,18 +1,22 @@
 """A waiting run is a row; whatever it waits for wakes it once, also what came before the wait was there."""
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 import pytest
 from django.db.models.functions import Now
 
+import agents
 from agents import AgentRun, ApprovalExpired
 from agents.journal.canonical import digest_of
 from runs import waits
 from runs.actions.approve import decide
 from runs.actions.cancel import cancel
 from runs.actions.requeue import requeue
+from runs.durable import journal_rows
 from runs.models import Approval, Attempt, Notification, OutboxMessage, Run, Wait
+from runs.ports import ports
 from runs.states import RunStatus
 from tests.support.durable import Lab, lab
 from tests.support.triggers import make_event, make_trigger
@@ -70,6 +74,29 @@ def test_each_wait_takes_an_event_of_its_own_in_their_order(lab: Lab) -> None:
         return [found.data["n"] for found in (run.wait_for_event("tick"), run.wait_for_event("tick")) if found]
 
     assert lab.run(body).result == [1, 2]
+
+
+def test_a_replay_reads_the_events_of_earlier_waits_some_at_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, sizes = ports.read_events, list[int]()
+
+    def read_events(ids: Sequence[UUID]) -> list[agents.Event]:
+        sizes.append(len(ids))
+        return read(ids)
+
+    monkeypatch.setattr(ports, "read_events", read_events)
+    monkeypatch.setattr(journal_rows, "AT_ONCE", 3)
+
+    def body(run: AgentRun) -> list[Any]:
+        run.step("provoke", lambda: [make_event(type="tick", data={"n": n}).pk for n in range(5)] and None)
+        return [found.data["n"] for found in (run.wait_for_event("tick") for _ in range(6)) if found]
+
+    run = lab.run(body)
+    assert run.status == "waiting"
+    sizes.clear()
+    make_event(type="tick", data={"n": 5})
+
+    assert lab.go_on(run).result == [0, 1, 2, 3, 4, 5]
+    assert sizes == [3, 3]
 
 
 def test_a_wait_whose_time_is_over_gives_nothing(lab: Lab) -> None:
