@@ -24,7 +24,7 @@ from runs.budgets import wake as budget_waits
 from runs.calls.nudge import nudge_callers
 from runs.claim import Claim
 from runs.db.outage import CONNECTION_ERRORS
-from runs.durable import sessions
+from runs.durable import early, sessions
 from runs.durable.progress import go_on_if_proved
 from runs.exceptions import GateWasQuiet, RunLost
 from runs.failpoints import failpoint
@@ -32,6 +32,7 @@ from runs.models import Attempt, Wait, Worker
 from runs.processes.alive import alive
 from runs.processes.lease import wakeful_version
 from runs.states import FINISHED, RunStatus
+from runs.transitions.entries import WaitEntry
 from runs.transitions.failure_log import log_failure
 from runs.transitions.leave import leave
 from runs.transitions.outcome import Outcome, released
@@ -161,16 +162,18 @@ def follow_up(claim: Claim, outcome: Outcome) -> None:
     """
     if outcome.wait is not None:
         failpoint("after_wait_commit")
-        look_back(claim, outcome.wait.kind)
+        look_back(claim, outcome.wait)
     if outcome.unproved:
         with contextlib.suppress(*CONNECTION_ERRORS):
             go_on_if_proved(claim, outcome.unproved)
 
 
-def look_back(claim: Claim, kind: Wait.Kind) -> None:
+def look_back(claim: Claim, wait: WaitEntry) -> None:
+    kind = wait.kind
     with contextlib.suppress(*CONNECTION_ERRORS):  # without a database, the dispatcher looks back
         if kind in waits.LOOKED_BACK_FOR:
-            waits.look_back(claim.run_id)
+            if not early.has_not_come(claim, wait):
+                waits.look_back(claim.run_id)
         elif kind == Wait.Kind.BUDGET:
             budget_waits.wake_run(claim.run_id)
         elif kind == Wait.Kind.SESSION:

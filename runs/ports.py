@@ -79,6 +79,11 @@ class FindEvent(Protocol):
         """Search one page of recorded events, dispatched or not."""
 
 
+class SearchOf(Protocol):
+    def __call__(self, sought: Sought, /) -> tuple[str, Mapping[str, Any]]:
+        """The statement of FindEvent and its parameters, to be a part of another one. Its row: the event, and the `seq` to go on from."""
+
+
 class CheckAhead(Protocol):
     def __call__(self, trigger_id: UUID | None, effects: Effects, /) -> None:
         """Raise Permanent if a run of this trigger must not set these wakes, schedules and paces."""
@@ -195,6 +200,7 @@ class Ports:
     request_place: FindRequestPlace
     secret_of: SecretOf
     find_event: FindEvent
+    search_of: SearchOf
     check_ahead: CheckAhead
     loop_spacing: LoopSpacing
     taint_changes: TaintChanges

@@ -14,7 +14,7 @@ from triggers.accept import taint_changes
 from triggers.dispatch import gates
 from triggers.dispatch.admission import loop_rate
 from triggers.dispatch.run_failures import count_failures
-from triggers.events.read import find_event, from_strangers, read_events
+from triggers.events.read import find_event, from_strangers, read_events, search_of
 from triggers.reports.deliver import deliver_reports
 from triggers.schedules.agent_schedules import check_ahead, set_standing
 from triggers.schedules.heartbeats import set_pace
@@ -39,6 +39,7 @@ def connect() -> None:
     ports.request_place = request_place
     ports.secret_of = secret_of
     ports.find_event = find_event
+    ports.search_of = search_of
     ports.check_ahead = check_ahead
     ports.loop_spacing = lambda: loop_rate().spacing
     ports.taint_changes = taint_changes

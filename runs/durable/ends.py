@@ -36,7 +36,7 @@ def _outcome_of_end(end: BaseException, store: DatabaseStore) -> Outcome:
     claim = store.claim
     match end:
         case Waiting():
-            entry = entry_of(end.wait)
+            entry = replace(entry_of(end.wait), taken=store.taken)
             return Outcome(
                 status=RunStatus.WAITING,
                 attempt=Attempt.Outcome.WAITING,

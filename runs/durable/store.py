@@ -51,7 +51,7 @@ class DatabaseStore(Store):
         self.waits = {wait.key: wait for wait in waits}
         self.reservations = Reservations(claim)
         self._answered: WaitEntry | None = None  # to be written with the next commit
-        self._taken = [wait.event_id for wait in waits if wait.event_id]
+        self.taken = [wait.event_id for wait in waits if wait.event_id]
         self.has_progressed = False
         self.intents: set[str] = set()  # steps of this claim whose outcome is unknown
         self.has_journal = claim.has_journal  # as the run's row has it
@@ -109,12 +109,12 @@ class DatabaseStore(Store):
             request,
             after_event=self.claim.event_ids[0],
             root=self.claim.root_id,
-            taken=self._taken,
+            taken=self.taken,
         )
         if found is None:
             return None
         self._answered = entry = replace(entry_of(wait), event_id=found)
-        self._taken.append(found)
+        self.taken.append(found)
         self.waits[wait.key] = recorded = journal_rows.recorded(entry)
         return recorded
 

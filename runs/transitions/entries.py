@@ -55,6 +55,7 @@ class WaitEntry:
     asked: Mapping[str, Any] | None = None  # of a wait for budget or a session
     approval: ApprovalEntry | None = None
     event_id: UUID | None = None  # the event that was there already
+    taken: Sequence[UUID] = ()  # the events that ended earlier waits of the run
     call: CallEntry | None = None
 
 

@@ -229,6 +229,19 @@ def a_durable_run_makes_a_step_and_waits(lab: Lab) -> Recorder:
     return executed(lab)
 
 
+def a_run_waits_for_its_third_event(lab: Lab) -> Recorder:
+    def body(run: AgentRun) -> None:
+        for _ in range(3):
+            run.wait_for_event("order.paid", timeout="1h")
+
+    ready(lab, body, durable=True)
+    for number in range(2):
+        executed(lab)
+        accept([incoming(number)])
+        assert dispatch(Rules()).dispatched
+    return executed(lab)
+
+
 def executed(lab: Lab) -> Recorder:
     claim = claim_next(lab.worker.id, "default", lab.versions)
     assert claim
@@ -323,6 +336,7 @@ LEGS: dict[str, Leg] = {
         a_run_is_tried_again,
         a_run_fails,
         a_durable_run_makes_a_step_and_waits,
+        a_run_waits_for_its_third_event,
         a_wait_ends_by_time,
         a_wait_ends_by_an_event,
         a_backoff_ends,

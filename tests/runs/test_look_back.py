@@ -201,3 +201,16 @@ def test_the_dispatcher_comes_back_when_a_pause_is_over(lab: Lab) -> None:
 
     assert due is not None
     assert 0 < due.total_seconds() <= 2
+
+
+def test_where_one_page_is_not_all_the_process_that_waits_looks_back_page_by_page(lab: Lab) -> None:
+    def body(run: AgentRun) -> Any:
+        run.step("provoke", lambda: execute(PAST, [10]) and None)
+        return paid(run)
+
+    lab.monkeypatch.setattr(waits, "PAGE", 3)
+    lab.monkeypatch.setattr("runs.durable.store.find_early", lambda *_, **__: None)
+
+    run = lab.run(body)
+
+    assert run.status == "waiting" and Wait.objects.get().looked_at

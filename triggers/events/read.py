@@ -63,11 +63,13 @@ SELECT (
        AND {its_source}""",
 ).replace("{its_source}", ITS_SOURCE)
 FIND_BY_SUBJECT = """
-SELECT id FROM triggers_event
-WHERE subject = %(subject)s::text AND subject <> '' AND type = %(type)s::text AND payload_removed_at IS NULL
-  AND (%(match)s::jsonb IS NULL OR data @> %(match)s::jsonb) AND id <> ALL (%(but)s::uuid[])
-  AND {its_source}
-ORDER BY seq LIMIT 1
+SELECT (
+  SELECT id FROM triggers_event
+  WHERE subject = %(subject)s::text AND subject <> '' AND type = %(type)s::text AND payload_removed_at IS NULL
+    AND (%(match)s::jsonb IS NULL OR data @> %(match)s::jsonb) AND id <> ALL (%(but)s::uuid[])
+    AND {its_source}
+  ORDER BY seq LIMIT 1
+), NULL::bigint
 """.replace("{its_source}", ITS_SOURCE)
 END = 2**63 - 1  # no `seq` is higher
 
@@ -89,6 +91,12 @@ def _event(*, data: str | None, **columns: Any) -> Event:
 
 def find_event(sought: Sought) -> Searched:
     """The first event in the next page of a search that ends a run's wait, dispatched or not."""
+    [(found, last)] = fetch(*search_of(sought))
+    return Searched(event_id=found, searched_to=None if found else last)
+
+
+def search_of(sought: Sought) -> tuple[str, Mapping[str, Any]]:
+    """The query of `find_event`: one row, with the event and the `seq` up to which it has read, if there is more."""
     parameters = {
         "type": sought.type,
         "source": sought.source,
@@ -96,21 +104,16 @@ def find_event(sought: Sought) -> Searched:
         "but": list(sought.but),
     }
     if sought.subject:
-        rows = fetch(FIND_BY_SUBJECT, {**parameters, "subject": sought.subject})
-        return Searched(event_id=rows[0][0] if rows else None)
-    [(found, last)] = fetch(
-        FIND,
-        {
-            **parameters,
-            "after": sought.after_event,
-            "root": sought.root,
-            "since": sought.since,
-            "searched_to": sought.searched_to,
-            "most": sought.most,
-            "end": END,
-        },
-    )
-    return Searched(event_id=found, searched_to=None if found else last)
+        return FIND_BY_SUBJECT, {**parameters, "subject": sought.subject}
+    page = {
+        "after": sought.after_event,
+        "root": sought.root,
+        "since": sought.since,
+        "searched_to": sought.searched_to,
+        "most": sought.most,
+        "end": END,
+    }
+    return FIND, {**parameters, **page}
 
 
 def _nested(match: Mapping[str, Any]) -> dict[str, Any]:

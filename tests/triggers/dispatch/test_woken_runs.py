@@ -1,7 +1,6 @@
 """A run whose wait ends is as urgent as a new one: the child that stays is woken for it, or the dispatcher itself rings."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 
 import psycopg
 import pytest
@@ -47,12 +46,23 @@ def end_wait(body: Callable[[AgentRun], None]) -> None:
         execute("UPDATE runs_wait SET created_at = created_at - interval '2 h', due_at = due_at - interval '2 h'")
 
 
+def rings_of(dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, int]]:
+    """The rings of its own thread, which are not sent."""
+    rung: list[dict[str, int]] = []
+
+    def ring(runs: Mapping[str, int]) -> bool:
+        rung.append(dict(runs))
+        return True
+
+    monkeypatch.setattr(dispatcher.couriers.ringer.quick, "ring", ring)
+    return rung
+
+
 @pytest.mark.parametrize("body", [by_event, by_time])
 def test_the_child_that_stays_is_woken_and_nothing_is_rung_for(
     lab: Lab, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch, body: Callable[[AgentRun], None]
 ) -> None:
-    rung: list[Any] = []
-    monkeypatch.setattr(dispatcher.couriers.ringer.quick, "ring", lambda runs: rung.append(runs) or True)
+    rung = rings_of(dispatcher, monkeypatch)
     assert lab.run(body).status == "waiting"
     given = connection.get_connection_params()
     wanted = {name: given[name] for name in ("host", "port", "user", "password", "dbname") if name in given}
@@ -70,8 +80,7 @@ def test_the_child_that_stays_is_woken_and_nothing_is_rung_for(
 def test_where_no_child_stays_the_dispatcher_rings_by_itself(
     lab: Lab, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch, body: Callable[[AgentRun], None]
 ) -> None:
-    rung: list[Any] = []
-    monkeypatch.setattr(dispatcher.couriers.ringer.quick, "ring", lambda runs: rung.append(dict(runs)) or True)
+    rung = rings_of(dispatcher, monkeypatch)
     assert lab.run(body).status == "waiting"
     end_wait(body)
 
