@@ -529,7 +529,7 @@ class AgentRun:
     # Its waits
 
     def sleep(self, duration: Duration, *, key: str = "") -> None:
-        """Wait for a duration; the run occupies no process meanwhile."""
+        """Wait for a duration; the run occupies no process meanwhile, unless that is one of a few milliseconds."""
         self._durable("sleep").wait(TimeRequest(place=_place("sleep", key), duration=_ahead("sleep", duration)))
 
     def sleep_until(self, instant: datetime, *, key: str = "") -> None:

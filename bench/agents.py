@@ -57,11 +57,16 @@ def resumed(run: AgentRun) -> None:
     raise Retry(after=0)
 
 
-@agent("bench.sleeper", durable=True, input=COUNT, triggers=[on.event("bench.sleeper")])
+@agent(
+    "bench.sleeper",
+    durable=True,
+    input=COUNT | {"microseconds": "event.data.microseconds"},
+    triggers=[on.event("bench.sleeper")],
+)
 def sleeper(run: AgentRun) -> None:
     for _ in range(run.input["count"]):
         marks.append(time.perf_counter())
-        run.sleep(timedelta(microseconds=1))
+        run.sleep(timedelta(microseconds=run.input["microseconds"]))
         marks.append(time.perf_counter())
 
 

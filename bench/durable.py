@@ -58,7 +58,8 @@ def measure(plan: Plan, ours: "Measured", theirs: "Measured", say: Say) -> Sampl
     asked: dict[str, tuple[Any, ...]] = {
         "step that does nothing": ("steps", plan.steps, False),
         "step with one INSERT": ("steps", plan.steps, True),
-        "sleep": ("sleeps", plan.waits),
+        "sleep of a microsecond": ("short_sleeps", plan.waits),
+        "sleep that releases its process": ("sleeps", plan.waits),
         "event that is there already": ("early", plan.waits),
         **{f"resume, {count:,} steps": ("resumes", count, times) for count, times in plan.resumes.items()},
     }

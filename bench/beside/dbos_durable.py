@@ -157,4 +157,4 @@ if __name__ == "__main__":
         )
     DBOS.launch()
     DBOS.register_queue(QUEUE, polling_interval_sec=0.05)
-    serve({"steps": steps, "resumes": resumes, "sleeps": sleeps, "early": early, "late": late})
+    serve({"steps": steps, "resumes": resumes, "short_sleeps": sleeps, "sleeps": sleeps, "early": early, "late": late})

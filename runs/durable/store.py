@@ -4,6 +4,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from datetime import timedelta
+from uuid import UUID
 
 import structlog
 from django.conf import settings
@@ -12,7 +14,7 @@ from django.db import DatabaseError, connection, transaction
 from agents.journal.budget import Cost, Limits, Refusal, Reserved, Used
 from agents.journal.ends import Interrupted, Lost, Released
 from agents.journal.entries import NewWait, RecordedStep, StepEntry
-from agents.journal.protocol import EventRequest
+from agents.journal.protocol import EventRequest, TimeRequest
 from agents.journal.store import Busy, Store
 from agents.kernel.effects import Effects
 from agents.kernel.log_lines import LogLines
@@ -38,6 +40,7 @@ from runs.transitions.entries import WaitEntry
 log = structlog.get_logger(__name__)
 
 AT_ONCE = 1.0  # seconds since the claim
+SHORT = timedelta(milliseconds=20)  # of a sleep; to release the process and to claim the run again takes about as long
 
 
 class DatabaseStore(Store):
@@ -97,26 +100,28 @@ class DatabaseStore(Store):
         raise AssertionError("unreachable")
 
     def answer(self, wait: NewWait) -> RecordedWait | None:
-        """Of a wait for an event that is there already: the run keeps its process, and is neither claimed nor replayed again. Not
-        later than AT_ONCE: after a wait that releases its run, the body has all of its time again."""
-        request = wait.request
-        if not isinstance(request, EventRequest) or not wait.is_new or not self.claim.event_ids:
+        """Of a short sleep, after it, and of a wait for an event that is there already: the run keeps its process, and is neither
+        claimed nor replayed again. Not later than AT_ONCE: after a wait that releases its run, the body has all of its time again."""
+        if not wait.is_new or time.monotonic() - self.claim.asked > min(AT_ONCE, self.claim.policy.timeout / 10):
             return None
-        if time.monotonic() - self.claim.asked > min(AT_ONCE, self.claim.policy.timeout / 10):
-            return None
-        found = find_early(
-            self.claim.run_id,
-            request,
-            after_event=self.claim.event_ids[0],
-            root=self.claim.root_id,
-            taken=self.taken,
-        )
-        if found is None:
-            return None
-        self._answered = entry = replace(entry_of(wait), event_id=found)
-        self.taken.append(found)
+        match wait.request:
+            case TimeRequest(duration=timedelta() as duration) if timedelta() < duration <= SHORT:
+                if duration >= ports.loop_spacing():
+                    return None  # its end begins a new causal chain
+                time.sleep(duration.total_seconds())
+                entry = replace(entry_of(wait), duration=timedelta())  # it is written when it is over
+            case EventRequest() as request if self.claim.event_ids and (found := self._find_early(request)):
+                entry = replace(entry_of(wait), event_id=found)
+                self.taken.append(found)
+            case _:
+                return None
+        self._answered = entry
         self.waits[wait.key] = recorded = journal_rows.recorded(entry)
         return recorded
+
+    def _find_early(self, request: EventRequest) -> UUID | None:
+        after_event, root = self.claim.event_ids[0], self.claim.root_id
+        return find_early(self.claim.run_id, request, after_event=after_event, root=root, taken=self.taken)
 
     def _write(self, entries: Sequence[StepEntry], effects: Effects, at: str) -> bool:
         rows = rows_of(self.claim, effects)

@@ -229,6 +229,11 @@ def a_durable_run_makes_a_step_and_waits(lab: Lab) -> Recorder:
     return executed(lab)
 
 
+def a_run_sleeps_for_a_moment_and_succeeds(lab: Lab) -> Recorder:
+    ready(lab, lambda run: run.sleep(0.001), durable=True)
+    return executed(lab)
+
+
 def a_run_waits_for_its_third_event(lab: Lab) -> Recorder:
     def body(run: AgentRun) -> None:
         for _ in range(3):
@@ -336,6 +341,7 @@ LEGS: dict[str, Leg] = {
         a_run_is_tried_again,
         a_run_fails,
         a_durable_run_makes_a_step_and_waits,
+        a_run_sleeps_for_a_moment_and_succeeds,
         a_run_waits_for_its_third_event,
         a_wait_ends_by_time,
         a_wait_ends_by_an_event,

@@ -114,6 +114,6 @@ def sprout(run: AgentRun) -> int:
     """A child that sleeps in between."""
     number: int = run.input["number"]
     run.step("do-0", do, run.id, "do-0")
-    run.sleep(0.1 * (number % 3))
+    run.sleep((0.01, 0.1, 0.2)[number % 3])  # the first keeps its process
     run.step("pay-0", pay, run, str(run.uuid()), number, effect="idempotent")
     return number
