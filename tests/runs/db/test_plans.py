@@ -84,6 +84,9 @@ WAITS: dict[str, tuple[str, Parameters]] = {
 }
 
 
+FEW = 200  # rows of a small table, which PostgreSQL may read by any index
+
+
 def make_waiting(count: int) -> None:
     """So many runs that wait, for the time, an event of one type or a person."""
     execute(RUNS_THAT_WAIT, [count])
@@ -119,10 +122,10 @@ def test_waking_runs_reads_as_little_if_many_wait(count: int) -> None:
         with undone():
             steps = list(steps_of(statement, parameters_of(name), is_large=count > 1000))
         read_whole[name] = {step["Relation Name"] for step in steps if step["Node Type"] == "Seq Scan"}
-        removed[name] = sum(step.get("Rows Removed by Filter", 0) for step in steps)
+        removed[name] = [step for step in steps if step.get("Rows Removed by Filter", 0) > FEW]
 
     assert not {name: read for name, read in read_whole.items() if {"runs_run", "runs_wait"} & read}
-    assert not {name: rows for name, rows in removed.items() if rows >= 10}
+    assert not {name: steps for name, steps in removed.items() if steps}
 
 
 def test_statements_that_wake_runs_are_planned_once() -> None:

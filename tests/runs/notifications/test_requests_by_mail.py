@@ -91,5 +91,5 @@ def test_a_request_that_is_refused_is_not_made_again_by_the_notification_of_its_
 
 
 def test_a_mailbox_that_answers_everyone_sends_no_requests() -> None:
-    with pytest.raises(InvalidSettings, match="not of"):
+    with pytest.raises(InvalidSettings, match="not to"):
         kinds()["imap"].clean_settings({**CHOSEN, "answers_to": "*", "reply": "ask"})
