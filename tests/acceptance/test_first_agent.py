@@ -21,6 +21,7 @@ def stack(make_stack: StackMaker, tmp_path: Path) -> Stack:
     return make_stack(env={"WAKEFUL_APPS": "stock", "PYTHONPATH": str(app.parent)})
 
 
+@pytest.mark.chaos
 def test_the_first_agent_of_the_docs_works(stack: Stack) -> None:
     stack.manage("makemigrations", "stock")
     nurseries.forget(stack.env)

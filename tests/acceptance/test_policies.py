@@ -104,6 +104,7 @@ def test_a_batch_starts_when_it_is_full_and_its_rest_when_its_time_is_over(stack
     eventually(lambda: results(stack, "batched") == [[0, 1, 2, 3], [4, 5]])
 
 
+@pytest.mark.chaos
 def test_no_more_start_than_the_rate_allows_and_all_do_in_the_end(stack: Stack) -> None:
     send(stack, "rate", 5)
 

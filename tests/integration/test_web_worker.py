@@ -87,6 +87,7 @@ def test_a_killed_web_worker_is_replaced_and_the_port_stays_open(stack: Stack, t
         assert process.poll() is None
 
 
+@pytest.mark.chaos
 def test_a_web_process_that_is_stopped_in_order_shows_it(stack: Stack, tmp_path: Path) -> None:
     def rows() -> list[str | None]:
         found = stack.query("SELECT stopped_at, stopped_reason FROM runs_worker WHERE kind = 'web'")

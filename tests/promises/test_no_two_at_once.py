@@ -44,6 +44,7 @@ def test_a_killed_workers_run_goes_on_within_five_seconds(make_stack: StackMaker
     assert effects(stack, event) == 1
 
 
+@pytest.mark.chaos
 def test_a_frozen_workers_locks_do_not_block_its_successor(make_stack: StackMaker) -> None:
     stack = shop_stack(make_stack, **SHORT_LEASE)
     workers = [stack.start("worker", concurrency=1) for _ in range(2)]

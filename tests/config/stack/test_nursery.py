@@ -90,6 +90,7 @@ def test_a_fork_is_a_child_of_ours_in_a_session_of_its_own(nursery: Nursery, scr
     assert seen["descriptors"] == 4  # three, and the one that looks
 
 
+@pytest.mark.chaos
 def test_a_setting_that_cannot_be_read_here_is_the_same_where_a_module_of_the_team_has_it(
     script: Path, env: dict[str, str], tmp_path: Path
 ) -> None:
@@ -169,6 +170,7 @@ def test_changed_code_is_no_fork(script: Path, env: dict[str, str], tmp_path: Pa
     assert before["forked"] and not after["forked"]
 
 
+@pytest.mark.chaos
 def test_an_app_that_begins_a_thread_is_not_forked(script: Path, env: dict[str, str], tmp_path: Path) -> None:
     app = tmp_path / "apps" / "busy"
     app.mkdir(parents=True)
@@ -189,6 +191,7 @@ def test_without_a_prepared_process_a_program_is_started_by_itself(script: Path,
         assert not look(nursery, script, env)["forked"]
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("hangs", ["while it loads", "when it forks"])
 def test_a_prepared_process_that_hangs_holds_up_no_program(
     script: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch, hangs: str

@@ -32,6 +32,7 @@ def interrupted(*to: str) -> None:
             execute("RESET statement_timeout")
 
 
+@pytest.mark.chaos
 def test_an_interrupted_migration_of_the_indexes_is_repeated_in_both_directions() -> None:
     there = fetch(INDEXES)
     assert all(is_valid for _, is_valid in there)
