@@ -49,7 +49,7 @@ def test_a_waiting_run_is_approved_with_other_arguments(running: Stack, desk: Pa
 
     expect(desk.get_by_text("Edited by admin:admin: Refund invoice 2026-118?")).to_be_visible()
     assert run_in(running, event, "succeeded")["result"] == {"refunded": 100}
-    expect(desk.get_by_role("link", name="Approvals", exact=True)).to_be_visible()
+    expect(desk.get_by_role("navigation").get_by_role("link", name="Approvals", exact=True)).to_be_visible()
 
 
 def test_anyone_who_has_the_link_decides_without_logging_in(running: Stack, page: Page) -> None:
