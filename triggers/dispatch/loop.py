@@ -69,8 +69,8 @@ class Dispatcher:
         self.promise, self.follow_up = Promise(), FollowUp()
         self.was_ready = False
         self.ring_at = 0.0
-        # New runs were rung for without the courier, which would ring again for those that stay ready.
-        self.is_unheard = False
+        # When runs were first rung for without the courier, which would ring again for those that stay ready.
+        self.unheard_since: float | None = None
 
     def run(self) -> None:
         """Run until KeyboardInterrupt. If the database is lost, wait for it."""
@@ -196,7 +196,7 @@ class Dispatcher:
         if seen.is_noted:
             self.leadership.noted()
         waits = [seconds_until_next(batch, own, due, self.pace.wait), *(wait for wait in retries if wait is not None)]
-        if self.is_unheard and not batch.ring_for:
+        if self.unheard_since is not None and not batch.ring_for:
             waits.append(max(self.ring_at - time.monotonic(), 0.0))
         return batch, min(waits)
 
@@ -231,26 +231,29 @@ class Dispatcher:
         left = self.stayers.left(runs)
         if not left or self.couriers.ringer.quick.ring(left):
             # If a ring or a NOTIFY is lost, the runs are still ready then, and the courier rings. A NOTIFY also while others wait
-            # for a busy worker: the child that it was for may be frozen.
-            claimed_at = time.monotonic() + CLAIMED
-            self.ring_at = claimed_at if left != runs else max(self.ring_at, claimed_at)
-            self.is_unheard = True
+            # for a busy worker: the child that it was for may be frozen. Further rings do not put it off for more than RING_EVERY:
+            # runs of other queues, which other processes made ready, wait for the courier.
+            now = time.monotonic()
+            self.unheard_since = now if self.unheard_since is None else self.unheard_since
+            claimed_at = now + CLAIMED
+            ring_at = claimed_at if left != runs else max(self.ring_at, claimed_at)
+            self.ring_at = min(ring_at, self.unheard_since + RING_EVERY)
         else:
-            self.ring_at, self.is_unheard = time.monotonic() + RING_EVERY, False
+            self.ring_at, self.unheard_since = time.monotonic() + RING_EVERY, None
             self.couriers.ringer.ring()
 
     def ring(self, batch: Batch, due: timers.RunTimers, began: float) -> None:
         """The doorbell has rung for runs that wait for a busy worker; ring again only on news, or after a second."""
         is_news = due.ready and (self.notified or not self.was_ready) and not batch.ring_for
         if batch.ready or is_news or (due.ready and time.monotonic() >= self.ring_at):
-            if self.is_unheard and due.ready:
+            if self.unheard_since is not None and due.ready:
                 self.stayers.looked(began, runs_are_left=True)
-            self.ring_at, self.is_unheard = time.monotonic() + RING_EVERY, False
+            self.ring_at, self.unheard_since = time.monotonic() + RING_EVERY, None
             self.couriers.ringer.ring()
         elif not due.ready and not batch.ring_for:
-            if self.is_unheard:
+            if self.unheard_since is not None:
                 self.stayers.looked(began, runs_are_left=False)
-            self.is_unheard = False
+            self.unheard_since = None
         self.was_ready = due.ready
 
 

@@ -10,13 +10,16 @@ from uuid import uuid4
 import psycopg
 import pytest
 from django.db import connection
+from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from runs.chores.rare import Rare
 from runs.models import Incident
 from runs.queues.stayers import CLAIMED, LOCK
+from tests.support.runs import make_run
 from tests.support.triggers import make_event, make_trigger
+from triggers.dispatch import loop
 from triggers.dispatch.looks import Looks, Wide
 from triggers.dispatch.loop import RING_EVERY, Dispatcher
 from triggers.dispatch.pace import Pace
@@ -242,3 +245,33 @@ def test_a_notify_that_a_frozen_child_does_not_take_is_followed_by_a_ring_also_a
 
     # Or it has been so slow that it rings already.
     assert dispatcher.ring_at <= time.monotonic() + CLAIMED or not dispatcher.couriers.ringer.ring_at
+
+
+def test_runs_of_another_queue_are_rung_for_within_a_second_while_each_look_makes_new_ones_ready(
+    dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a queue whose runs other processes make ready, such as the children that a run spawns, the courier knows alone."""
+    clock, rung = Clock(), list[float]()
+    monkeypatch.setattr(loop, "time", clock)
+    monkeypatch.setattr(dispatcher.couriers.ringer, "ring", lambda: rung.append(clock.now))
+    monkeypatch.setattr(dispatcher.couriers.ringer.quick, "ring", lambda runs: True)
+    make_trigger()
+    make_run(queue="other", ready_at=Now())
+    dispatcher.was_ready = True  # it was rung for, and no child was free
+    dispatcher.ring_at, began = clock.now, clock.now
+
+    while clock.now <= began + RING_EVERY + CLAIMED:
+        make_event()
+        dispatcher.is_urgent = True
+        dispatcher.look()
+        clock.now += CLAIMED / 2
+
+    assert len(rung) == 1
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = time.monotonic()
+
+    def monotonic(self) -> float:
+        return self.now
