@@ -54,6 +54,11 @@ class ReadEvents(Protocol):
         """Read recorded events, as agents see them."""
 
 
+class ReadAhead(Protocol):
+    def __call__(self, event_id: UUID, others: Sequence[UUID], /) -> list[Event]:
+        """The same for an event of any size, and for those of the others that are small."""
+
+
 class FromStrangers(Protocol):
     def __call__(self, event_ids: Sequence[UUID], /) -> bool:
         """May strangers have written the data of one of these events?"""
@@ -195,6 +200,7 @@ class OutsideHandler(Protocol):
 
 class Ports:
     read_events: ReadEvents
+    read_ahead: ReadAhead
     from_strangers: FromStrangers
     reply_place: FindReplyPlace
     request_place: FindRequestPlace

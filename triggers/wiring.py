@@ -14,7 +14,7 @@ from triggers.accept import taint_changes
 from triggers.dispatch import gates
 from triggers.dispatch.admission import loop_rate
 from triggers.dispatch.run_failures import count_failures
-from triggers.events.read import find_event, from_strangers, read_events, search_of
+from triggers.events.read import find_event, from_strangers, read_ahead, read_events, search_of
 from triggers.reports.deliver import deliver_reports
 from triggers.schedules.agent_schedules import check_ahead, set_standing
 from triggers.schedules.heartbeats import set_pace
@@ -34,6 +34,7 @@ from triggers.sources.wakeup import wake
 
 def connect() -> None:
     ports.read_events = read_events
+    ports.read_ahead = read_ahead
     ports.from_strangers = from_strangers
     ports.reply_place = reply_place
     ports.request_place = request_place

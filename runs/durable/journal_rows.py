@@ -33,7 +33,7 @@ AT_ONCE = 20  # events that one statement reads
 
 class EventsOfWaits:
     """The events that ended a run's waits, given their ids in the order of the waits, in which a replay asks for all of them. It reads
-    some at once, and keeps those alone."""
+    some at once, of which all but the first are small, and keeps those alone."""
 
     def __init__(self, ids: Sequence[UUID] = ()) -> None:
         self._places = {id: place for place, id in enumerate(ids)}
@@ -44,9 +44,8 @@ class EventsOfWaits:
         """None: it was pruned. Any thread of the body may call this."""
         event = self._ahead.pop(id, None)
         if event is None:
-            place = self._places.get(id)
-            ids = [id] if place is None else self._ids[place : place + AT_ONCE]
-            read = {event.id: event for event in ports.read_events(ids)}
+            place = self._places.get(id, len(self._ids))
+            read = {event.id: event for event in ports.read_ahead(id, self._ids[place + 1 : place + AT_ONCE])}
             event = read.pop(id, None)
             self._ahead = read
         return event

@@ -77,13 +77,7 @@ def test_each_wait_takes_an_event_of_its_own_in_their_order(lab: Lab) -> None:
 
 
 def test_a_replay_reads_the_events_of_earlier_waits_some_at_once(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, sizes = ports.read_events, list[int]()
-
-    def read_events(ids: Sequence[UUID]) -> list[agents.Event]:
-        sizes.append(len(ids))
-        return read(ids)
-
-    monkeypatch.setattr(ports, "read_events", read_events)
+    sizes = sizes_of_reads(monkeypatch)
     monkeypatch.setattr(journal_rows, "AT_ONCE", 3)
 
     def body(run: AgentRun) -> list[Any]:
@@ -97,6 +91,40 @@ def test_a_replay_reads_the_events_of_earlier_waits_some_at_once(lab: Lab, monke
 
     assert lab.go_on(run).result == [0, 1, 2, 3, 4, 5]
     assert sizes == [3, 3]
+
+
+def test_a_replay_reads_large_events_one_by_one(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty at once of those that WAKEFUL_MAX_BODY allows would be 500 MB."""
+    sizes = sizes_of_reads(monkeypatch)
+
+    def body(run: AgentRun) -> list[Any]:
+        run.step("provoke", lambda: [make_event(type="tick", data=tick(n)).pk for n in range(5)] and None)
+        return [found.data["n"] for found in (run.wait_for_event("tick") for _ in range(6)) if found]
+
+    def tick(number: int) -> dict[str, Any]:
+        """The third and the fourth are large."""
+        return {"n": number, "list": list(range(100_000 if number in (2, 3) else 0))}
+
+    run = lab.run(body)
+    sizes.clear()
+    make_event(type="tick", data=tick(5))
+
+    assert lab.go_on(run).result == [0, 1, 2, 3, 4, 5]
+    # Of six, the small ones; then each large one, with the small ones after it.
+    assert sizes == [4, 3, 3]
+
+
+def sizes_of_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many events each statement reads."""
+    read_ahead, sizes = ports.read_ahead, list[int]()
+
+    def read(id: UUID, others: Sequence[UUID]) -> list[agents.Event]:
+        events = read_ahead(id, others)
+        sizes.append(len(events))
+        return events
+
+    monkeypatch.setattr(ports, "read_ahead", read)
+    return sizes
 
 
 def test_a_wait_whose_time_is_over_gives_nothing(lab: Lab) -> None:

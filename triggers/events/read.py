@@ -26,6 +26,11 @@ SELECT event.id, event.type, coalesce(source.slug, '') AS source, event.subject,
 FROM triggers_event event LEFT JOIN triggers_source source ON source.id = event.source_id
 WHERE event.id = ANY((SELECT %s::uuid[])::uuid[]) ORDER BY event.seq
 """  # noqa: S608  (our own parts)
+# The size as stored, compressed or not: PostgreSQL need not read the data to know it.
+SMALL = 8192  # bytes
+READ_AHEAD = READ.replace(
+    "ORDER BY", f"AND (event.id = (SELECT %s::uuid) OR pg_column_size(event.data) <= {SMALL}) ORDER BY"
+)
 ITS_SOURCE = "(%(source)s::text = '' OR source_id = (SELECT id FROM triggers_source WHERE slug = %(source)s::text))"
 # One page of a search, in the order of `seq`. Undispatched and dispatched events have separate indexes; the page ends at the
 # lowest `seq` at which either index has yielded `most` events. Both are read in one snapshot, so that an event that is
@@ -77,6 +82,11 @@ END = 2**63 - 1  # no `seq` is higher
 def read_events(event_ids: Sequence[UUID]) -> list[Event]:
     """Events as agents get them, in order of arrival."""
     return fetch_as(_event, READ, [list(event_ids)])
+
+
+def read_ahead(event_id: UUID, others: Sequence[UUID]) -> list[Event]:
+    """This event, and those of the others whose data is small: of large ones, a process holds no more at once than its body asks for."""
+    return fetch_as(_event, READ_AHEAD, [[event_id, *others], event_id])
 
 
 def from_strangers(event_ids: Sequence[UUID]) -> bool:

@@ -12,10 +12,11 @@ SELECT wait.key, wait.position, wait.is_keyed, wait.kind, wait.status, wait.even
 FROM runs_wait wait LEFT JOIN runs_approval approval ON approval.wait_id = wait.id WHERE wait.run_id = :p1::uuid;
 
 \set p1 '''{01990000-0000-7000-8000-000000000000}'''
+\set p2 '''01990000-0000-7000-8000-000000000000''::uuid'
 SELECT event.id, event.type, coalesce(source.slug, '') AS source, event.subject, coalesce(event.time, event.received_at) AS time,
        event.data, event.is_tainted, coalesce(NOT (source.trusted OR source.kind IN ('api', 'cli', 'schedule', 'run', 'manual')), true) AS from_strangers
 FROM triggers_event event LEFT JOIN triggers_source source ON source.id = event.source_id
-WHERE event.id = ANY((SELECT :p1::uuid[])::uuid[]) ORDER BY event.seq;
+WHERE event.id = ANY((SELECT :p1::uuid[])::uuid[]) AND (event.id = (SELECT :p2::uuid) OR pg_column_size(event.data) <= 8192) ORDER BY event.seq;
 
 \set searched_to 'NULL'
 \set after '''01990000-0000-7000-8000-000000000000''::uuid'
