@@ -27,10 +27,12 @@ def bind_to_users(apps: Any, schema_editor: Any) -> None:
     users = apps.get_model(settings.AUTH_USER_MODEL)  # of the migrations: it does not know which field has the name
     quote = schema_editor.quote_name
     columns = {"users": quote(users._meta.db_table), "key": quote(users._meta.pk.column)}
-    named = quote(users._meta.get_field(get_user_model().USERNAME_FIELD).column)
     consents = apps.get_model("runs", "PendingConsent")
     [former] = schema_editor._constraint_names(consents, ["connection_id"], foreign_key=True)
-    schema_editor.execute(KNOWN.format(name=named, **columns))
+    # In a new database, the users' own migrations may add that field later.
+    if apps.get_model("runs", "Connection").objects.exclude(owner="").exists():
+        named = quote(users._meta.get_field(get_user_model().USERNAME_FIELD).column)
+        schema_editor.execute(KNOWN.format(name=named, **columns))
     schema_editor.execute("SET CONSTRAINTS ALL IMMEDIATE")
     schema_editor.execute(OF_USER.format(**columns))
     schema_editor.execute(OF_CONNECTION.format(former=quote(former)))

@@ -1,7 +1,11 @@
 """A connection of a person belongs to their user: it goes with them, and another user of the same name does not get it."""
 
+from importlib import import_module
+
 import pytest
+from django.apps import apps
 from django.contrib.auth.models import User
+from django.db import connection as database
 from django.test import Client
 
 from agents.exceptions import NotConnected
@@ -15,6 +19,9 @@ from tests.support.connections import connected
 from tests.support.oauth_server import OAuthServer
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+DELETE = "DELETE FROM auth_user WHERE id = %s"
 
 
 def make_ada() -> User:
@@ -46,7 +53,7 @@ def test_connections_go_also_with_a_user_who_is_deleted_without_this_code(provid
     send_to_provider(connected(provider, owner="ada"))
     connected(provider, "office")
 
-    execute("DELETE FROM auth_user WHERE id = %s", [ada.pk])
+    execute(DELETE, [ada.pk])
 
     assert [made.name for made in Connection.objects.all()] == ["office"]
     assert not PendingConsent.objects.exists()
@@ -77,3 +84,16 @@ def test_the_connection_of_a_user_who_was_deleted_before_the_upgrade_gives_no_to
         lease("mail")
     with pytest.raises(IllegalState, match="belongs to ada"):
         send_to_provider(made)
+
+
+@pytest.mark.django_db(transaction=False)
+def test_in_a_new_database_the_field_of_the_name_may_come_in_a_later_migration_of_the_users(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where the app of the users is called `staff`: the migrations of `runs` come before all but the first of it."""
+    bind_to_users = import_module("runs.migrations.0023_connections_of_users").bind_to_users
+    monkeypatch.setattr(User, "USERNAME_FIELD", "later")
+
+    with database.schema_editor() as editor:
+        editor.execute("ALTER TABLE runs_connection DROP CONSTRAINT connection_of_user")
+        bind_to_users(apps, editor)
