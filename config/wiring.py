@@ -4,6 +4,7 @@ from contextlib import AbstractContextManager
 from itertools import chain
 from typing import Any, BinaryIO
 
+from django.apps import apps
 from django.contrib.auth import get_user_model
 from django.db import transaction
 from django.db.models.signals import pre_delete
@@ -32,7 +33,9 @@ def connect() -> None:
     installation.connect(facts)
     connecting.connect(lease)
     object_stores.connect(open_object)
-    pre_delete.connect(end_connections, sender=get_user_model())
+    for model in apps.get_models():
+        if model._meta.concrete_model is get_user_model():  # a proxy deletes the same rows
+            pre_delete.connect(end_connections, sender=model)
     redaction.look_up = lambda: chain(secrets_of_environment(), plain_secrets(), plain_addresses(), plain_tokens())
 
 

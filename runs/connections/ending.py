@@ -61,9 +61,9 @@ def revoke_connection(connection_id: int, *, by: str) -> str:
 def end_connections_of(user_id: Any) -> None:
     """Remove the connections of a user who is being deleted, in the caller's transaction, and have their providers revoke the tokens."""
     for connection in Connection.objects.select_for_update().filter(owner_user=user_id):
-        if connection.state == Connection.State.CONNECTED:
-            _owed(connection, after=timedelta())
-        audit.record("wakeful", "remove", connection, name=connection.name, owner=connection.owner)
+        is_connected = connection.state == Connection.State.CONNECTED
+        outcome = {"outcome": _owed(connection, after=timedelta())[1]} if is_connected else {}
+        audit.record("wakeful", "remove", connection, name=connection.name, owner=connection.owner, **outcome)
         connection.delete()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 from cryptography.fernet import InvalidToken
+from django.contrib.auth import get_user_model
 from django.core.exceptions import ImproperlyConfigured
 
 from runs.connections import REVOCATION, protocol
@@ -51,10 +52,15 @@ def owe(
 
 
 def owe_late(connection: Connection, tokens: Tokens) -> None:
-    """Write down that tokens are to be revoked which have come after a person has revoked their connection."""
-    is_revoked = Connection.objects.filter(pk=connection.pk, state=Connection.State.REVOKED).exists()
-    if is_revoked and provider_of(connection).revoke_url:
+    """Write down that tokens are to be revoked which have come after a person has revoked their connection, or their user was deleted."""
+    state = Connection.objects.filter(pk=connection.pk).values_list("state", flat=True).first()
+    has_ended = state == Connection.State.REVOKED or (state is None and _is_deleted(connection.owner_user_id))
+    if has_ended and provider_of(connection).revoke_url:
         owe(connection, sealed(tokens.refresh), sealed(tokens.access))
+
+
+def _is_deleted(user_id: Any) -> bool:
+    return user_id is not None and not get_user_model()._base_manager.filter(pk=user_id).exists()
 
 
 def settle(payload: dict[str, Any]) -> None:

@@ -1,20 +1,24 @@
 """A connection of a person belongs to their user: it goes with them, and another user of the same name does not get it."""
 
+from collections.abc import Callable
 from importlib import import_module
 
 import pytest
 from django.apps import apps
 from django.contrib.auth.models import User
 from django.db import connection as database
+from django.db.models.signals import pre_delete
 from django.test import Client
 
 from agents.exceptions import NotConnected
+from config import wiring
 from runs.connections.consent import begin_consent
 from runs.connections.lease import lease
 from runs.db.sql import execute
 from runs.exceptions import IllegalState
 from runs.models import AuditEntry, Connection, OutboxMessage, PendingConsent
 from runs.outbox import deliver_slow
+from tests.runs.connections.test_revocation import renewing
 from tests.support.connections import connected
 from tests.support.oauth_server import OAuthServer
 
@@ -84,6 +88,52 @@ def test_the_connection_of_a_user_who_was_deleted_before_the_upgrade_gives_no_to
         lease("mail")
     with pytest.raises(IllegalState, match="belongs to ada"):
         send_to_provider(made)
+
+
+@pytest.mark.parametrize(
+    "delete", [lambda ada: ada.delete(), lambda ada: execute(DELETE, [ada.pk])], ids=["here", "sql"]
+)
+def test_a_token_that_comes_while_its_user_is_deleted_is_revoked_as_well(
+    provider: OAuthServer, delete: Callable[[User], object]
+) -> None:
+    ada = make_ada()
+    connected(provider, owner="ada", left=-5)
+
+    with renewing(provider):
+        delete(ada)
+    while deliver_slow():
+        pass
+
+    assert provider.given[-1] in provider.revoked
+    assert not provider.grants
+    assert not OutboxMessage.objects.exists()
+
+
+def test_where_the_provider_has_no_address_for_revocation_the_audit_log_names_what_is_left_to_do(
+    provider: OAuthServer,
+) -> None:
+    ada = make_ada()
+    connected(provider, owner="ada", settings={k: v for k, v in provider.settings.items() if k != "revoke_url"})
+
+    ada.delete()
+
+    entry = AuditEntry.objects.get(by="wakeful", action="remove")
+    assert "has no address for revocation. Remove the access there, too" in entry.detail["outcome"]
+
+
+def test_a_user_who_is_deleted_by_a_proxy_of_their_model_has_their_connections_revoked() -> None:
+    class Guest(User):
+        class Meta:
+            app_label = "auth"
+            proxy = True
+
+    wiring.connect()
+    try:
+        assert pre_delete.has_listeners(Guest)
+    finally:
+        pre_delete.disconnect(wiring.end_connections, sender=Guest)
+        del apps.all_models["auth"]["guest"]
+        apps.clear_cache()
 
 
 @pytest.mark.django_db(transaction=False)
