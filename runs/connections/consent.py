@@ -20,7 +20,7 @@ from django.db.models import F
 from agents.guards.atomic import not_in_atomic_body
 from agents.kernel.redaction import know
 from runs.connections import protocol
-from runs.connections.lease import to_its_end
+from runs.connections.lease import OF_NO_USER, to_its_end
 from runs.connections.protocol import ProviderError, Tokens
 from runs.connections.provider import CODE, Provider
 from runs.connections.sealed import opened, sealed
@@ -146,6 +146,8 @@ def _take(state: str, session: str, by: str) -> PendingConsent:
 def _require_owner(connection: Connection, by: str) -> None:
     if not connection.owner:
         return
+    if connection.owner_user_id is None:
+        raise IllegalState(f"it {OF_NO_USER.format(owner=connection.owner)}", connection.state)
     user = user_named(connection.owner)
     if by != f"admin:{connection.owner}" or user is None or user.pk != connection.owner_user_id:
         raise IllegalState(f"it belongs to {connection.owner}, who alone may connect it", connection.state)

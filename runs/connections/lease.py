@@ -55,6 +55,10 @@ LEAST = timedelta(seconds=10)  # a token that ends within this time, or a tenth 
 APART = timedelta(seconds=10)  # between two renewals, also if a host refuses the new token
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=1), timedelta(minutes=5)
 MISCONFIGURED = timedelta(minutes=1)  # the first pause after an answer that only an operator can change
+OF_NO_USER = (
+    "names {owner}, and no user that it was made for: one who is deleted, or one for whom a process of the version before added it in an "
+    "upgrade. Delete it, and add it again"
+)
 RECORDING = 5  # tries to record an answer while the database is away
 
 T = TypeVar("T")
@@ -141,6 +145,8 @@ def read(name: str) -> Standing:
     if row.state != Connection.State.CONNECTED:
         why = f": {row.reason.rstrip('.')}" if row.reason else ""
         raise NotConnected(f"connection {name!r} is {row.state}{why}. Connect it again in the admin, under Connections")
+    if row.owner and row.owner_user_id is None:
+        raise NotConnected(f"connection {name!r} {OF_NO_USER.format(owner=row.owner)}")
     if row.owner and not _may_enter(row):
         raise NotConnected(
             f"connection {name!r} belongs to {row.owner!r}, who may not log in (any more): connect another account"
