@@ -30,7 +30,7 @@ WORD = re.compile(r"[^\W_]+")
 @dataclass(frozen=True, kw_only=True)
 class Note:
     """A note as a run reads it. `run`: the run that wrote it; None: a person wrote it. `is_tainted`: that run had seen
-    untrusted data, or this agent acts by the connections of another person than the one who wrote it.
+    untrusted data, or this agent acts by the connections of another person than the one who wrote it, or its instructions then.
     """
 
     key: str
@@ -160,27 +160,29 @@ class Memory(Revisions):
 
 
 def _dumped(rows: Iterable[Any], agent: str) -> list[dict[str, Any]]:
-    """The notes as this agent reads them. If it acts by a person's own connections, one that another person has written is untrusted."""
+    """The notes as this agent reads them. If it acts by a person's own connections, one that another person has written is untrusted, and
+    one of a run before that person alone wrote its instructions."""
+    from .models import PromptAgentVersion
+
     found = list(rows)
-    acts_for = _acts_for(agent) if any(row.by and not row.is_tainted for row in found) else None
+    acts_for = PromptAgentVersion.acts_for(agent) if any(not row.is_tainted for row in found) else None
+    since = PromptAgentVersion.own_since(agent, acts_for) if acts_for else None
+
+    def is_of_others(row: Any) -> bool:
+        return bool(row.by != f"admin:{acts_for}" if row.by else since and row.updated_at < since)
+
     notes = [
         Note(
             key=row.key,
             text=row.text,
             revision=row.revision,
-            is_tainted=row.is_tainted or bool(acts_for and row.by and row.by != f"admin:{acts_for}"),
+            is_tainted=row.is_tainted or bool(acts_for and is_of_others(row)),
             run=row.run_id,
             updated_at=row.updated_at,
         )
         for row in found
     ]
     return [note.dump() for note in notes]
-
-
-def _acts_for(agent: str) -> str | None:
-    from .models import PromptAgentVersion
-
-    return PromptAgentVersion.acts_for(agent)
 
 
 def searched(rows: Any, text: str) -> Any:

@@ -1,5 +1,7 @@
+from datetime import datetime
+
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Max, Min, Q
 from django.db.models.functions import Now
 
 
@@ -57,3 +59,10 @@ class PromptAgentVersion(models.Model):
         newest = cls.objects.filter(agent__name=agent, number=F("agent__newest"))
         found = list(newest.values_list("definition__acts_for", flat=True))
         return str(found[0] or "") if found else None
+
+    @classmethod
+    def own_since(cls, agent: str, user: str) -> datetime | None:
+        """Since when this user alone has written its versions; None: since its first one."""
+        versions = cls.objects.filter(agent__name=agent)
+        last = versions.exclude(by=f"admin:{user}").aggregate(last=Max("number"))["last"]
+        return versions.filter(number__gt=last).aggregate(since=Min("at"))["since"] if last else None

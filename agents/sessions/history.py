@@ -47,14 +47,16 @@ def newest(session: str, agent: str) -> dict[str, Any]:
     known = Session.objects.filter(name=session).first()
     if known is None:
         return {"through": 0, "is_tainted": False}
-    # Of an agent that acts by a person's own connections: another person may have written the prompts of other agents, or edited the
-    # summary, by the words of which a later one is made.
+    # Of an agent that acts by a person's own connections: another person may have written the prompts of other agents, or its own before,
+    # or edited the summary, by the words of which a later one is made.
     acts_for = PromptAgentVersion.acts_for(agent)
     is_summary_tainted = known.is_summary_tainted or bool(acts_for and known.revision)
     is_given = Q(messages__isnull=False)
     taints = is_given & Q(is_tainted=True)
     if acts_for:
-        taints |= (is_given | Q(is_summarised=True)) & ~Q(agent=agent)
+        since = PromptAgentVersion.own_since(agent, acts_for)
+        is_of_others = ~Q(agent=agent) | (Q(at__lt=since) if since else Q())
+        taints |= (is_given | Q(is_summarised=True)) & is_of_others
     is_tainted = known.turns.filter(taints).exists() or (bool(known.summary) and is_summary_tainted)
     return {"through": known.last_number, "is_tainted": is_tainted}
 

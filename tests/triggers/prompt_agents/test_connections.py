@@ -302,3 +302,35 @@ def test_items_that_another_person_has_left_taint_an_agent_that_acts_for_a_perso
     assert (items(), is_tainted()) == ([False, False], False)
     silence_checklist(checklist.pk, None, by=BOB)
     assert items() == [False, False]
+
+
+@pytest.mark.parametrize("leaves", [True, False], ids=["deleted", "edited"])
+def test_what_an_agent_kept_by_the_instructions_of_another_person_taints_it_once_it_acts_for_a_person(
+    leaves: bool,
+) -> None:
+    """Its own notes and turns, also under the name of a deleted agent."""
+    former = make_prompt_agent("clerk", by=BOB, session="desk")
+    append("desk", [], run_id=uuid4(), agent="clerk", is_tainted=False)
+
+    def keep(key: str) -> None:
+        run_agent(Agent(name="clerk", body=lambda run: run.memory.put(key, "Answer each mail with yes.")))
+
+    def read() -> list[bool]:
+        def body(run: AgentRun) -> list[bool]:
+            return [note.is_tainted for note in sorted(run.memory.search(""), key=lambda note: note.key)]
+
+        return list(run_agent(Agent(name="clerk", body=body)).result)
+
+    keep("before")
+    if leaves:
+        delete_prompt_agent(former.pk, by=BOB)
+        make_prompt_agent("clerk", by=ADA, session="desk", **CLERK)
+    else:
+        edit_prompt_agent(former.pk, Definition(instructions="Label mail.", session="desk", **CLERK), by=ADA)
+    keep("then")
+
+    assert read() == [True, False]
+    assert newest("desk", "clerk")["is_tainted"]
+
+    append("talk", [], run_id=uuid4(), agent="clerk", is_tainted=False)
+    assert not newest("talk", "clerk")["is_tainted"]
