@@ -120,7 +120,13 @@ def in_json(value: Any, clean: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):
-        return {clean(key) if isinstance(key, str) else key: in_json(item, clean) for key, item in value.items()}
+        found: dict[Any, Any] = {}
+        for key, item in value.items():
+            name = clean(key) if isinstance(key, str) else key
+            while name in found:  # both held a secret, or what looks like one: no member may be left out
+                name += "+"
+            found[name] = in_json(item, clean)
+        return found
     return [in_json(item, clean) for item in value] if isinstance(value, (list, tuple)) else value
 
 

@@ -5,7 +5,6 @@ names the approval and its digest, so it is valid for that question alone, while
 only the outcome: links stay in mailboxes, and the admin shows the rest to people with permission.
 """
 
-import json
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -21,8 +20,9 @@ from django.utils import timezone
 from django.utils.cache import patch_cache_control
 from django.views import View
 
+from agents.kernel.redaction import shown, shown_json
 from runs.actions.approve import decide, is_over
-from runs.actions.readable_arguments import Argument, read
+from runs.actions.readable_arguments import Argument, as_json, read
 from runs.api.strict_json import Unreadable, parse_json, require_storable
 from runs.exceptions import IllegalState
 from runs.models import Approval
@@ -48,10 +48,6 @@ def signer() -> signing.Signer:
 def approval_link(approval: Approval) -> str:
     """The path of the page that decides this approval."""
     return reverse("approval", args=[signer().sign_object([str(approval.pk), approval.digest])])
-
-
-def as_text(arguments: Any) -> str:
-    return json.dumps(arguments, indent=2, ensure_ascii=False)
 
 
 class DecisionForm(forms.Form):
@@ -88,8 +84,8 @@ class DecisionForm(forms.Form):
         return {**given, "arguments": self.approval.answered(answer)} if given.get("decision") == "edit" else given
 
     def _has_edited(self, text: str) -> bool:
-        asked = self.approval.arguments
-        return text.replace("\r\n", "\n") != as_text(asked) and _arguments(text) != asked
+        asked = shown_json(self.approval.arguments)
+        return text.replace("\r\n", "\n") != as_json(asked) and _arguments(text) != asked
 
 
 def _arguments(text: str) -> Any:
@@ -140,22 +136,25 @@ def _acting(request: HttpRequest) -> str:
     return f"link:{user.get_username()}" if user is not None and user.is_authenticated else "link"
 
 
-def _with_lines(approval: Approval) -> Sequence[Argument]:
+def _with_lines(arguments: Any) -> Sequence[Argument]:
     """The arguments one by one, if JSON would hide the line breaks of a text."""
-    found = read(approval.arguments)
+    found = read(arguments)
     return found if any("\n" in one.text for one in found if one.is_text) else ()
 
 
 def _page(request: HttpRequest, approval: Approval, form: DecisionForm | None, status: int = 200) -> HttpResponse:
     state = "expired" if is_over(approval) else approval.status
-    asked = None if approval.arguments is None or approval.is_question else as_text(approval.arguments)
+    arguments = shown_json(approval.arguments)
+    asked = None if arguments is None or approval.is_question else as_json(arguments)
     edited = form.data.get("arguments", "") if form else None
     context = {
         "approval": approval,
+        "question": shown(approval.question),
+        "detail": shown(approval.detail),
         "state": state,
         "form": form,
         "asked": asked,
-        "read": _with_lines(approval) if asked else (),
+        "read": _with_lines(arguments) if asked else (),
         "edited": edited,
         "rows": min(max(len((edited or asked or "").splitlines()), LEAST_ROWS), MOST_ROWS),
         "zone": settings.WAKEFUL_ZONE,

@@ -11,6 +11,8 @@ from pydantic import BaseModel
 from pydantic_ai.exceptions import ModelRetry, ToolFailed
 from pydantic_ai.messages import BinaryContent, TextContent, ToolReturn
 
+from agents.kernel.hidden_characters import HIDDEN
+
 # Special tokens of chat templates, such as <|im_start|>, [INST] and <<SYS>>: in data they could imitate another turn.
 # So could a fence. The patterns are matched against the output of `_seen`, which is in lower case.
 TOKENS = (
@@ -21,8 +23,6 @@ TOKENS = (
 )
 # No token has this character, so what stands around it is none either, and one pass is enough.
 CUT = "⌧"
-# Characters that a person does not see and a model reads: Unicode tags, and those that turn the direction of writing.
-HIDDEN = re.compile("[\U000e0000-\U000e007f\u202a-\u202e\u2066-\u2069]")
 # Letters and signs that look like those of tokens, beyond what Unicode itself calls compatible (NFKC).
 LOOK_ALIKES = {
     "<": "‹〈⟨❮", ">": "›〉⟩❯", "|": "¦∣│ǀ❘⎮", "/": "∕⁄╱⧸", "-": "‐‑‒–—―−",

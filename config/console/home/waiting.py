@@ -1,6 +1,5 @@
 """What waits for a person: approvals, uncertain runs, and messages that are held."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +13,7 @@ from config.console.parts.inboxes import first_to_expire, pending_approvals, unc
 from config.console.parts.links import listing, page, run_link
 from config.console.parts.moments import appointment
 from config.console.parts.sections import Cell
-from runs.actions.readable_arguments import Argument
+from runs.actions.readable_arguments import Argument, as_json
 from runs.models import Approval, Delivery, Run, Wait
 
 SHOWN = 5
@@ -133,7 +132,7 @@ def _asked(approval: Approval, may_decide: bool) -> Asked:
 
 
 def _in_short(arguments: Any) -> str:
-    return "" if arguments is None else json.dumps(shown_json(arguments), ensure_ascii=False)
+    return "" if arguments is None else as_json(shown_json(arguments), indent=None)
 
 
 def _held() -> list[datetime]:

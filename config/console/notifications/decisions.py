@@ -19,10 +19,10 @@ from config.console.parts.inboxes import first_to_expire, troubling_incidents, u
 from config.console.parts.incident_words import acknowledged
 from config.console.parts.links import link, listing, page, run_link
 from config.console.parts.moments import moment
-from config.console.parts.sections import Cell, Door, pretty
+from config.console.parts.sections import Cell, Door
 from config.console.runs.taint import TAINTED
 from config.console.runs.uncertain import unproved_step_of, with_doubts
-from runs.actions.readable_arguments import Argument
+from runs.actions.readable_arguments import Argument, as_json
 from runs.incidents.tell import failures_of, words_of
 from runs.models import Approval, CoveredRun, Incident, Run, Wait
 
@@ -161,7 +161,7 @@ def asked_by(approval: Approval, may: bool) -> Waiting:
         until=wait.due_at,
         then=approval.get_on_expiry_display(),
         detail=approval.detail,
-        arguments="" if is_question or approval.arguments is None else pretty(shown_json(approval.arguments)),
+        arguments="" if is_question or approval.arguments is None else as_json(shown_json(approval.arguments)),
         read=() if is_question else read(approval.arguments),
         warning=TAINTED if wait.run.is_tainted else "",
         facts=[_of_run(wait.run), _seen(wait.run_id)],
@@ -202,7 +202,7 @@ def _doubt(run: Run, may: bool) -> Waiting:
         url=page("runs_run", run.pk),
         since=run.parked_at,  # type: ignore[attr-defined]
         detail=run.status_reason,
-        arguments=pretty(shown_json(step.arguments)) if step and step.arguments is not None else "",
+        arguments=as_json(shown_json(step.arguments)) if step and step.arguments is not None else "",
         read=read(step.arguments) if step else (),
         facts=[_of_run(run), *key, _seen(run.pk)],
         guard=str(run.epoch),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from agents.kernel.redaction import shown_json
-from config.console.parts.sections import Cell, pretty
+from config.console.parts.sections import Cell
 from runs.actions import readable_arguments
 from runs.actions.readable_arguments import Argument
 
@@ -25,7 +25,7 @@ class Arguments:
 
     @property
     def json(self) -> str:
-        return pretty(shown_json(self.value))
+        return readable_arguments.as_json(shown_json(self.value))
 
 
 def read(arguments: Any) -> Sequence[Argument]:

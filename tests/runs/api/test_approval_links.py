@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from runs.models import Approval, Run, Wait
 from runs.retention.payloads import remove_payloads
 from tests.support.journals import ARGUMENTS, make_approval, make_asking_run, make_question
 from tests.support.runs import make_run
+from tests.support.secrets import known
 
 pytestmark = pytest.mark.django_db
 
@@ -137,6 +139,31 @@ def test_a_letter_is_read_with_its_lines() -> None:
 
     assert "<dt>text</dt><dd>Dear &lt;Ada&gt;,\nplease pay.</dd>" in page
     assert "<textarea" in page
+
+
+def test_a_secret_is_not_shown_and_what_is_shown_may_be_approved() -> None:
+    secret = "correct-horse-battery"
+    arguments = {"key": secret, "text": f"Dear Ada,\n{secret}"}
+    approval = make_approval(make_run(status="waiting"), status="open", question=f"Send {secret}?", arguments=arguments)
+    Approval.objects.update(detail=f"With {secret}.")
+
+    with known(secret):
+        page = Client().get(approval_link(approval)).content.decode()
+        shown = unescape(re.findall(r"<textarea[^>]*>(.*?)</textarea>", page, flags=re.S)[0])
+        Client().post(approval_link(approval), {"decision": "approve", "arguments": shown.replace("\n", "\r\n")})
+
+    assert secret not in page and page.count("[secret]") >= 5
+    decided = Approval.objects.get()
+    assert (decided.status, decided.decided_arguments) == ("approved", arguments)
+
+
+def test_a_text_that_turns_the_direction_of_writing_is_shown_as_it_is() -> None:
+    arguments = {"to": "AT12\u202e43", "text": "Dear Ada,\nplease."}
+    approval = make_approval(make_run(status="waiting"), status="open", arguments=arguments)
+
+    page = Client().get(approval_link(approval)).content.decode()
+
+    assert "\u202e" not in page and page.count(r"AT12\u202e43") == 2
 
 
 def test_a_question_without_arguments_has_none_to_edit() -> None:

@@ -1,12 +1,13 @@
 """The arguments of an approval are read as texts, not as JSON."""
 
+import json
 from typing import Any
 
 import pytest
 from django.test import Client
 
 from config.console.parts.arguments import read
-from runs.actions.readable_arguments import MOST
+from runs.actions.readable_arguments import MOST, as_json
 from tests.support.console import list_of, page_of
 from tests.support.journals import make_approval
 from tests.support.runs import make_run
@@ -38,6 +39,26 @@ def test_a_secret_is_not_shown() -> None:
         [one] = read({"text": "the password is correct-horse-battery"})
 
     assert "correct-horse-battery" not in one.text
+
+
+@pytest.mark.parametrize("hidden", ["\u202e", "\u2066", "\U000e0041"])
+def test_a_text_that_would_show_as_another_one_is_read_as_json(hidden: str) -> None:
+    found = read({"to": f"AT12{hidden}43", f"b{hidden}cc": " \n", "text": "Dear \u05d0,\nplease."})
+
+    escaped = json.dumps(hidden)[1:-1]
+    assert [(one.name, one.text, one.is_text) for one in found] == [
+        ("to", f'"AT12{escaped}43"', False),
+        (f"b{escaped}cc", '" \\n"', False),
+        ("text", "Dear \u05d0,\nplease.", True),
+    ]
+    assert json.loads(as_json({"to": hidden})) == {"to": hidden} and hidden not in as_json({hidden: hidden})
+
+
+def test_no_argument_is_left_out_because_two_names_look_like_secrets() -> None:
+    names = [f"wkf_{letter * 40}" for letter in "ab"]
+    found = read({names[0]: "pay 10,000", names[1]: "harmless"})
+
+    assert [one.text for one in found] == ["pay 10,000", "harmless"]
 
 
 @pytest.mark.parametrize("path", ["/admin/", "/admin/inbox/", "page"])
