@@ -33,7 +33,9 @@ class ImapServer(Server):
         self.guess = 0  # bytes by which the reported sizes are too large
         self.is_old = False  # no message is from the last days
         self.recent = 0  # the first message that is
-        self.broken: dict[int, str] = {}  # not given: its `body`, `any` of it, or the server ends the session (`drop`)
+        self.broken: dict[
+            int, str
+        ] = {}  # not given: its `body`, `any` of it, none after OK (`empty`), no answer (`hang`), or an end (`drop`)
         self.commands: list[str] = []
         self.oauth = ""  # "AUTH=XOAUTH2"
         self.tokens: Callable[[], Iterable[str]] = tuple
@@ -101,8 +103,13 @@ class ImapServer(Server):
                     say(f"* {len(self.messages)} EXISTS\r\n* OK [UIDVALIDITY {self.validity}] valid")
                     say(f"* OK [UIDNEXT {self.next_uid}] next")
                 case "UID" if how := self._refused(line):
-                    if how == "drop":
+                    if how == "hang":
+                        self.gate.wait(60)
+                    if how in ("drop", "hang"):
                         return
+                    if how == "empty":
+                        say(f"{tag} OK done")
+                        continue
                     say(f"{tag} NO [SERVERBUG] Internal error")
                     continue
                 case "UID":

@@ -160,14 +160,17 @@ class MailboxReader(PollingReader):
         uids = [uid for uid in imap_client.search(client, *criteria) if uid > last]
         # Also where none of these is read, older mail of a mailbox that was made again stays behind.
         last = uids[0] - 1 if uids else max(last, mailbox.next_uid - 1)
+        name = f"{mailbox.validity}/{uids[0]}" if uids else ""
+        is_over = unread.is_over(name)
+        if is_over:
+            client.until -= SECONDS / 2  # which are left for those behind it, if it takes all of the time
         found: list[Received] = []
         read, failure = 0, None
         try:
             found, read = self._read(client, uids, is_careful=unread.head is not None)
             unread.head = None
         except SourceError as error:
-            name = f"{mailbox.validity}/{uids[0]}"
-            if unread.is_over(name) and self._reads_one(unread.neighbours(uids[1:])):
+            if is_over and self._reads_one(unread.neighbours(uids[1:])):
                 messages += unread.set_aside(error)
                 read = 1
             else:
@@ -264,11 +267,13 @@ class MailboxReader(PollingReader):
     def _message(self, client: Client, uid: int, sizes: Mapping[int, int]) -> Received | None:
         """None: it does not exist any more."""
         if uid not in sizes:
-            return None
+            return _if_gone(client, uid)
         # The size is a guess of some servers, such as Exchange.
         most = BEGINNING if sizes[uid] > LARGEST else LARGEST
         raw = imap_client.fetch(client, uid, most)
-        return None if raw is None else received(raw, whole=sizes[uid] if len(raw) >= most else len(raw))
+        if raw is None:
+            return _if_gone(client, uid)
+        return received(raw, whole=sizes[uid] if len(raw) >= most else len(raw))
 
     def _reads_one(self, uids: Sequence[int]) -> bool:
         for uid in uids:
@@ -284,6 +289,12 @@ class MailboxReader(PollingReader):
             return self._message(client, uid, imap_client.sizes(client, [uid]))
         except (Client.error, OSError) as error:
             raise _not_read(error) from None
+
+
+def _if_gone(client: Client, uid: int) -> None:
+    """Raises an error of the client if the message that an answer leaves out still exists."""
+    if uid in imap_client.search(client, "UID", str(uid)):
+        raise client.error("FETCH: OK, without the message")
 
 
 def _not_read(error: Exception) -> SourceError:

@@ -149,10 +149,11 @@ def test_old_mail_of_a_mailbox_that_was_made_again_is_left_alone(server: ImapSer
     assert (subjects(rebuilt), subjects(source.poll())) == ([], ["Letter 2"])
 
 
-@pytest.mark.parametrize("how", ["body", "any", "drop"])
+@pytest.mark.parametrize("how", ["body", "any", "drop", "empty", "hang"])
 def test_a_message_that_the_server_never_gives_is_set_aside_and_the_others_go_on(
-    how: str, server: ImapServer, clock: Clock
+    how: str, server: ImapServer, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(mailbox, "SECONDS", 3.0 if how == "hang" else mailbox.SECONDS)
     for number in (1, 2, 3, 4):
         server.add(letter(number))
     server.broken[2] = how
