@@ -36,6 +36,7 @@ class CalDavServer:
         self.page: int | None = None
         self.part: int | None = None
         self.unreadable: set[str] = set()
+        self.failing: set[str] = set()  # their data is answered with 503
         self.home = HOME
         self.answer: tuple[int, bytes, dict[str, str]] | None = None  # instead of any other
         self.asked: list[tuple[str, str, str]] = []  # method, path, and the name of the request's element
@@ -119,6 +120,8 @@ class CalDavServer:
         href = f"<d:href>{escape(WORK + name)}</d:href>"
         if name not in self.events:
             return f"<d:response>{href}<d:status>HTTP/1.1 404 Not Found</d:status></d:response>"
+        if has_data and name in self.failing:
+            return f"<d:response>{href}<d:status>HTTP/1.1 503 Service Unavailable</d:status></d:response>"
         body = self.events[name]
         etag = f'<d:getetag>"{sha256(body).hexdigest()[:16]}"</d:getetag>'
         is_given = has_data and name not in self.unreadable

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from triggers.models import CalendarEntry
-from triggers.sources.calendars.caldav_server import CalDavServer, Changes, Stored, tag_of
+from triggers.sources.calendars.caldav_server import PIECE, CalDavServer, Changes, Stored, tag_of
 from triggers.sources.calendars.entry import Look, Occurrence, View
 from triggers.sources.calendars.ics import entry_of, occurrence_of, parsed, zone
 from triggers.sources.calendars.reader import Calendar, CalendarReader, CalendarSettings, cases
@@ -78,7 +78,7 @@ class CalDav(Calendar[CalDavSettings]):
 
 
 class CalDavReader(CalendarReader):
-    """The cursor has the sync token, or the tag of a server without them."""
+    """The cursor has the sync token, with the events that the server has refused, or the tag of a server without tokens."""
 
     @property
     def zone(self) -> str:
@@ -87,7 +87,7 @@ class CalDavReader(CalendarReader):
     def look(self, cursor: Any, view: View | None, now: datetime) -> Look:
         server = CalDavServer(self.settings, self.assignment.secret)
         if token := (cursor or {}).get("token"):
-            changes = server.changes(token)
+            changes = server.changes(token, (cursor or {}).get("again", ()))
             return self._changed(server, changes, view, now) if changes else self._whole(server, view, now)
         if (tag := (cursor or {}).get("tag")) and not view:
             collection = server.collection()
@@ -101,9 +101,11 @@ class CalDavReader(CalendarReader):
         stored = server.stored(_kept(now))
         view = view or (self.whole_view(now) if self.wants_starts() else None)
         found = self._parsed(stored, view, now)
-        tag = collection.tag or tag_of([(one.path, one.etag) for one in stored])
+        # Without a tag, the next poll reads the whole again.
+        is_all = not any(one.is_refused for one in stored)
+        tag = (collection.tag or tag_of([(one.path, one.etag) for one in stored])) if is_all else ""
         return Look(
-            cursor={"token": collection.token} if collection.token else {"tag": tag},
+            cursor=_cursor(collection.token, stored) if collection.token else {"tag": tag},
             entries=[entry_of(one) for one in found["entries"]],
             is_whole=True,
             occurrences=[occurrence_of(one) for one in found["occurrences"]] if view else None,
@@ -115,7 +117,7 @@ class CalDavReader(CalendarReader):
         wanted = view or (self.whole_view(now) if has_changed and self.wants_starts() else None)
         found = self._parsed(changes.stored, None, now)
         return Look(
-            cursor={"token": changes.token},
+            cursor=_cursor(changes.token, changes.stored),
             entries=[entry_of(one) for one in found["entries"]] if has_changed else None,
             gone=changes.gone,
             renewed=[one.path for one in changes.stored],
@@ -138,6 +140,11 @@ class CalDavReader(CalendarReader):
             "documents": [(one.path, len(body)) for one, body in zip(stored, bodies, strict=True)],
         }
         return parsed(b"".join(bodies), asked, self.settings.pause)
+
+
+def _cursor(token: str, stored: Sequence[Stored]) -> dict[str, Any]:
+    again = [one.href for one in stored if one.is_refused][:PIECE]
+    return {"token": token, **({"again": again} if again else {})}
 
 
 def _kept(now: datetime) -> datetime:

@@ -42,11 +42,14 @@ ABOUT = "<d:resourcetype/><d:displayname/><d:sync-token/><s:getctag/><d:current-
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """A resource with an event, and all that differs from its series."""
+    """A resource with an event, and all that differs from its series. `is_refused`: the server answers with an error of its own, and may
+    give it later."""
 
+    href: str
     path: str
     etag: str
     calendar: str  # iCalendar
+    is_refused: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,9 +96,9 @@ class CalDavServer:
         found = self._report(_query("<d:getetag/>", start, None))
         return tag_of([(one.path, one.properties.text_of(DAV, "getetag")) for one in self._members(found)])
 
-    def changes(self, token: str) -> Changes | None:
-        """What has changed since the token. None: the server does not know it any more, or more has changed than is read by its name."""
-        changed: dict[str, str] = {}
+    def changes(self, token: str, again: Sequence[str]) -> Changes | None:
+        """What has changed since the token, and these events. None: the server does not know it any more, or more has changed than is read by its name."""
+        changed = {path_of(href): href for href in again}
         gone: dict[str, None] = {}
         for _ in range(MOST_PAGES):
             found = self._page_of_changes(token)
@@ -153,9 +156,21 @@ class CalDavServer:
             properties = one.properties
             calendar = properties.text_of(CALDAV, "calendar-data")
             self.bytes_left -= len(calendar)
-            stored.append(Stored(path=one.path, etag=properties.text_of(DAV, "getetag"), calendar=calendar))
+            stored.append(
+                Stored(
+                    href=one.href,
+                    path=one.path,
+                    etag=properties.text_of(DAV, "getetag"),
+                    calendar=calendar,
+                    is_refused=not calendar and max(one.status, *one.statuses, 0) >= HTTPStatus.INTERNAL_SERVER_ERROR,
+                )
+            )
         if self.bytes_left < 0:
             raise SourceError(f"The calendar is larger than {MOST_BYTES:,} bytes.", retry_after=self.pause)
+        if sum(one.is_refused for one in stored) > PIECE:
+            raise SourceError(
+                f"The server answers with an error for more than {PIECE} of its events.", retry_after=self.pause
+            )
         return stored
 
     def _members(self, found: Multistatus) -> Iterable[Resource]:

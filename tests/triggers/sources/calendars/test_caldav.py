@@ -285,6 +285,49 @@ def test_an_event_that_cannot_be_read_is_left_out_and_not_cancelled(server: CalD
     assert source.poll() == []
 
 
+@pytest.mark.parametrize(("has_sync", "has_tag"), [(True, True), (False, True), (False, False)])
+def test_an_event_that_the_server_gives_later_is_an_event_then(
+    server: CalDavServer, has_sync: bool, has_tag: bool
+) -> None:
+    server.has_sync, server.has_tag = has_sync, has_tag
+    make(server, "known", soon(days=20), title="Known")
+    source = polled(server, events="changes")
+    source.poll()
+
+    make(server, "known", soon(days=21), title="Known")
+    make(server, "new", soon(days=20), title="New")
+    make(server, "other", soon(days=20), title="Other")
+    server.failing = {"known.ics", "new.ics"}
+    assert said(source.poll()) == [("created", "Other")]
+    assert source.poll() == []
+
+    server.failing.clear()
+    assert sorted(said(source.poll())) == [("changed", "Known"), ("created", "New")]
+    assert source.poll() == []
+
+    server.failing = {"new.ics"}
+    server.log.append("new.ics")
+    assert source.poll() == []
+    server.delete("new.ics")
+    assert said(source.poll()) == [("cancelled", "New")]
+    assert source.poll() == []
+
+
+def test_many_events_that_the_server_does_not_give_are_an_error(
+    server: CalDavServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caldav_server, "PIECE", 2)
+    for number in range(3):
+        make(server, f"e{number}", soon(days=20))
+    source = polled(server, events="changes", begin_with="all")
+    server.failing = set(server.events)
+    with pytest.raises(SourceError, match="for more than 2 of its events"):
+        source.poll()
+
+    server.failing.clear()
+    assert len(source.poll()) == 3
+
+
 def test_a_name_that_the_server_escapes_in_two_ways_is_one_event(server: CalDavServer) -> None:
     server.put("a b&c.ics", calendar(event("e", soon(days=20))))
     source = polled(server, events="changes")
