@@ -19,7 +19,7 @@ from runs.models import Approval, Delivery, Run, Wait
 SHOWN = 5
 COUNTED = 100
 HELD = 1_000
-SHORT = 400  # characters of a question and its arguments that are read in a row
+SHORT, LINES = 400, 12  # characters of a question and its arguments, and lines of these, that are read in a row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +108,9 @@ def _approvals(may_decide: bool) -> list[Asked]:
 def _asked(approval: Approval, may_decide: bool) -> Asked:
     wait: Wait = approval.wait
     run: Run = wait.run
-    arguments = _in_short(approval.arguments)
-    is_whole = not approval.detail and len(approval.question) + len(arguments) <= SHORT
+    arguments, one_by_one = _in_short(approval.arguments), read(approval.arguments)
+    is_low = sum(one.text.count("\n") + 1 for one in one_by_one) <= LINES
+    is_whole = not approval.detail and len(approval.question) + len(arguments) <= SHORT and is_low
     is_here = may_decide and is_whole and not run.is_tainted and not approval.is_question
     value = f"{approval.pk}:{approval.digest}"
     acts = [
@@ -123,7 +124,7 @@ def _asked(approval: Approval, may_decide: bool) -> Asked:
         url=page("runs_approval", approval.pk),
         question=shortened(approval.question, SHORT),
         arguments="" if approval.is_question else arguments[:SHORT],
-        read=read(approval.arguments) if len(arguments) <= SHORT and not approval.is_question else (),
+        read=one_by_one if len(arguments) <= SHORT and is_low and not approval.is_question else (),
         until=wait.due_at,
         is_tainted=run.is_tainted,
         acts=acts if is_here else (),

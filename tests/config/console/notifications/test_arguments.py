@@ -79,3 +79,13 @@ def test_a_text_cannot_pose_as_another_argument(admin: Client) -> None:
 
     assert shown.count("<dt>text</dt>") == 1
     assert "<dt>amount</dt>" not in shown
+
+
+def test_a_text_with_many_lines_does_not_fill_the_overview(admin: Client) -> None:
+    text = "Dear" + "\n" * 100 + "Ada"
+    make_approval(make_run(status="waiting"), status="open", arguments={"text": text})
+
+    shown = admin.get("/admin/").content.decode()
+
+    assert text not in shown and "Read and decide" in shown
+    assert text in admin.get("/admin/inbox/").content.decode()
