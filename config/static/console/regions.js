@@ -1,12 +1,15 @@
 // For a screen reader and a keyboard: names of scroll boxes, and a way into those that a finger could scroll.
 const nameRegions = () => {
+  // Without the names of the pictures of icons.
+  const heading = document.querySelector("h1")?.cloneNode(true);
+  heading?.querySelectorAll(".material-symbols-outlined").forEach((icon) => icon.remove());
   // SimpleBar names all of its boxes alike.
   document.querySelectorAll(".simplebar-content-wrapper[role=region]").forEach((box) => {
     if (box.closest("nav")) {
       box.removeAttribute("role");
       box.removeAttribute("aria-label");
     } else {
-      box.setAttribute("aria-label", document.querySelector("h1")?.innerText.trim() || "List");
+      box.setAttribute("aria-label", heading?.textContent.trim().replace(/\s+/g, " ") || "List");
     }
   });
   document.querySelectorAll(".console-scroll, #content pre").forEach((box) => {
