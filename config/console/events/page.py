@@ -20,7 +20,7 @@ from agents.kernel.reserved_types import GAP, is_reserved
 from config.console.access.audit import entries_of
 from config.console.events.attachments import attachments, download
 from config.console.events.decisions import cells_of
-from config.console.events.search_form import EventList
+from config.console.events.search_form import EventList, SearchForm
 from config.console.lists.panel import ArrangedPanel
 from config.console.parts import fields
 from config.console.parts.bulk import carry_out
@@ -135,6 +135,7 @@ class EventPanel(ArrangedPanel):
         f"{LOOKED_THROUGH:,} events, the sender's id or source, or an exact type"
     )
     ordering = ("-id",)
+    form_fields = SearchForm.base_fields
     actions = ("replay_chosen",)
     actions_detail = ("replay_event", "shadow_event", "erase_event")
     own_pages = {"attachment": "<uuid:event_id>/attachments/<int:number>/"}

@@ -1,6 +1,6 @@
 """The base of every page of the console: lists and details of one model, at a fixed cost however large its table."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -9,7 +9,7 @@ from django.contrib.admin.checks import ModelAdminChecks
 from django.contrib.admin.views.main import ORDER_VAR, ChangeList
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.db.models import BinaryField, CharField, Model, Q, QuerySet, TextField
+from django.db.models import BinaryField, CharField, JSONField, Model, Q, QuerySet, TextField
 from django.db.models.constants import LOOKUP_SEP
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
@@ -84,6 +84,7 @@ class Panel(ModelAdmin):  # type: ignore[misc]
     sortable_by: ClassVar[tuple[str, ...]] = ()
     change_form_template = "admin/console/detail.html"
     fields: ClassVar[tuple[str, ...]] = ()
+    form_fields: ClassVar[Collection[str]] = ()  # of the form above the list
     # Routes of further pages, by name; the method of the page "x" is `x_view`.
     own_pages: ClassVar[Mapping[str, str]] = {}
 
@@ -101,23 +102,44 @@ class Panel(ModelAdmin):  # type: ignore[misc]
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
         """The whole value of a column, or what a filter of the list offers. Django allows parts of any text, also of those that pages
-        redact, joins of other tables, and bytes, of which an address has none."""
+        redact, joins of other tables, and bytes and JSON, of which an address has none."""
         first, *rest = lookup.split(LOOKUP_SEP)
-        is_filter = any(
-            lookup == name or (lookup.startswith(f"{name}{LOOKUP_SEP}") and rest[-1] in OFFERED)
-            for name in self._filtered()
-        )
         is_of_field = first in {field.name for field in self.opts.get_fields()}
-        columns = {field.name for field in self.opts.concrete_fields if not isinstance(field, BinaryField)}
-        if is_of_field and not is_filter and not (first in columns and WHOLE.issuperset(rest)):
+        columns = {field.name for field in self.opts.concrete_fields if not isinstance(field, (BinaryField, JSONField))}
+        if is_of_field and not self._is_filter(lookup) and not (first in columns and WHOLE.issuperset(rest)):
             return False
         return bool(super().lookup_allowed(lookup, value, request))
 
-    def _filtered(self) -> Iterator[str]:
-        """What the filters of the list are called in its address."""
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        rows: QuerySet[Any] = super().get_queryset(request)
+        return newest(rows) if self._is_looked_through(request) else rows
+
+    def _is_looked_through(self, request: HttpRequest) -> bool:
+        """Does the address of the list ask for a column that has no index?"""
+        asked = (one for one in request.GET if one not in self.form_fields and not self._is_filter(one))
+        columns = {lookup.split(LOOKUP_SEP)[0] for lookup in asked}
+        return is_list(request) and not columns.isdisjoint(self._without_index)
+
+    @cached_property
+    def _without_index(self) -> set[str]:
+        """Of a table whose rows have an order."""
+        whole = (one.fields for one in [*self.opts.indexes, *self.opts.total_unique_constraints] if not one.condition)
+        first = {fields[0].removeprefix("-") for fields in whole if fields}
+        columns = {field.name for field in self.opts.concrete_fields if not (field.unique or field.db_index)}
+        return columns - first if "id" in {field.name for field in self.opts.concrete_fields} else set()
+
+    def _is_filter(self, lookup: str) -> bool:
+        last = lookup.rpartition(LOOKUP_SEP)[2]
+        return any(
+            lookup == name or (not is_simple and lookup.startswith(f"{name}{LOOKUP_SEP}") and last in OFFERED)
+            for name, is_simple in self._filtered()
+        )
+
+    def _filtered(self) -> Iterator[tuple[str, bool]]:
+        """What the filters of the list are called in its address, and whether that is the whole of it."""
         for one in self.list_filter:
             found = one[0] if isinstance(one, tuple) else one
-            yield found if isinstance(found, str) else found.parameter_name
+            yield (found, False) if isinstance(found, str) else (found.parameter_name, True)
 
     def sections(self, request: HttpRequest, obj: Any) -> list[Section]:
         raise NotImplementedError
@@ -163,8 +185,10 @@ class Panel(ModelAdmin):  # type: ignore[misc]
         return any(request.user.has_perm(f"{app}.{verb}_{model}") for verb in ("view", "change"))
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        title = capfirst(str(self.opts.verbose_name_plural))
-        return super().changelist_view(request, {"title": title, **(extra_context or {})})  # type: ignore[no-any-return]
+        context = {"title": capfirst(str(self.opts.verbose_name_plural)), **(extra_context or {})}
+        if self._is_looked_through(request):
+            context["title"] += f" (of the newest {LOOKED_THROUGH:,})"
+        return super().changelist_view(request, context)  # type: ignore[no-any-return]
 
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
         """Columns that are fields of the rows, too, are shown without secrets."""

@@ -33,7 +33,7 @@ from config.console.runs.last_runs import LastFilter
 from config.console.runs.live import live_answer
 from config.console.runs.page import changing_sections_of, sections_of
 from config.console.runs.parent_filter import ParentFilter
-from config.console.runs.search_form import RunList, span_of
+from config.console.runs.search_form import RunList, SearchForm, span_of
 from config.console.runs.started_filter import StartedFilter
 from config.console.runs.subjects import subjects_of, title_of
 from config.console.runs.transcript import spent
@@ -169,6 +169,7 @@ class RunPanel(ArrangedPanel, RunButtons):
     search_fields = ("trigger",)  # only shows the search box: see get_search_results
     search_help_text = HELP
     ordering = ("-id",)
+    form_fields = SearchForm.base_fields
     actions = ("requeue_chosen", "cancel_chosen")
 
     class Media:

@@ -110,6 +110,17 @@ def test_runs_are_queued_wherever_they_stand_and_however_many(db: None, monkeypa
         assert {run.pk for run in queued(Run.objects.all())} == {run.pk for run in runs}
 
 
+@pytest.mark.parametrize("asked", ["error", "queue", "agent__exact", "worker__id__exact"])
+def test_a_column_without_an_index_is_looked_for_among_the_newest(admin: Client, asked: str) -> None:
+    execute(MANY_LIKE_IT, [make_run(status="succeeded").pk])
+    execute("ANALYZE runs_run")
+    given = {asked: str(uuid4())}
+
+    assert runs_read(partial(admin.get, list_of("runs_run"), given)) < 50
+    assert "(of the newest " in admin.get(list_of("runs_run"), given).content.decode()
+    assert "(of the newest " not in admin.get(list_of("runs_run"), {"trigger": "greeter"}).content.decode()
+
+
 @pytest.mark.parametrize("search", ["?agent=greeter", "?agent=greeter&start=", "?status__exact=cancelled"])
 def test_rare_runs_are_looked_for_among_the_newest(admin: Client, search: str) -> None:
     # Of two runs of one millisecond, either may be the newer.

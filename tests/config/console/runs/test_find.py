@@ -85,11 +85,15 @@ def test_an_address_asks_for_no_part_of_a_text(admin: Client, asked: str) -> Non
         ("runs_run", "waits__id__exact"),
         ("runs_run", "log"),
         ("runs_run", "steps"),
+        ("runs_run", "input"),
+        ("runs_run", "input__id"),
+        ("runs_run", "result__id__exact"),
         ("triggers_event", "decisions"),
         ("triggers_event", "body"),
+        ("triggers_event", "data__id"),
     ],
 )
-def test_an_address_asks_for_no_other_table_and_no_bytes(admin: Client, noun: str, asked: str) -> None:
+def test_an_address_asks_for_no_other_table_and_no_bytes_or_data(admin: Client, noun: str, asked: str) -> None:
     assert admin.get(list_of(noun), {asked: "1"}).status_code == 400
 
 
