@@ -28,11 +28,12 @@ def definition_of(checklist: Checklist, items: Sequence[ChecklistItem]) -> dict[
     }
 
 
-def write_revision(checklist: Checklist, by: str) -> None:
-    """Number and keep the definition as it is now, in the caller's transaction, which holds the checklist's lock."""
+def write_revision(checklist: Checklist, by: str, *, vouches: bool = True) -> None:
+    """Number and keep the definition as it is now, in the caller's transaction, which holds the checklist's lock. `vouches`: the person
+    has saved its items, and has not only silenced or paused some."""
     checklist.revision += 1
     checklist.save(update_fields=["revision"])
-    definition = definition_of(checklist, list(checklist.items.all()))
+    definition = definition_of(checklist, list(checklist.items.all())) | ({} if vouches else {"vouches": False})
     ChecklistRevision.objects.create(checklist=checklist, number=checklist.revision, by=by, definition=definition)
     checklist.revisions.filter(number__lte=checklist.revision - KEPT).delete()
 

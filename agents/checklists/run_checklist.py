@@ -127,7 +127,8 @@ def _dumped(items: Sequence[DueItem], agent: str) -> list[dict[str, Any]]:
 
     if not items or not (acts_for := PromptAgentVersion.acts_for(agent)):
         return [item.dump() for item in items]
-    saved = ChecklistRevision.objects.filter(checklist__items=items[0].id, by=f"admin:{acts_for}").first()
+    own = ChecklistRevision.objects.filter(checklist__items=items[0].id, by=f"admin:{acts_for}")
+    saved = own.exclude(definition__has_key="vouches").first()
     vouched = {(one["id"], one["text"]) for one in saved.definition["items"]} if saved else set()
     return [replace(item, is_tainted=(item.id, item.text) not in vouched).dump() for item in items]
 

@@ -77,7 +77,7 @@ def silence_checklist(checklist_id: int, until: datetime | None, *, by: str) -> 
         checklist = _lock(checklist_id)
         checklist.silenced_until = until
         checklist.save(update_fields=["silenced_until"])
-        write_revision(checklist, by)
+        write_revision(checklist, by, vouches=False)
         record(by, "silence" if until else "unsilence", checklist, **_until(until))
     return checklist
 
@@ -214,7 +214,7 @@ def _change_item(item_id: int, action: str, by: str, **fields: Any) -> Checklist
                 raise IllegalState(f"The item is {state} already.", status=state)
             setattr(item, name, value)
         item.save(update_fields=list(fields))
-        write_revision(checklist, by)
+        write_revision(checklist, by, vouches=False)
         record(by, action, checklist, item=item.pk, **_until(fields.get("silenced_until")))
     return item
 

@@ -18,7 +18,14 @@ from agents.sessions.history import Surplus, append, newest, take_out
 from agents.testing import run_agent
 from config.health.problems import problems
 from config.health.situation import read_situation
-from runs.actions.checklists import ItemEdit, create_checklist, edit_checklist, silence_checklist
+from runs.actions.checklists import (
+    ItemEdit,
+    create_checklist,
+    edit_checklist,
+    pause_item,
+    resume_item,
+    silence_checklist,
+)
 from runs.actions.memory import create_note
 from runs.actions.sessions import edit_session
 from runs.connections.edit import create_connection, remove_connection
@@ -298,6 +305,10 @@ def test_items_that_another_person_has_left_taint_an_agent_that_acts_for_a_perso
 
     assert (items(), is_tainted()) == ([True], True)
     item = checklist.items.get()
+    silence_checklist(checklist.pk, None, by=ADA)
+    pause_item(item.pk, by=ADA)
+    resume_item(item.pk, by=ADA)
+    assert items() == [True]
     edit_checklist(checklist.pk, [ItemEdit(id=item.pk, text=item.text), ItemEdit(text="And label it.")], by=ADA)
     assert (items(), is_tainted()) == ([False, False], False)
     silence_checklist(checklist.pk, None, by=BOB)
