@@ -15,13 +15,13 @@ log = structlog.get_logger(__name__)
 WAIT = timedelta(seconds=2)  # a worker that starts does not renew its lease meanwhile
 
 
-def end_mutes(version: str) -> int:
-    """A worker starts with this version: end the mutes until another one than theirs. Returns how many. Where the lock is held, they
-    stay until the next worker starts."""
+def end_mutes(version: str, *, wait: timedelta = WAIT) -> int | None:
+    """A worker starts with this version: end the mutes until another one than theirs. Returns how many; None: the lock is held, and the
+    worker tries again."""
     muted = Incident.objects.filter(muted_at__isnull=False).exclude(muted_versions=[])
     ended = muted.exclude(muted_versions__contains=[version])
     try:
-        with no_longer_than(WAIT):
+        with no_longer_than(wait):
             lock()  # who mutes one meanwhile may not have seen this worker
             found = list(ended.select_for_update().order_by("id"))
             for incident in found:
@@ -31,4 +31,4 @@ def end_mutes(version: str) -> int:
             return len(found)
     except Locked as held:
         log.warning("incidents.mutes_not_ended", version=version, error=str(held))
-        return 0
+        return None

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -50,6 +51,7 @@ log = structlog.get_logger(__name__)
 
 KILL_WAIT = 2.0  # seconds to wait for the end of a SIGKILLed child
 EARLIER_DEFAULT = "celery"
+MUTES_WAIT = timedelta(milliseconds=100)  # for the lock of incidents, between two renewals of the lease
 PAUSE = 1.0  # seconds between two looks while they fail
 JUDGE_AFTER = 5.0  # seconds after the database is back in which a child may record the outcome of an overdue run
 # This incarnation. Children inherit it by fork; a new parent process is a new incarnation, also one that was itself forked with
@@ -125,9 +127,10 @@ class Parent(bootsteps.StartStopStep):
             queues=queues,
             **names_of(agents),
         )
-        end_mutes(lease.wakeful_version())
+        has_ended = end_mutes(lease.wakeful_version()) is not None
         connection.close()
         Parent.watch = Watch(worker, agents, pulse)
+        Parent.watch.leaves_mutes = not has_ended
         Parent.watch.start()
 
     def close(self, worker: Any) -> None:
@@ -170,6 +173,7 @@ class Watch(threading.Thread):
         self.judge_at = 0.0  # the earliest deadline: no run is overdue before it
         self.clock = lease.Clock()
         self.draining = False
+        self.leaves_mutes = False  # the lock of incidents was held
         self.stopped = threading.Event()
         self.wake_reader, self.wake_writer = os.pipe()
 
@@ -281,6 +285,8 @@ class Watch(threading.Thread):
         if renewed.prompt_agents != self.prompt_agents:
             self.learn()
             self.prompt_agents = renewed.prompt_agents
+        if self.leaves_mutes:
+            self.leaves_mutes = end_mutes(lease.wakeful_version(), wait=MUTES_WAIT) is None
 
     def judge(self, run: Running) -> None:
         if run.pid not in self.children:

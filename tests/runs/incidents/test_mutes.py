@@ -147,10 +147,10 @@ def test_a_worker_starts_although_a_frozen_process_holds_the_lock_of_incidents()
 
     with session() as frozen, statements_take(timedelta(seconds=20)):
         frozen.execute(LOCK, [SPACE])
-        assert end_mutes("2.1") == 0
+        assert end_mutes("2.1") is None
 
     assert the_incident().is_muted
-    assert end_mutes("2.1") == 1  # of the next worker
+    assert end_mutes("2.1") == 1  # when this worker tries again
 
 
 def test_without_a_worker_the_next_version_is_unknown() -> None:

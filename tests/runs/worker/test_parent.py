@@ -15,10 +15,14 @@ from celery.concurrency.prefork import TaskPool
 from django.db import OperationalError, connection
 from django.db.models.functions import Now
 
-from runs.models import AgentStop, Run, Worker
+from runs.actions.incidents import mute_incident
+from runs.incidents.lock import LOCK, SPACE
+from runs.models import AgentStop, Incident, Run, Worker
 from runs.processes import lease
 from runs.worker import parent
 from runs.worker.parent import Watch
+from tests.support.incidents import fail
+from tests.support.late import session
 from tests.support.runs import make_run
 
 pytestmark = pytest.mark.django_db
@@ -98,6 +102,25 @@ def test_a_run_of_a_child_started_since_the_last_look_is_not_lost(watch: Watch, 
 
     run.refresh_from_db()
     assert (run.status, run.epoch) == ("running", 1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_mutes_that_a_starting_worker_could_not_end_are_ended_when_it_renews_its_lease(watch: Watch) -> None:
+    fail(2)
+    incident = Incident.objects.get()
+    mute_incident(incident.pk, until="version", by="admin:ada")
+    Incident.objects.update(muted_versions=["0.9"])
+    watch.leaves_mutes = True
+
+    with session() as frozen:
+        frozen.execute(LOCK, [SPACE])
+        watch.renew()
+        assert watch.leaves_mutes
+    watch.renew()
+
+    incident.refresh_from_db()
+    assert not watch.leaves_mutes
+    assert not incident.is_muted
 
 
 def test_an_unexpected_error_does_not_end_the_watch(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
