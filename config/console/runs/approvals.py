@@ -114,7 +114,7 @@ class ApprovalPanel(Panel):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Approval]:
         approvals = super().get_queryset(request).select_related("wait__run")
-        return approvals.defer("wait__run__input", "wait__run__result", "wait__run__policy")  # type: ignore[no-any-return]
+        return approvals.defer("wait__run__input", "wait__run__result", "wait__run__policy")
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
         is_pending = is_list(request) and StatusFilter.parameter_name not in request.GET

@@ -51,7 +51,7 @@ class SchedulePanel(ScheduleButtons):
     }
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Schedule]:
-        return super().get_queryset(request).select_related(*RELATED)  # type: ignore[no-any-return]
+        return super().get_queryset(request).select_related(*RELATED)
 
     # Lists
 

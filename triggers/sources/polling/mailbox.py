@@ -267,12 +267,14 @@ class MailboxReader(PollingReader):
     def _message(self, client: Client, uid: int, sizes: Mapping[int, int]) -> Received | None:
         """None: it does not exist any more."""
         if uid not in sizes:
-            return _if_gone(client, uid)
+            _require_gone(client, uid)
+            return None
         # The size is a guess of some servers, such as Exchange.
         most = BEGINNING if sizes[uid] > LARGEST else LARGEST
         raw = imap_client.fetch(client, uid, most)
         if raw is None:
-            return _if_gone(client, uid)
+            _require_gone(client, uid)
+            return None
         return received(raw, whole=sizes[uid] if len(raw) >= most else len(raw))
 
     def _reads_one(self, uids: Sequence[int]) -> bool:
@@ -291,7 +293,7 @@ class MailboxReader(PollingReader):
             raise _not_read(error) from None
 
 
-def _if_gone(client: Client, uid: int) -> None:
+def _require_gone(client: Client, uid: int) -> None:
     """Raises an error of the client if the message that an answer leaves out still exists."""
     if uid in imap_client.search(client, "UID", str(uid)):
         raise client.error("FETCH: OK, without the message")

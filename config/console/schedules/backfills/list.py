@@ -43,7 +43,7 @@ class BackfillPanel(Panel):
     actions_detail = ("cancel",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Backfill]:
-        return super().get_queryset(request).select_related("schedule__task__crontab")  # type: ignore[no-any-return]
+        return super().get_queryset(request).select_related("schedule__task__crontab")
 
     def title_of(self, backfill: Backfill) -> str:
         return f"{backfill.schedule}: {range_of(backfill)}"

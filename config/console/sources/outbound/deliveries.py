@@ -71,7 +71,7 @@ class EventDeliveryPanel(Panel):
     when = time_column("entered", "entered_at")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[EventDelivery]:
-        return super().get_queryset(request).defer("event__data", "event__body", "event__headers")  # type: ignore[no-any-return]
+        return super().get_queryset(request).defer("event__data", "event__body", "event__headers")
 
     @column("status", label=COLOURS)
     def status_label(self, delivery: EventDelivery) -> str:

@@ -53,7 +53,7 @@ class SubscriptionPanel(Panel):
     failing = time_column("failing since", "failing_since")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Subscription]:
-        return super().get_queryset(request).defer("ciphertext")  # type: ignore[no-any-return]
+        return super().get_queryset(request).defer("ciphertext")
 
     @column("state", label={"enabled": "success", "failing": "warning", "disabled": "danger"})
     def state(self, subscription: Subscription) -> str:
