@@ -2,7 +2,7 @@
 const nameRegions = () => {
   // Without the names of the pictures of icons.
   const heading = document.querySelector("h1")?.cloneNode(true);
-  heading?.querySelectorAll(".material-symbols-outlined").forEach((icon) => icon.remove());
+  heading?.querySelectorAll(".material-symbols-outlined").forEach((icon) => icon.replaceWith(" "));
   // SimpleBar names all of its boxes alike.
   document.querySelectorAll(".simplebar-content-wrapper[role=region]").forEach((box) => {
     if (box.closest("nav")) {
