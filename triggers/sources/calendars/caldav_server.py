@@ -97,7 +97,8 @@ class CalDavServer:
         return tag_of([(one.path, one.properties.text_of(DAV, "getetag")) for one in self._members(found)])
 
     def changes(self, token: str, again: Sequence[str]) -> Changes | None:
-        """What has changed since the token, and these events. None: the server does not know it any more, or more has changed than is read by its name."""
+        """What has changed since the token, and these events. None: the server does not know it any more, or more has changed than is
+        read by its name."""
         changed = {path_of(href): href for href in again}
         gone: dict[str, None] = {}
         for _ in range(MOST_PAGES):
