@@ -157,6 +157,7 @@ def test_variables_that_modules_have_read_already_prevent_a_fork(
     assert seen["ids"][1:] == [os.getpid(), seen["ids"][0], seen["ids"][0]]
 
 
+@pytest.mark.chaos
 def test_changed_code_is_no_fork(script: Path, env: dict[str, str], tmp_path: Path) -> None:
     app = tmp_path / "apps" / "ours"
     app.mkdir(parents=True)

@@ -497,7 +497,7 @@ server.run()
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("has_metadata", [False, True])
+@pytest.mark.parametrize("has_metadata", [False, pytest.param(True, marks=pytest.mark.chaos)])
 def test_tools_of_an_mcp_server_are_called_once_and_untrusted_unless_metadata_trusts_them(
     lab: Lab, tmp_path: Path, has_metadata: bool
 ) -> None:
