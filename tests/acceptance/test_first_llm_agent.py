@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.support.stack import ROOT, StackMaker, eventually
 
 PAGE = (ROOT / "docs" / "llm.md").read_text()
@@ -12,6 +14,7 @@ TEST = re.compile(r"```python\n(from pydantic_ai\.models\.test.*?)```", re.DOTAL
 HEAD = "import pytest\nfrom tickets.agents import ticket_triage\npytestmark = pytest.mark.django_db\n"
 
 
+@pytest.mark.chaos
 def test_the_first_llm_agent_of_the_docs_works(make_stack: StackMaker, tmp_path: Path) -> None:
     app = tmp_path / "my-agents" / "tickets"
     app.mkdir(parents=True)

@@ -43,6 +43,7 @@ def result_of(agent: str, stack: Stack, answer: Answer) -> Any:
     return run["result"]
 
 
+@pytest.mark.chaos
 def test_a_github_issue_signed_by_github_is_triaged_and_counted(running: Stack) -> None:
     secret = new_source(running, "github", "github")
     body, headers = recorded("github/issues.opened.json")
@@ -64,6 +65,7 @@ def test_a_github_issue_signed_by_github_is_triaged_and_counted(running: Stack) 
     assert (again.status, again.json()["event"]) == (200, answer.json()["event"])
 
 
+@pytest.mark.chaos
 def test_deliveries_made_with_the_reference_libraries_wake_an_agent(running: Stack) -> None:
     standard_webhook = deliver_standard_webhook(running)
     structured = deliver_cloudevent(running, to_structured_event)

@@ -265,6 +265,7 @@ def test_a_stop_of_all_agents_cuts_the_requests_and_a_start_makes_them_again(cou
     courier.verify()
 
 
+@pytest.mark.chaos
 def test_cancelled_runs_cut_their_requests(courier: Courier, wire: Wire) -> None:
     wire.script("talk", [Call("pay", number=1)], Turn("done", faults=[Held()]))
     found = wake_many(courier)
@@ -288,6 +289,7 @@ def test_a_busy_provider_is_asked_again_when_it_says(courier: Courier, wire: Wir
     assert [wire.paid(run["id"]) for run in found] == [{0: 1, 1: 1}] * MANY
 
 
+@pytest.mark.chaos
 def test_what_a_caller_cannot_make_fails_as_the_run_would_have_failed(courier: Courier, wire: Wire) -> None:
     wire.script("talk", Turn("done", faults=[Status(400)] * 3))
     found = wake_many(courier)
@@ -297,6 +299,7 @@ def test_what_a_caller_cannot_make_fails_as_the_run_would_have_failed(courier: C
         assert now["status"] == "failed" and "400" in now["error"]
 
 
+@pytest.mark.chaos
 def test_a_cap_holds(courier: Courier, wire: Wire) -> None:
     wire.script("talk", [Call("pay", number=1)], "done")
     # A cap counts what its day has used before.

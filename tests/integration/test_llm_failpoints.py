@@ -94,6 +94,7 @@ def assert_each_turn_was_paid_once(courier: Courier, wire: Wire, run: dict[str, 
     assert all(str(receiver.receipts[key]["receipt"]) in prompt for key in [*rung, *paid]), at
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("type", SAMPLE)
 def test_a_killed_run_requests_no_recorded_turn_again(courier: Courier, wire: Wire, type: str) -> None:
     point, visit = SAMPLE[type]

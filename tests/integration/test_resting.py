@@ -99,9 +99,8 @@ def alive(stack: Stack, kind: str) -> bool:
         return alive().filter(kind=kind).exists()
 
 
-@pytest.mark.parametrize(
-    "kind", ["dispatcher", "worker", *(pytest.param(kind, marks=pytest.mark.chaos) for kind in ("beat", "sources"))]
-)
+@pytest.mark.chaos
+@pytest.mark.parametrize("kind", ["dispatcher", "worker", "beat", "sources"])
 def test_a_resting_process_whose_session_is_ended_comes_back_before_it_is_missed(
     kind: str, make_stack: StackMaker
 ) -> None:
@@ -118,6 +117,7 @@ def test_a_resting_process_whose_session_is_ended_comes_back_before_it_is_missed
     assert row_of(process)["id"] == row["id"]
 
 
+@pytest.mark.chaos
 def test_a_resting_worker_hears_of_a_new_prompt_agent(make_stack: StackMaker) -> None:
     stack = make_stack(env={**LONG, "WAKEFUL_LEASE_RENEW": "20s", "WAKEFUL_LEASE": "60s"})
     worker = stack.start("worker")

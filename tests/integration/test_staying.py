@@ -105,6 +105,7 @@ def test_a_child_that_is_killed_while_it_stays_leaves_its_place_to_another(stack
     assert one_stays(stack) != pid
 
 
+@pytest.mark.chaos
 def test_a_worker_ends_at_once_although_a_child_stays(stack: Stack) -> None:
     worker: Process = stack.start("worker", concurrency=2)
     one_stays(stack)
@@ -112,6 +113,7 @@ def test_a_worker_ends_at_once_although_a_child_stays(stack: Stack) -> None:
     assert worker.stop() == 0
 
 
+@pytest.mark.chaos
 def test_the_only_child_of_a_worker_does_not_stay(stack: Stack) -> None:
     """Whatever else it is wanted for would wait."""
     stack.start("worker", concurrency=1)

@@ -88,7 +88,7 @@ def test_changes_in_a_slow_commit_wake_the_dispatcher_beside_many_others(stack: 
         eventually(partial(all_dispatched, stack, slow + sum(map(len, counts))))
 
 
-@pytest.mark.parametrize("gaps", [0.01, 0.03, 0.08], ids=str)
+@pytest.mark.parametrize("gaps", [0.01, *(pytest.param(gap, marks=pytest.mark.chaos) for gap in (0.03, 0.08))], ids=str)
 def test_each_event_is_dispatched_whatever_the_time_since_the_one_before(stack: Stack, gaps: float) -> None:
     """Its NOTIFY may be left out. Several threads of a process share one throttle. `gaps`: the mean of the seconds between two commits of
     a thread."""

@@ -68,6 +68,7 @@ def listeners(process: subprocess.Popen[bytes], port: int) -> list[int]:
     return found
 
 
+@pytest.mark.chaos
 def test_a_killed_web_worker_is_replaced_and_the_port_stays_open(stack: Stack, tmp_path: Path) -> None:
     log = tmp_path / "web.log"
     with web(stack, log) as (process, port):

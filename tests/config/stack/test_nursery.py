@@ -137,12 +137,14 @@ def test_a_fork_of_a_command_does_not_load_it_again(nursery: Nursery, script: Pa
     assert look(nursery, manage, env, "verify")["verify"]
 
 
+@pytest.mark.chaos
 def test_two_forks_draw_different_random_numbers(nursery: Nursery, script: Path, env: dict[str, str]) -> None:
     one, other = look(nursery, script, env)["random"], look(nursery, script, env)["random"]
 
     assert one[0] != other[0] and one[1] != other[1]
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize(
     "own", [{"WAKEFUL_DEMO": "1"}, {"PYTHONHASHSEED": "3"}, {"C_FORCE_ROOT": "1"}, {"PGP_HOME": "x"}], ids=str
 )
@@ -219,6 +221,7 @@ def test_a_prepared_process_that_hangs_holds_up_no_program(
         assert len(lines) == 1 and "does not answer" in lines[0]
 
 
+@pytest.mark.chaos
 def test_an_environment_that_is_too_large_for_one_message_is_no_fork(script: Path, env: dict[str, str]) -> None:
     large = {f"WAKEFUL_LARGE_{number}": "x" * 100_000 for number in range(5)}
     with Nursery(env) as nursery:
@@ -245,6 +248,7 @@ def test_a_fork_ends_as_a_program_does(nursery: Nursery, env: dict[str, str], sc
     process.kill()  # of no process
 
 
+@pytest.mark.chaos
 def test_a_fork_outlives_what_forked_it_and_dies_with_its_parent(env: dict[str, str], script: Path) -> None:
     script.write_text(STAYS)
     starter = [sys.executable, "-c", STARTER, str(script)]

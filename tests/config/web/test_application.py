@@ -123,6 +123,7 @@ def test_a_body_that_comes_in_pieces_is_one_body(web: Stack) -> None:
         assert status_of(sender) == 202
 
 
+@pytest.mark.chaos
 def test_silent_and_dripping_senders_hold_no_thread_and_are_cut_off(stack: Stack) -> None:
     """600 connections of one client: half of them send nothing more, half a byte now and then, for longer than a body may take."""
     with stack.orm():
@@ -156,6 +157,7 @@ def test_a_body_that_is_too_large_is_refused_unread(web: Stack) -> None:
             assert status_of(sender) == 413
 
 
+@pytest.mark.chaos
 def test_a_refused_request_leaves_a_trace(new_web: Stack) -> None:
     web = new_web
     for path, length in (("/hooks/shop/", 26 * 2**20), ("/hooks/unknown/", 26 * 2**20), ("/approvals/a-token/", 2**21)):
@@ -223,6 +225,7 @@ def test_a_delivery_that_broke_off_is_counted_as_refused(new_web: Stack) -> None
     eventually(lambda: refusals_of(web) == [{"reason": reason, "status": 400, "count": 1}])
 
 
+@pytest.mark.chaos
 def test_a_delivery_that_needs_a_field_that_is_not_ascii_is_refused(new_web: Stack) -> None:
     """Granian leaves out its value. Without its id it would be an event each time it comes."""
     web = new_web
@@ -249,6 +252,7 @@ def test_a_delivery_that_needs_a_field_that_is_not_ascii_is_refused(new_web: Sta
     eventually(lambda: [refused["status"] for refused in refusals_of(web)] == [400])
 
 
+@pytest.mark.chaos
 def test_requests_whose_senders_have_gone_are_not_worked_on(new_web: Stack) -> None:
     web = new_web
     process = web.processes[0]

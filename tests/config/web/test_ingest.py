@@ -141,6 +141,7 @@ def test_a_secret_that_is_used_is_noted(new_web: Stack) -> None:
     eventually(lambda: new_web.query(secret)[0]["last_matched_at"])
 
 
+@pytest.mark.chaos
 def test_a_backlog_closes_this_door_as_well(stack: Stack) -> None:
     web = start_web(stack, **TOGETHER, WAKEFUL_MAX_SOURCE_BACKLOG="10")
 
@@ -150,6 +151,7 @@ def test_a_backlog_closes_this_door_as_well(stack: Stack) -> None:
     assert b"retry-after: 5" in last.lower()
 
 
+@pytest.mark.chaos
 def test_a_server_that_is_read_only_answers_503_until_it_is_not(new_web: Stack) -> None:
     name = new_web.query("SELECT current_database() AS name")[0]["name"]
     assert Counter(at_once(new_web, [new() for _ in range(AT_ONCE)])) == {202: AT_ONCE}
