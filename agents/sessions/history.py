@@ -48,7 +48,7 @@ def newest(session: str, agent: str) -> dict[str, Any]:
     if known is None:
         return {"through": 0, "is_tainted": False}
     # Of an agent that acts by a person's own connections: another person may have written the prompts of other agents, or its own before,
-    # or edited the summary, by the words of which a later one is made.
+    # or edited the summary, from whose words a later one is made.
     acts_for = PromptAgentVersion.acts_for(agent)
     is_summary_tainted = known.is_summary_tainted or bool(acts_for and known.revision)
     is_given = Q(messages__isnull=False)

@@ -33,7 +33,7 @@ AT_ONCE = 20  # events that one statement reads
 
 class EventsOfWaits:
     """The events that ended a run's waits, given their ids in the order of the waits, in which a replay asks for all of them. It reads
-    some at once, of which all but the first are small, and keeps those alone."""
+    some at once, the first of any size and the others small, and keeps those alone."""
 
     def __init__(self, ids: Sequence[UUID] = ()) -> None:
         self._places = {id: place for place, id in enumerate(ids)}

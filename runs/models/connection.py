@@ -31,7 +31,7 @@ class Connection(models.Model):
     owner = models.TextField(
         default="", blank=True, help_text="name of the user it belongs to; empty: the installation"
     )
-    # The database deletes the row with the user, whoever deletes them: another user of the same name is another person.
+    # The database deletes the row with the user, also where another program deletes them: another user of the same name is another person.
     owner_user = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.DO_NOTHING, null=True, db_constraint=False, related_name="+"
     )

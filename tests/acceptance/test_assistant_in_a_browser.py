@@ -182,7 +182,7 @@ def test_a_mail_gets_a_draft_and_an_answer_in_slack_is_approved_by_the_button_th
     page.get_by_role("link", name=re.compile("Prompt agents$")).click()
     page.get_by_title("Add prompt agent").click()
     page.locator("[name=name]").fill("front-desk")
-    page.locator("[name=instructions]").fill("Book the room that is asked for, then answer with the tool reply.")
+    page.locator("[name=instructions]").fill("Book the room that the message names, then answer with the tool reply.")
     for tool in ("emit", "reply"):
         page.locator(f"[name=tools][value={tool}]").check()
     for name, value in {"model": "openai-chat:gpt-4o", "types": "app_mention", "source": "slack"}.items():
@@ -196,7 +196,7 @@ def test_a_mail_gets_a_draft_and_an_answer_in_slack_is_approved_by_the_button_th
     page.goto(f"{stack.url}/admin/chat-accounts/")
     expect(page.get_by_role("cell", name="T1/U1", exact=True)).to_be_visible()
 
-    # A question in Slack: the booking waits for a person, who is asked in the thread.
+    # A question in Slack: the booking waits for a person, who gets the question in the thread.
     booking = Call("emit", type=BOOKED, data={"room": 7})
     wire.script("desk", [booking], [Call("reply", text=ANSWER)], [Call("final_result", notify=False, items=[])])
     assistant.mentions(wire.prompt("desk", "slack", "<@U0> Book a room for Friday, please."))

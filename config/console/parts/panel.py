@@ -102,7 +102,7 @@ class Panel(ModelAdmin):  # type: ignore[misc]
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
         """The whole value of a column, or what a filter of the list offers. Django allows parts of any text, also of those that pages
-        redact, joins of other tables, and bytes and JSON, of which an address has none."""
+        redact, joins of other tables, and bytes and JSON, which stand in no address."""
         first, *rest = lookup.split(LOOKUP_SEP)
         is_of_field = first in {field.name for field in self.opts.get_fields()}
         columns = {field.name for field in self.opts.concrete_fields if not isinstance(field, (BinaryField, JSONField))}
