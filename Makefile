@@ -45,9 +45,9 @@ docs: .venv/runtime ## the documentation as static pages in .wakeful/docs; fails
 	@$(PY) manage.py docs .wakeful/docs
 
 # ALL=1: every seed, those with the lease as shipped, the fault tests at full length, and the builds broken on purpose.
-# SEEDS=0-49: these seeds alone. APPS=…, EVENTS=…, INVARIANTS=…: over agents of your own (docs/chaos.md).
+# SEEDS=0-49: these seeds alone. SHARDS=2: with shards of the dispatchers. APPS=…, EVENTS=…, INVARIANTS=…: over agents of your own (docs/chaos.md).
 CHAOS = $(PY) -m tests.chaos $(if $(SEEDS),--seeds $(SEEDS)) $(if $(APPS),--apps $(APPS)) $(if $(EVENTS),--events $(EVENTS)) \
-	$(if $(INVARIANTS),--invariants $(INVARIANTS)) $(ARGS)
+	$(if $(INVARIANTS),--invariants $(INVARIANTS)) $(if $(SHARDS),--shards $(SHARDS)) $(ARGS)
 # Marks of the tests say which of them it runs: pyproject.toml. tests/test_marks.py holds that it reaches all that `make test` leaves out.
 SAMPLE = (chaos or sampled) and not long
 WHOLE = chaos or sampled or integration or promises

@@ -24,6 +24,7 @@ SECTIONS = (
     "scale",
     "growth",
     "hosts",
+    "shards",
     "recovery",
     "notifications",
     "archive",

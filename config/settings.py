@@ -96,6 +96,7 @@ WAKEFUL_NOTIFY_THROTTLE = env.duration("WAKEFUL_NOTIFY_THROTTLE", "15ms", "least
 WAKEFUL_OUTBOUND_NETWORKS = env.networks("WAKEFUL_OUTBOUND_NETWORKS", "", "networks of your own that subscriptions may send events to, such as 10.1.0.0/16; public addresses are always allowed")
 # Dispatch and execution
 WAKEFUL_DISPATCH_BATCH = env.count("WAKEFUL_DISPATCH_BATCH", 500, "events of one dispatch transaction")
+WAKEFUL_DISPATCH_SHARDS = env.count("WAKEFUL_DISPATCH_SHARDS", 1, "processes, each with a database session, that dispatch the parts of a large batch at once, for a machine of 16 processors and more (docs/deploy.md); 1: the dispatcher alone", high=64)
 WAKEFUL_MAX_MATCH = env.count("WAKEFUL_MAX_MATCH", 2**20, "bytes of data, as JSON, above which no expression reads an event's data")
 WAKEFUL_MATCH_TIME = env.duration("WAKEFUL_MATCH_TIME", "1s", "processor time that the expressions of one trigger may take on an event")
 WAKEFUL_MATCH_TOTAL = env.duration("WAKEFUL_MATCH_TOTAL", "5s", "processor time that the expressions of all triggers may take on an event")

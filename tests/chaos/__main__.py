@@ -26,12 +26,14 @@ def main() -> int:
 
     from tests.chaos.lab import ALONE, DEFAULT, FAST, IN_PAIRS, lab
     from tests.chaos.play import Totals, play
-    from tests.chaos.scenarios import MATRIX, sample, scenario
+    from tests.chaos.scenarios import MATRIX, SHARD_POINTS, sample, scenario
 
     if options.list:
         print("\n".join(f"{seed:4} {one}" for seed, one in enumerate(MATRIX)))
         return 0
     seeds = chosen(options.seeds) if options.seeds else range(len(MATRIX)) if options.all else sample()
+    if options.shards < 2:
+        seeds = [seed for seed in seeds if scenario(seed).point not in SHARD_POINTS]
     if options.apps != "lab":
         seeds = [seed for seed in seeds if suits_any_agents(scenario(seed))]
     totals = Totals()
@@ -39,7 +41,7 @@ def main() -> int:
     for in_pairs, piece in pieces(seeds):
         with lab(
             options.folder / f"piece-{piece[0]}",
-            settings=DEFAULT if options.shipped else FAST,
+            settings={**(DEFAULT if options.shipped else FAST), **in_shards(options.shards)},
             crew=IN_PAIRS if in_pairs else ALONE,
             apps=options.apps,
             invariants=options.invariants,
@@ -65,6 +67,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--all", action="store_true", help="the whole matrix, not a pairwise sample of it")
     parser.add_argument("--seeds", default="", metavar="A-B,C", help="these seeds, such as 0-49 or 7,12")
     parser.add_argument("--shipped", action="store_true", help="with the lease as it is shipped, 8 s, instead of 3 s")
+    parser.add_argument("--shards", type=int, default=1, help="of each dispatcher, for batches of any size")
     parser.add_argument("--apps", default="lab", help="a user's own WAKEFUL_APPS, found through PYTHONPATH")
     parser.add_argument(
         "--events", type=Path, help='JSON lines {"type": …, "data": …} to send, for a user\'s own agents'
@@ -79,6 +82,14 @@ def arguments() -> argparse.Namespace:
     if options.apps != "lab" and not options.events:
         parser.error("--apps needs --events: what is to be sent to your agents")
     return options
+
+
+def in_shards(count: int) -> dict[str, str]:
+    """The settings of dispatchers with so many shards."""
+    from tests.chaos.lab import DEFAULT
+
+    patches = f"{DEFAULT['LAB_PATCHES']},in_parts"
+    return {"WAKEFUL_DISPATCH_SHARDS": str(count), "LAB_PATCHES": patches} if count > 1 else {}
 
 
 def chosen(text: str) -> list[int]:

@@ -110,9 +110,16 @@ def _durable_points() -> Iterator[Point]:
     yield Point(name="before_fork_commit", kind="web", need=Need.FORK)
 
 
+def _shard_points() -> Iterator[Point]:
+    """What a dispatcher has only with shards."""
+    for name in ("before_shard_commit", "after_shard_commit"):
+        yield Point(name=name, kind="dispatcher")
+
+
 ATOMIC_POINTS = tuple(_points())
 DURABLE_POINTS = tuple(_durable_points())
-POINTS = ATOMIC_POINTS + DURABLE_POINTS
+SHARD_POINTS = tuple(_shard_points())
+POINTS = ATOMIC_POINTS + DURABLE_POINTS + SHARD_POINTS
 
 # What is no matter of one point; each is a function of this name in `tests.chaos.specials`.
 SPECIALS = (
@@ -156,6 +163,7 @@ MATRIX: tuple[Scenario, ...] = (
     *_mixed([*_at(ATOMIC_POINTS), *[Scenario(special=special) for special in SPECIALS for _ in range(2)]]),
     *_mixed([*_at(DURABLE_POINTS), *[Scenario(special=special) for special in DURABLE_SPECIALS for _ in range(2)]]),
     *[Scenario(special=special) for special in (*BROKER_SPECIALS, *DISPATCH_SPECIALS) for _ in range(2)],
+    *_at(SHARD_POINTS),
 )
 
 

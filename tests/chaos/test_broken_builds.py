@@ -19,6 +19,9 @@ FROZEN_BEFORE_ITS_BODY = Scenario(point=Point(name="after_claim", kind="worker",
 FROZEN_IN_ITS_BODY = Scenario(point=Point(name="holding_rows", kind="worker", child=True), fault=Fault.STOP_ALL)
 KILLED_AFTER_ITS_DELETE = Scenario(point=Point(name="after_early_delete", kind="dispatcher"), fault=Fault.KILL)
 KILLED_AFTER_ITS_MARK = Scenario(point=Point(name="after_early_mark", kind="dispatcher"), fault=Fault.KILL)
+SHARD_KILLED_AFTER_ITS_MARK = Scenario(
+    point=Point(name="after_early_mark_of_a_shard", kind="dispatcher"), fault=Fault.KILL
+)
 KILLED_AFTER_ITS_ANSWER = Scenario(point=Point(name="after_early_answer", kind="web"), fault=Fault.KILL)
 KILLED_CHILD = Scenario(point=Point(name="after_body", kind="worker", child=True), fault=Fault.KILL)
 CHILDREN_KILLED = Scenario(special="children_killed_again_and_again")
@@ -55,9 +58,16 @@ BROKEN = {
     "no_safety_look": (LOST_NOTIFY, (), "where a NOTIFY is lost: the safety look finds its event"),
     "answers_before_it_commits": (KILLED_AFTER_ITS_ANSWER, (), "no accepted event is lost"),
     "marks_before_it_decides": (KILLED_AFTER_ITS_MARK, (), "every event is explained"),
+    "shards_mark_before_they_decide": (SHARD_KILLED_AFTER_ITS_MARK, (), "every event is explained"),
+    "shards_divide_keys": (KILLED_CHILD, (), "key"),
 }
 
-OF_BUILD = {"answers_before_it_commits": {"WAKEFUL_INGEST_SESSIONS": "2"}}
+IN_PARTS = {"WAKEFUL_DISPATCH_SHARDS": "2"}
+OF_BUILD = {
+    "answers_before_it_commits": {"WAKEFUL_INGEST_SESSIONS": "2"},
+    "shards_mark_before_they_decide": IN_PARTS,
+    "shards_divide_keys": IN_PARTS,
+}
 
 
 def in_turn(key: int, number: int) -> Delivery:
@@ -68,7 +78,8 @@ def in_turn(key: int, number: int) -> Delivery:
 @pytest.mark.parametrize("build", BROKEN)
 def test_the_checker_notices_a_broken_build(build: str, tmp_path: Path, django_db_blocker: Any) -> None:
     scenario, alterations, promise = BROKEN[build]
-    settings = {**FAST, "LAB_PATCHES": f"hasty_outbox,{build}", **OF_BUILD.get(build, {})}
+    patches = f"hasty_outbox,{'in_parts,' * (OF_BUILD.get(build) == IN_PARTS)}{build}"
+    settings = {**FAST, "LAB_PATCHES": patches, **OF_BUILD.get(build, {})}
 
     with lab(tmp_path / build, settings=settings, crew=FEW, blocker=django_db_blocker) as here:
         for statement in alterations:

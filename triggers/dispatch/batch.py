@@ -1,7 +1,7 @@
 """Dispatch a batch of events: read in order, match, admit, enqueue, in one transaction under the dispatch lock."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -48,6 +48,11 @@ DECIDED = "SELECT trigger_id FROM triggers_decision WHERE event_id = %s::uuid AN
 MOST = 1000  # runs, decisions and woken runs per transaction
 
 
+# Dispatches of these events, in their order, what needs neither this process nor the events that runs wait for (the second argument), and
+# returns the rest.
+Beside = Callable[[Sequence[Matched], Set[UUID]], tuple["Batch", list[Matched]]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Batch:
     """The result of a batch: events dispatched; `partly` dispatched, or held because they are costly; `left` because a lock was
@@ -83,12 +88,12 @@ class Batch:
         return self.dispatched + self.partly > 0
 
 
-def dispatch(rules: Rules, most: int = MOST) -> Batch:
+def dispatch(rules: Rules, most: int = MOST, beside: Beside | None = None) -> Batch:
     """Dispatch one batch. Raises its error; `triggers.dispatch.failures` handles it."""
     if offers.are_due():
         offers.move()
     items = read_items(settings.WAKEFUL_DISPATCH_BATCH)
-    return dispatch_items(within(items, rules.current(), most), rules, most) if items else Batch()
+    return dispatch_items(within(items, rules.current(), most), rules, most, beside=beside) if items else Batch()
 
 
 def dispatch_items(
@@ -98,9 +103,11 @@ def dispatch_items(
     behind: Behind | None = None,
     costly: Costly | None = None,
     stayers: Stayers | None = None,
+    beside: Beside | None = None,
 ) -> Batch:
     """Match with the rules as they were read last, then decide under the dispatch lock, except for events or triggers that have changed
-    since. With `costly`, no expression holds up the others; with `stayers`, children that wait for the new runs are woken."""
+    since. With `costly`, no expression holds up the others; with `stayers`, children that wait for the new runs are woken; what can be is
+    dispatched `beside` it, before the rest."""
     index = rules.index
     matched = costly.match(items, index) if costly else match_items(items, index)
     if behind:
@@ -108,10 +115,14 @@ def dispatch_items(
     matched = match_listeners(matched, rules.listeners, costly.others if costly else None)
     failpoint("before_waits_are_looked_up")
     awaited, may_end_more = waits_ended_by(items, most)
+    read = Batch(left=len(items) - len(matched), changes=sum(item.is_change for item in items))
+    done, matched = beside(matched, {*awaited.values(), *may_end_more}) if beside else (Batch(), matched)
+    if beside and not matched and not awaited:
+        return read + done
     with transaction.atomic():
         begun = begin(matched, piece_of(most))
         if begun is None:
-            return Batch(standby=True)
+            return done + Batch(standby=True)
         outdated = rules.concerned(items, index, begun.version)
         woken, unheard = waits.end_by_events(awaited)
         unheard |= may_end_more
@@ -124,11 +135,7 @@ def dispatch_items(
             stayers.commit(batch.ring_for)
     failpoint("after_dispatch_commit")
     held = costly.settled([one for one in matched if one.is_settled]) if costly else 0
-    return batch + Batch(
-        partly=held + bool(may_end_more),
-        left=len(items) - len(matched),
-        changes=sum(item.is_change for item in items),
-    )
+    return read + done + batch + Batch(partly=held + bool(may_end_more))
 
 
 def settle_matched(begun: Begun, matched: Sequence[Matched], most: int = MOST) -> Batch:

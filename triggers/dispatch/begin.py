@@ -11,7 +11,7 @@ from agents.kernel.ids import run_id
 from runs.db.sql import fetch
 from runs.db.trip import one_trip
 from triggers.dispatch.rules import Version
-from triggers.dispatch_lock import LOCK
+from triggers.dispatch_lock import LOCK, TRY_SHARED
 from triggers.matching.match import Matched
 from triggers.matching.matches import Match
 
@@ -20,6 +20,7 @@ SELECT begun.*, clock_timestamp() AS now FROM triggers_begin_batch(
   %(space)s::int, %(lock)s::int, %(events)s::uuid[], %(triggers)s::uuid[],
   %(earlier_runs)s::uuid[], %(earlier_events)s::uuid[], %(earlier_replays)s::uuid[]) begun
 """
+FIRST_SHARD = 100  # number of its advisory lock, beside LOCK
 OPEN_EVENTS = "SELECT id FROM triggers_event WHERE id = ANY(%s::uuid[]) AND dispatched_at IS NULL"
 OPEN_REDISPATCHES = "SELECT id FROM triggers_redispatch WHERE id = ANY(%s::bigint[]) AND dispatched_at IS NULL"
 # The foreign key of a decision also locks its event.
@@ -67,15 +68,17 @@ class Begun:
             one.refusals = [refusal for refusal in one.refusals if (*event, refusal.trigger_id) not in self.decided]
 
 
-def begin(matched: Sequence[Matched], piece: int) -> Begun | None:
-    """None: another dispatcher holds the dispatch lock. An event of more than `piece` is dispatched in parts."""
+def begin(matched: Sequence[Matched], piece: int, shard: int | None = None) -> Begun | None:
+    """None: another dispatcher holds the dispatch lock. An event of more than `piece` is dispatched in parts. With `shard`, the dispatch
+    lock is shared with other shards, and a lock of its own number is taken besides."""
     earlier = [one for one in matched if one.size and (one.may_be_settled or one.size > piece)]
     with one_trip() as trip:
+        shared = None if shard is None else trip.add(TRY_SHARED, LOCK)
         answer = trip.add(
             BEGIN,
             {
                 "space": LOCK[0],
-                "lock": LOCK[1],
+                "lock": LOCK[1] if shard is None else FIRST_SHARD + shard,
                 "events": list(events_of(matched)),
                 "triggers": list(triggers_of(matched)),
                 "earlier_runs": [run_id_of(match) for one in earlier for match in one.matches],
@@ -84,7 +87,7 @@ def begin(matched: Sequence[Matched], piece: int) -> Begun | None:
             },
         )
     [(is_locked, version, changed_by, backend, events, triggers, made, decided, now)] = answer.rows()
-    if not is_locked:
+    if not is_locked or (shared is not None and not shared.rows()[0][0]):
         return None
     return Begun(
         version=[(version, changed_by, backend)],

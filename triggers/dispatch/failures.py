@@ -29,7 +29,7 @@ from runs.processes.failing import Failing
 from runs.queues.stayers import Stayers
 from triggers.dispatch import batch as dispatch
 from triggers.dispatch import close_windows
-from triggers.dispatch.batch import MOST, Batch
+from triggers.dispatch.batch import MOST, Batch, Beside
 from triggers.dispatch.order_of_keys import Behind
 from triggers.dispatch.overtaking import Overtaking
 from triggers.dispatch.rules import Rules
@@ -358,8 +358,11 @@ def remedy_of(error: Exception) -> str:
     return "Read the traceback in the dispatcher's log and fix the cause; dispatch then continues."
 
 
-def events(rules: Rules, costly: Costly | None = None, stayers: Stayers | None = None) -> Careful[Item]:
-    """The work of dispatching events. With `costly`, no expression delays the others; with `stayers`, children that wait are woken."""
+def events(
+    rules: Rules, costly: Costly | None = None, stayers: Stayers | None = None, beside: Beside | None = None
+) -> Careful[Item]:
+    """The work of dispatching events. With `costly`, no expression delays the others; with `stayers`, children that wait are woken; what
+    can be is dispatched `beside` it."""
     behind, overtaking = Behind(costly), Overtaking(rules)
 
     def next_items(most: int, aside: Sequence[Item]) -> Sequence[Item]:
@@ -385,7 +388,7 @@ def events(rules: Rules, costly: Costly | None = None, stayers: Stayers | None =
         Work(
             next=next_items,
             again=again,
-            run=lambda items, most: dispatch.dispatch_items(items, rules, most, behind, costly, stayers),
+            run=lambda items, most: dispatch.dispatch_items(items, rules, most, behind, costly, stayers, beside),
             size=lambda items: sum(cost_of(item, rules.index) for item in items),
             give_up=lambda item, error: dispatch.give_up(item, rules, error, costly),
             identity=lambda item: item.identity,

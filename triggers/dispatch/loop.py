@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 
 import structlog
+from django.conf import settings
 from django.db import connection
 
 from runs.chores import timers
@@ -36,6 +37,7 @@ from triggers.dispatch.looks import DispatchTimers, Looks, Seen, Wide
 from triggers.dispatch.pace import Pace
 from triggers.dispatch.promise import KEEP_LOOKING, Promise
 from triggers.dispatch.rules import Rules
+from triggers.dispatch.shards import Shards
 from triggers.dispatch.steps import Steps
 from triggers.matching.slow_lane import Costly
 from triggers.outbound.postman import Postman
@@ -54,7 +56,10 @@ class Dispatcher:
         self.rules = Rules()
         self.costly = Costly(others=Costly(cases_of_listeners))
         self.stayers = Stayers()
-        self.dispatch = failures.events(self.rules, self.costly, self.stayers)
+        most = settings.WAKEFUL_DISPATCH_SHARDS
+        self.shards = Shards(most) if most > 1 else None
+        beside = partial(self.shards.dispatch, self.rules) if self.shards else None
+        self.dispatch = failures.events(self.rules, self.costly, self.stayers, beside)
         self.couriers = Couriers(Postman, *further)
         self.failing = self.couriers.failing
         self.looks, self.pace, self.steps = Looks(), Pace(), Steps(self.rules, self.failing)
@@ -82,6 +87,8 @@ class Dispatcher:
             with contextlib.suppress(*DATABASE_ERRORS):
                 self.presence.close()
             self.listener.close()
+            if self.shards:
+                self.shards.close()
             log.info("dispatcher.stopped")
 
     def serve_for_ever(self) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from psycopg.conninfo import make_conninfo
 
 from runs.models import Run
+from tests.support.shards import InThreads
 from tests.support.triggers import make_trigger
 from triggers.accept import builtin_source
 from triggers.dispatch.batch import dispatch
@@ -29,9 +30,11 @@ INSERT = """
 INSERT INTO triggers_event (id, source_id, ce_source, ce_id, type, subject, data_error, headers, body_sha256, root_id, depth)
 SELECT id, %s, '/order', id::text, 'order.paid', %s, '', '{}', '', id, 0 FROM triggers_uuid7() AS id RETURNING id, seq
 """
-INSERTS = st.tuples(st.just("insert"), st.integers(0, SESSIONS - 1), st.sampled_from("ab"))
+INSERTS = st.tuples(st.just("insert"), st.integers(0, SESSIONS - 1), st.sampled_from("abcd"))
 COMMITS = st.tuples(st.just("commit"), st.integers(0, SESSIONS - 1), st.none())
 DISPATCHES = st.tuples(st.just("dispatch"), st.integers(0, 1), st.none())  # by one of two dispatchers
+# By one with shards, of which these die before they begin.
+IN_PARTS = st.tuples(st.just("dispatch in parts"), st.integers(0, 1), st.sets(st.integers(0, 2), max_size=2))
 
 
 @dataclass(kw_only=True)
@@ -59,11 +62,24 @@ def beside() -> Iterator[list[psycopg.Connection]]:
 def test_the_runs_of_a_key_are_in_the_order_of_their_events_whatever_the_order_of_commits(
     actions: list[tuple[str, int, Any]], most: int
 ) -> None:
+    assert_the_order_of_keys(actions, most)
+
+
+@pytest.mark.parametrize("shards", [2, 64])
+@settings(max_examples=20)
+@given(actions=st.lists(st.one_of(INSERTS, INSERTS, INSERTS, COMMITS, IN_PARTS), min_size=10, max_size=40))
+def test_the_runs_of_a_key_are_in_the_order_of_their_events_where_shards_dispatch_them(
+    shards: int, actions: list[tuple[str, int, Any]]
+) -> None:
+    assert_the_order_of_keys(actions, 1000, shards)
+
+
+def assert_the_order_of_keys(actions: list[tuple[str, int, Any]], most: int, shards: int = 1) -> None:
     for model in (Run, Event, Trigger):
         model.objects.all().delete()
     make_trigger(types=["order.*"], key="event.subject", overlap="queue")
     with beside() as sessions:
-        recorded, dispatched_at = carried_out(actions, most, sessions)
+        recorded, dispatched_at = carried_out(actions, most, sessions, shards)
 
     runs = {run.event_ids[0]: run for run in Run.objects.all()}
     assert len(runs) == Run.objects.count() == len(recorded)
@@ -74,7 +90,7 @@ def test_the_runs_of_a_key_are_in_the_order_of_their_events_whatever_the_order_o
 
 
 def carried_out(
-    actions: list[tuple[str, int, Any]], most: int, sessions: list[psycopg.Connection]
+    actions: list[tuple[str, int, Any]], most: int, sessions: list[psycopg.Connection], shards: int
 ) -> tuple[list[Recorded], dict[UUID, int]]:
     """The events, and the number of the action that dispatched each. In the end all are committed and dispatched."""
     source, dispatchers = builtin_source("manual"), (Rules(), Rules())
@@ -91,7 +107,7 @@ def carried_out(
             while uncommitted[which]:
                 uncommitted[which].pop().committed_at = number
         else:
-            dispatch(dispatchers[which], most)
+            dispatch(dispatchers[which], most, InThreads(dispatchers[which], shards, key or ()) if shards > 1 else None)
             for [event_id] in Run.objects.values_list("event_ids", flat=True):
                 dispatched_at.setdefault(event_id, number)
 

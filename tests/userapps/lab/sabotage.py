@@ -16,6 +16,26 @@ def hasty_outbox() -> None:
     outbox.RETRY = timedelta(seconds=1)
 
 
+def in_parts() -> None:
+    """A dispatcher waits for its shards before it begins, they take the smallest batches, and batches are larger, because it looks less
+    often."""
+    from triggers.dispatch import shards
+    from triggers.dispatch.loop import Dispatcher
+
+    shards.LEAST, connect, look = 1, Dispatcher.connect, Dispatcher.look
+
+    def connect_later(self: Any) -> None:
+        while len(self.shards._begun(self.shards.most)) < self.shards.most:
+            time.sleep(0.1)
+        connect(self)
+
+    def look_later(self: Any) -> Any:
+        time.sleep(0.1)
+        return look(self)
+
+    Dispatcher.connect, Dispatcher.look = connect_later, look_later  # type: ignore[method-assign]
+
+
 def _without(statement: str, guard: str, weaker: str) -> str:
     """A build that was not broken after all would prove nothing."""
     assert guard in statement, f"{guard} is not in {statement}"
@@ -160,6 +180,38 @@ def marks_before_it_decides() -> None:
         return settle(begun, matched, most)
 
     batch.settle_matched = settle_matched
+
+
+def shards_mark_before_they_decide() -> None:
+    """Events of a part count as dispatched before their runs are there: a cursor that is moved first."""
+    from runs.failpoints import failpoint
+    from triggers.dispatch import decisions, shard
+
+    settle = shard.settle_matched
+
+    def settle_matched(begun: Any, matched: Any) -> Any:
+        from django.db import connection
+
+        decisions.mark_dispatched([one.item for one in matched])
+        connection.connection.commit()
+        failpoint("after_early_mark_of_a_shard")
+        return settle(begun, matched)
+
+    shard.settle_matched = settle_matched
+
+
+def shards_divide_keys() -> None:
+    """Events of one key are in several parts, and the later ones come first."""
+    from triggers.dispatch import parts, shard
+
+    parts._clusters = lambda matched: [[place] for place in range(len(matched))]
+    dispatch_part = shard.dispatch_part
+
+    def dispatch_later(request: Any, rules: Any, number: int) -> Any:
+        time.sleep(0.1 * (number == 0))
+        return dispatch_part(request, rules, number)
+
+    shard.dispatch_part = dispatch_later
 
 
 def rings_where_it_dispatches() -> None:

@@ -24,8 +24,9 @@ from typing import Any
 from django.conf import settings
 
 from runs.processes import isolation
+from runs.processes.frames import receive, send
 from triggers.matching.expressions.cel import MISSING, ExpressionAnswer, Question
-from triggers.matching.expressions.evaluator_process import HELLO, receive, send
+from triggers.matching.expressions.evaluator_process import HELLO
 
 PROCESS = "triggers.matching.expressions.evaluator_process"
 START_WITHIN = 60.0  # seconds

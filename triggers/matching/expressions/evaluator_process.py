@@ -8,16 +8,15 @@ import contextlib
 import json
 import signal
 import socket
-import struct
 import time
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from runs.api.strict_json import MAX_DEPTH, Unreadable, require_shallow
+from runs.processes.frames import receive, send
 from triggers.matching.expressions.cel import MAX_LENGTH, MISSING, Question, answer, context_of, field_at, load_data
 
-LENGTH = struct.Struct(">Q")
 HELLO = b"ready"
 TOO_DEEP = f"it is nested deeper than {MAX_DEPTH} levels"
 
@@ -69,25 +68,3 @@ def load(envelope: dict[str, Any], data: bytes, without_data: str) -> tuple[dict
     except (RecursionError, Unreadable):
         value, without_data = None, TOO_DEEP
     return {**envelope, "time": datetime.fromisoformat(envelope["time"]), "data": value}, without_data
-
-
-def send(connection: socket.socket, message: bytes) -> None:
-    connection.sendall(LENGTH.pack(len(message)) + message)
-
-
-def receive(connection: socket.socket) -> bytes | None:
-    """None: the other process has closed the connection or ended."""
-    if (header := _exactly(connection, LENGTH.size)) is None:
-        return None
-    [length] = LENGTH.unpack(header)
-    return _exactly(connection, length)
-
-
-def _exactly(connection: socket.socket, length: int) -> bytes | None:
-    parts = bytearray()
-    while len(parts) < length:
-        part = connection.recv(min(length - len(parts), 2**20))
-        if not part:
-            return None
-        parts += part
-    return bytes(parts)
