@@ -6,6 +6,7 @@ import pickle
 import signal
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -23,11 +24,14 @@ from triggers.dispatch.begin import begin
 from triggers.dispatch.leadership import NAME, SESSION
 from triggers.dispatch.rules import Rules
 from triggers.matching.index import Rule
-from triggers.matching.match import Matched
+from triggers.matching.match import Matched, Outgoing
+from triggers.matching.matches import Match
+from triggers.matching.pending import Item
 
 log = structlog.get_logger(__name__)
 
-HELLO = b"ready"
+# A deployment may replace the code of a dispatcher that runs: a shard of it would then start with the new code.
+FORMAT = repr([[each.name for each in fields(kind)] for kind in (Matched, Match, Item, Outgoing, Batch)]).encode()
 
 
 class Request(NamedTuple):
@@ -45,7 +49,7 @@ def serve(number: int, descriptor: int) -> None:
     rules = Rules()
     with socket.socket(fileno=descriptor) as dispatcher:
         try:
-            send(dispatcher, HELLO)
+            send(dispatcher, FORMAT)
             while (request := receive(dispatcher)) is not None:
                 asked = Request(*pickle.loads(request))  # noqa: S301  (of the process that started this one)
                 send(dispatcher, pickle.dumps(answer(asked, rules, number)))

@@ -17,16 +17,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence, Set
-from contextlib import suppress
+from typing import Any
 from uuid import UUID
 
 import structlog
 
+from agents.kernel.backoff import backoff
+from runs.db.poll import readable
 from runs.processes.frames import receive, send
 from triggers.dispatch.batch import Batch
 from triggers.dispatch.parts import divide
 from triggers.dispatch.rules import Rules
-from triggers.dispatch.shard import HELLO, Request, dump, serve
+from triggers.dispatch.shard import FORMAT, Request, dump, serve
 from triggers.matching.match import Matched
 
 log = structlog.get_logger(__name__)
@@ -42,7 +44,10 @@ serve(int(number), int(socket))
 """
 LEAST = 16  # events of a part: its transaction costs as much as ten events
 PATIENCE = 10.0  # seconds for all parts; PostgreSQL ends the transaction of a frozen shard after five
-ALONE = 1.0  # seconds without shards after a part has failed
+ALONE, LONGEST_ALONE = (
+    1.0,
+    60.0,
+)  # seconds without shards after a part has failed, or after one that failed again and again
 
 
 class Shard:
@@ -57,18 +62,17 @@ class Shard:
         self.is_ready = False
 
     def has_begun(self) -> bool:
-        """Whether it has loaded what it needs; does not wait. OSError: it has ended."""
-        if not self.is_ready:
-            self.socket.settimeout(0)
-            with suppress(BlockingIOError):
-                if receive(self.socket) != HELLO:
-                    raise ConnectionError
-                self.is_ready = True
+        """Whether it has loaded what it needs; does not wait. OSError: it has ended, or its code is of another version."""
+        if not self.is_ready and readable([self.socket], 0):
+            self.socket.settimeout(PATIENCE)
+            if receive(self.socket) != FORMAT:
+                raise ConnectionError
+            self.is_ready = True
         return self.is_ready
 
-    def ask(self, request: Request) -> None:
+    def ask(self, request: Request, until: float) -> None:
         """OSError: it has ended, or does not read."""
-        self.socket.settimeout(PATIENCE)
+        self.socket.settimeout(max(until - time.monotonic(), 0.001))
         send(self.socket, pickle.dumps(tuple(request)))
 
     def answer(self, until: float) -> Batch | None:
@@ -92,6 +96,8 @@ class Shards:
     def __init__(self, most: int) -> None:
         self.most = most
         self.all: dict[int, Shard] = {}
+        self.has_failed = False  # a part of this batch
+        self.failures = 0  # batches in a row of which a part has failed
         self.alone_until = 0.0
 
     def dispatch(self, rules: Rules, matched: Sequence[Matched], awaited: Set[UUID]) -> tuple[Batch, list[Matched]]:
@@ -99,21 +105,32 @@ class Shards:
         events were matched with; `awaited`: events that runs wait for."""
         if time.monotonic() < self.alone_until or rules.version is None:
             return Batch(), list(matched)
+        self.has_failed = False
         divided = divide(matched, awaited, most=self.most, least=LEAST)
         shards = self._begun(len(divided.parts))
         if len(shards) < len(divided.parts):
             divided = divide(matched, awaited, most=len(shards), least=LEAST)
-        if not divided.parts:
-            return Batch(), list(matched)
-        asked = [
-            (shard, len(part))
-            for shard, part in zip(shards, divided.parts, strict=False)
-            if self._is_asked(shard, Request(len(part), rules.version[0][:2], dump(part)))
-        ]
-        missing = sum(map(len, divided.parts)) - sum(events for _, events in asked)
+        try:
+            batch = self._dispatch(divided.parts, shards, rules.version[0][:2])
+        except BaseException:
+            self.close()  # an answer that was not read would be taken for that of the next part
+            raise
+        if self.has_failed:
+            self.failures += 1
+            self.alone_until = time.monotonic() + backoff(ALONE, LONGEST_ALONE, self.failures)
+        elif divided.parts:
+            self.failures = 0
+        return batch, divided.rest
+
+    def _dispatch(self, parts: Sequence[Sequence[Matched]], shards: Sequence[Shard], version: Sequence[Any]) -> Batch:
         until = time.monotonic() + PATIENCE
-        answers = [self._answer(shard, events, until) for shard, events in asked]
-        return sum(answers, Batch(left=missing)), divided.rest
+        requests = [Request(len(part), version, dump(part)) for part in parts]
+        asked = [self._is_asked(shard, request, until) for shard, request in zip(shards, requests, strict=False)]
+        batch = Batch()
+        for shard, request, is_asked in zip(shards, requests, asked, strict=False):
+            answer = self._answer(shard, until) if is_asked else None
+            batch += Batch(left=request.events) if answer is None else answer
+        return batch
 
     def close(self) -> None:
         for shard in self.all.values():
@@ -134,23 +151,21 @@ class Shards:
                 self._lost(self.all[number])
         return begun
 
-    def _is_asked(self, shard: Shard, request: Request) -> bool:
+    def _is_asked(self, shard: Shard, request: Request, until: float) -> bool:
         try:
-            shard.ask(request)
+            shard.ask(request, until)
         except OSError:
             self._lost(shard)
             return False
         return True
 
-    def _answer(self, shard: Shard, events: int, until: float) -> Batch:
+    def _answer(self, shard: Shard, until: float) -> Batch | None:
         try:
             batch = shard.answer(until)
         except OSError:
             self._lost(shard)
-            batch = None
-        if batch is None:
-            self.alone_until = time.monotonic() + ALONE
-            return Batch(left=events)
+            return None
+        self.has_failed |= batch is None
         return batch
 
     def _lost(self, shard: Shard) -> None:
@@ -158,4 +173,4 @@ class Shards:
         log.warning("dispatcher.shard_lost", shard=shard.number, pid=shard.process.pid)
         shard.close()
         del self.all[shard.number]
-        self.alone_until = time.monotonic() + ALONE
+        self.has_failed = True
