@@ -63,7 +63,7 @@ class Shard:
 
     def has_begun(self) -> bool:
         """Whether it has loaded what it needs; does not wait. OSError: it has ended, or its code is of another version."""
-        if not self.is_ready and readable([self.socket], 0):
+        if not self.is_ready and readable([self.socket.fileno()], 0):
             self.socket.settimeout(PATIENCE)
             if receive(self.socket) != FORMAT:
                 raise ConnectionError
