@@ -27,6 +27,7 @@ from agents.kernel.connecting import MayUse
 from agents.kernel.durations import in_words, parse_duration
 from agents.kernel.effects import Child, Effects, Emission, Notice, Pace, Reply, Standing, Urgency, Wake
 from agents.kernel.event_names import too_long
+from agents.kernel.hidden_characters import in_sight
 from agents.kernel.ids import child_id
 from agents.kernel.log_lines import LogLines
 from agents.kernel.reply_place import ReplyPlace
@@ -597,8 +598,8 @@ class AgentRun:
             raise ValueError(f'ask_approval: on_expiry {on_expiry!r} is not "deny" or "fail"')
         request = ApprovalRequest(
             place=_place("approval", key),
-            question=storable(question, "the question of ask_approval"),
-            detail=storable(detail, "the detail of ask_approval"),
+            question=in_sight(storable(question, "the question of ask_approval")),
+            detail=in_sight(storable(detail, "the detail of ask_approval")),
             arguments=json.loads(json.dumps(storable(arguments, f"the arguments of {question!r}"))),
             expires=_ahead("expires", expires),
             on_expiry=on_expiry,

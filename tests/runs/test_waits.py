@@ -173,6 +173,15 @@ def test_a_large_number_in_an_approval_is_the_same_after_it_was_stored(lab: Lab)
     assert lab.go_on(run).result == "approved"
 
 
+def test_a_question_hides_nothing_from_the_person_who_answers(lab: Lab) -> None:
+    run = lab.run(lambda run: run.ask_approval("Pay \u202e03 EUR?", detail="to \u2066Ada").decision)
+    approval = Approval.objects.get()
+    assert (approval.question, approval.detail) == ("Pay \\u202e03 EUR?", "to \\u2066Ada")
+    decide(approval.id, decision="approve", by="ada")
+
+    assert lab.go_on(run).result == "approved"
+
+
 def test_an_expired_approval_counts_as_denied(lab: Lab) -> None:
     run = lab.later(lab.run(approve))
 
