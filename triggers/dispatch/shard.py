@@ -60,21 +60,21 @@ def serve(number: int, descriptor: int) -> None:
 def answer(request: Request, rules: Rules, number: int) -> Batch | None:
     """What came of the part; None: it failed."""
     try:
-        begin_session()
+        if connection.connection is None:
+            begin_session()
+            rules.version = None  # another primary may have other rules under the same number
         return dispatch_part(request, rules, number)
     except Exception as error:
         log_failure(log, "shard", error)
-        if connection.connection is None or connection.connection.closed:
-            connection.close()
+        connection.close()
         return None
 
 
 def begin_session() -> None:
     """After each (re)connection: like the session of a dispatcher, which others may end if it is stuck."""
-    if connection.connection is None:
-        set_timeouts()
-        set_lazy_commits()
-        fetch(NAME, [SESSION])
+    set_timeouts()
+    set_lazy_commits()
+    fetch(NAME, [SESSION])
 
 
 def dispatch_part(request: Request, rules: Rules, number: int) -> Batch:
