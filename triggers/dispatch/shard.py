@@ -24,7 +24,7 @@ from triggers.dispatch.begin import begin
 from triggers.dispatch.leadership import NAME, SESSION
 from triggers.dispatch.rules import Rules
 from triggers.matching.index import Rule
-from triggers.matching.match import Matched, Outgoing
+from triggers.matching.match import Matched, Outgoing, piece_of
 from triggers.matching.matches import Match
 from triggers.matching.pending import Item
 
@@ -85,7 +85,7 @@ def dispatch_part(request: Request, rules: Rules, number: int) -> Batch:
         return left  # edited a moment ago: the dispatcher matches the part again
     matched = load(request.part, rules.index.by_id)
     with transaction.atomic():
-        begun = begin(matched, MOST, shard=number)
+        begun = begin(matched, piece_of(MOST), shard=number)
         if begun is None or [*begun.version[0][:2]] != [*request.version]:
             return left
         batch = settle_matched(begun, begun.undispatched(matched))
