@@ -134,7 +134,7 @@ def dispatch_items(
         if stayers:
             stayers.commit(batch.ring_for)
     failpoint("after_dispatch_commit")
-    held = costly.settled([one for one in matched if one.is_settled]) if costly else 0
+    held = costly.settled([one for one in matched if one.is_settled or one.later]) if costly else 0
     return read + done + batch + Batch(partly=held + bool(may_end_more))
 
 

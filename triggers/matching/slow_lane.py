@@ -111,11 +111,14 @@ class Costly:
                 self.others.known.pop(identity, None)
 
     def settled(self, matched: Sequence[Matched]) -> int:
-        """Note that these events were dispatched with the known answers; return the number of events held from now
-        on.
+        """Note that these events were dispatched with the known answers, or a part of a large one; return the number of events held
+        from now on.
         """
         before = count = len(self.held)
         for one in matched:
+            if one.later:
+                self.known.setdefault(one.item.identity, Known(item=one.item))  # the next batch may be a larger one
+                continue
             if not one.is_partial:
                 self.forget([one.item.identity])
                 continue

@@ -6,8 +6,10 @@ import pytest
 
 from runs.models import Run
 from tests.support.triggers import make_event, make_trigger
+from triggers.dispatch import failures
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.rules import Rules
+from triggers.matching.slow_lane import Costly
 from triggers.models import Decision, Event
 
 pytestmark = pytest.mark.django_db
@@ -63,6 +65,24 @@ def test_an_event_with_more_triggers_than_a_batch_holds_goes_in_pieces(overlap: 
         assert batch.made <= 10
     assert Run.objects.filter(event_ids=[large.pk]).count() == 25
     assert not Decision.objects.exists()
+
+
+def test_a_larger_batch_decides_only_what_the_smaller_one_before_has_left_of_an_event() -> None:
+    for number in range(20):
+        make_trigger(f"t{number:02}", types=["order.*"], overlap="skip", key="event.subject")
+    make_event()
+    careful = failures.events(Rules(), costly := Costly())
+    careful()
+    costly.since = Event.objects.get().seq  # this dispatcher has led since before the next event
+    make_event(type="order.placed", subject="a")
+
+    careful.most = 20  # as after failures
+    while undispatched():
+        assert careful().has_progressed
+
+    assert Run.objects.count() == 20
+    assert not Decision.objects.exists()
+    assert not costly.known
 
 
 def test_the_order_of_a_key_holds_while_an_event_goes_in_pieces() -> None:
