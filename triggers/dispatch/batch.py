@@ -116,7 +116,11 @@ def dispatch_items(
     failpoint("before_waits_are_looked_up")
     awaited, may_end_more = waits_ended_by(items, most)
     read = Batch(left=len(items) - len(matched), changes=sum(item.is_change for item in items))
-    done, matched = beside(matched, {*awaited.values(), *may_end_more}) if beside else (Batch(), matched)
+    done, rest = beside(matched, {*awaited.values(), *may_end_more}) if beside else (Batch(), matched)
+    if costly and len(rest) < len(matched):
+        # Which ones are left is unknown: then all keep their answers.
+        costly.settled([] if done.left else _others(matched, rest))
+    matched = rest
     if beside and not matched and not awaited:
         return read + done
     with transaction.atomic():
@@ -288,6 +292,11 @@ def open_absences(timers: Sequence[UUID], rules: Rules) -> Batch:
         looked_at = fire(timers, rules.switches)
     failpoint("after_absence_commit")
     return Batch(dispatched=looked_at, left=len(timers) - looked_at, made=looked_at)
+
+
+def _others(matched: Sequence[Matched], some: Sequence[Matched]) -> list[Matched]:
+    identities = {one.item.identity for one in some}
+    return [one for one in matched if one.item.identity not in identities]
 
 
 def _matched_or_none(item: Item, index: Index, costly: Costly | None) -> Matched | None:
