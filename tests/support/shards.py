@@ -33,8 +33,9 @@ class InThreads:
         if number in self.dead:
             return Batch(left=len(part))
         assert self.rules.version
+        own = Rules()
         try:
-            shard.begin_session()
-            return shard.dispatch_part(Request(len(part), self.rules.version[0][:2], dump(part)), Rules(), number)
+            shard.begin_session(own)
+            return shard.dispatch_part(Request(len(part), self.rules.version[0][:2], dump(part)), own, number)
         finally:
             connection.close()

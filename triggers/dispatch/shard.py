@@ -60,9 +60,7 @@ def serve(number: int, descriptor: int) -> None:
 def answer(request: Request, rules: Rules, number: int) -> Batch | None:
     """What came of the part; None: it failed."""
     try:
-        if connection.connection is None:
-            begin_session()
-            rules.version = None  # another primary may have other rules under the same number
+        begin_session(rules)
         return dispatch_part(request, rules, number)
     except Exception as error:
         log_failure(log, "shard", error)
@@ -70,11 +68,14 @@ def answer(request: Request, rules: Rules, number: int) -> Batch | None:
         return None
 
 
-def begin_session() -> None:
-    """After each (re)connection: like the session of a dispatcher, which others may end if it is stuck."""
-    set_timeouts()
-    set_lazy_commits()
-    fetch(NAME, [SESSION])
+def begin_session(rules: Rules) -> None:
+    """After each (re)connection: like the session of a dispatcher, which others may end if it is stuck. After a failover or a restore, the
+    version that is known may be that of other rules, so they are read again."""
+    if connection.connection is None:
+        rules.version = None
+        set_timeouts()
+        set_lazy_commits()
+        fetch(NAME, [SESSION])
 
 
 def dispatch_part(request: Request, rules: Rules, number: int) -> Batch:
