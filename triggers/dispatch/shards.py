@@ -43,11 +43,12 @@ from {serve.__module__} import serve
 serve(int(number), int(socket))
 """
 LEAST = 16  # events of a part: its transaction costs as much as ten events
+START_WITHIN = 60.0  # seconds
 PATIENCE = 10.0  # seconds for all parts; PostgreSQL ends the transaction of a frozen shard after five
 ALONE, LONGEST_ALONE = (
     1.0,
     60.0,
-)  # seconds without shards after a part has failed, or after one that failed again and again
+)  # seconds without shards after one has failed, or has done so again and again
 
 
 class Shard:
@@ -58,16 +59,24 @@ class Shard:
         self.socket, theirs = socket.socketpair()
         with theirs:
             words = [sys.executable, "-c", START, str(number), str(theirs.fileno()), *sys.path]
-            self.process = subprocess.Popen(words, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+            try:
+                self.process = subprocess.Popen(words, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+            except OSError:
+                self.socket.close()
+                raise
+        self.started_at = time.monotonic()
         self.is_ready = False
 
     def has_begun(self) -> bool:
-        """Whether it has loaded what it needs; does not wait. OSError: it has ended, or its code is of another version."""
+        """Whether it has loaded what it needs; does not wait. OSError: it has ended, loads for too long, or its code is of another
+        version."""
         if not self.is_ready and readable([self.socket.fileno()], 0):
             self.socket.settimeout(PATIENCE)
             if receive(self.socket) != FORMAT:
                 raise ConnectionError
             self.is_ready = True
+        if not self.is_ready and time.monotonic() - self.started_at > START_WITHIN:
+            raise TimeoutError
         return self.is_ready
 
     def ask(self, request: Request, until: float) -> None:
@@ -97,7 +106,7 @@ class Shards:
         self.most = most
         self.all: dict[int, Shard] = {}
         self.has_failed = False  # a part of this batch
-        self.failures = 0  # batches in a row of which a part has failed
+        self.failures: dict[int, int] = {}  # of each shard, in a row
         self.alone_until = 0.0
 
     def dispatch(self, rules: Rules, matched: Sequence[Matched], awaited: Set[UUID]) -> tuple[Batch, list[Matched]]:
@@ -116,10 +125,7 @@ class Shards:
             self.close()  # an answer that was not read would be taken for that of the next part
             raise
         if self.has_failed:
-            self.failures += 1
-            self.alone_until = time.monotonic() + backoff(ALONE, LONGEST_ALONE, self.failures)
-        elif divided.parts:
-            self.failures = 0
+            self.alone_until = time.monotonic() + backoff(ALONE, LONGEST_ALONE, max(self.failures.values()))
         return batch, divided.rest
 
     def _dispatch(self, parts: Sequence[Sequence[Matched]], shards: Sequence[Shard], version: Sequence[Any]) -> Batch:
@@ -141,15 +147,24 @@ class Shards:
         """Those of the first `wanted` that have begun. Starts those that do not run."""
         begun = []
         for number in range(wanted):
-            if number not in self.all:
-                self.all[number] = Shard(number)
-                log.info("dispatcher.shard_started", shard=number, pid=self.all[number].process.pid)
+            if number not in self.all and not self._has_started(number):
+                break
             try:
                 if self.all[number].has_begun():
                     begun.append(self.all[number])
             except OSError:
                 self._lost(self.all[number])
         return begun
+
+    def _has_started(self, number: int) -> bool:
+        try:
+            self.all[number] = Shard(number)
+        except OSError:
+            log.warning("dispatcher.shard_not_started", shard=number, exc_info=True)
+            self._failed(number)
+            return False
+        log.info("dispatcher.shard_started", shard=number, pid=self.all[number].process.pid)
+        return True
 
     def _is_asked(self, shard: Shard, request: Request, until: float) -> bool:
         try:
@@ -165,12 +180,19 @@ class Shards:
         except OSError:
             self._lost(shard)
             return None
-        self.has_failed |= batch is None
+        if batch is None or not batch.has_progressed:  # the dispatcher may: it matches again under the dispatch lock
+            self._failed(shard.number)
+        else:
+            self.failures.pop(shard.number, None)
         return batch
+
+    def _failed(self, number: int) -> None:
+        self.failures[number] = self.failures.get(number, 0) + 1
+        self.has_failed = True
 
     def _lost(self, shard: Shard) -> None:
         """End it, whatever it does: what it has not committed is undispatched."""
         log.warning("dispatcher.shard_lost", shard=shard.number, pid=shard.process.pid)
         shard.close()
         del self.all[shard.number]
-        self.has_failed = True
+        self._failed(shard.number)
