@@ -48,6 +48,7 @@ OVERDUE = 1.0  # seconds between two looks while overdue work cannot be done yet
 RING_EVERY = 1.0  # seconds, while runs are ready
 STANDBY = 1.0
 RECONNECT = 1.0
+SHARDS_END = 2.0  # seconds in which the shards of a stopping dispatcher end by themselves
 BLOCKED = 0.25  # seconds between two looks at switches that are due, while events wait for dispatch
 
 
@@ -56,12 +57,12 @@ class Dispatcher:
         self.rules = Rules()
         self.costly = Costly(others=Costly(cases_of_listeners))
         self.stayers = Stayers()
-        most = settings.WAKEFUL_DISPATCH_SHARDS
-        self.shards = Shards(most) if most > 1 else None
-        beside = partial(self.shards.dispatch, self.rules) if self.shards else None
-        self.dispatch = failures.events(self.rules, self.costly, self.stayers, beside)
         self.couriers = Couriers(Postman, *further)
         self.failing = self.couriers.failing
+        most = settings.WAKEFUL_DISPATCH_SHARDS
+        self.shards = Shards(most, self.failing) if most > 1 else None
+        beside = partial(self.shards.dispatch, self.rules) if self.shards else None
+        self.dispatch = failures.events(self.rules, self.costly, self.stayers, beside)
         self.looks, self.pace, self.steps = Looks(), Pace(), Steps(self.rules, self.failing)
         self.leadership = Leadership()
         self.chores = Chores()
@@ -88,7 +89,7 @@ class Dispatcher:
                 self.presence.close()
             self.listener.close()
             if self.shards:
-                self.shards.close()
+                self.shards.close(SHARDS_END)
             log.info("dispatcher.stopped")
 
     def serve_for_ever(self) -> None:

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence, Set
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +25,7 @@ import structlog
 
 from agents.kernel.backoff import backoff
 from runs.db.poll import readable
+from runs.processes.failing import Failing
 from runs.processes.frames import receive, send
 from triggers.dispatch.batch import Batch
 from triggers.dispatch.parts import divide
@@ -45,10 +47,14 @@ serve(int(number), int(socket))
 LEAST = 16  # events of a part: its transaction costs as much as ten events
 START_WITHIN = 60.0  # seconds
 PATIENCE = 10.0  # seconds for all parts; PostgreSQL ends the transaction of a frozen shard after five
-ALONE, LONGEST_ALONE = (
-    1.0,
-    60.0,
-)  # seconds without shards after one has failed, or has done so again and again
+# Seconds without shards after one has failed, or has done so again and again.
+ALONE, LONGEST_ALONE = 1.0, 60.0
+TROUBLE = 3  # failures in a row of which `doctor` and the console report
+WORK = "dispatch by shards"
+
+
+class ShardsFail(Exception):
+    pass
 
 
 class Shard:
@@ -93,8 +99,11 @@ class Shard:
         batch: Batch | None = pickle.loads(found)  # noqa: S301  (of a process of ours)
         return batch
 
-    def close(self) -> None:
+    def end(self, within: float = 0.0) -> None:
+        """It ends by itself once its socket is closed, after the part that it dispatches; kill it where that takes longer."""
         self.socket.close()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(within)
         self.process.kill()
         self.process.wait()
 
@@ -102,8 +111,9 @@ class Shard:
 class Shards:
     """The shards of this process, started when there is a batch for them."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, failing: Failing) -> None:
         self.most = most
+        self.failing = failing
         self.all: dict[int, Shard] = {}
         self.has_failed = False  # a part of this batch
         self.failures: dict[int, int] = {}  # of each shard, in a row
@@ -125,7 +135,12 @@ class Shards:
             self.close()  # an answer that was not read would be taken for that of the next part
             raise
         if self.has_failed:
-            self.alone_until = time.monotonic() + backoff(ALONE, LONGEST_ALONE, max(self.failures.values()))
+            failures = max(self.failures.values())
+            self.alone_until = time.monotonic() + backoff(ALONE, LONGEST_ALONE, failures)
+            if failures >= TROUBLE:
+                self.failing.failed(WORK, ShardsFail("see the dispatcher's log; it dispatches alone"))
+        elif divided.parts:
+            self.failing.succeeded(WORK)
         return batch, divided.rest
 
     def _dispatch(self, parts: Sequence[Sequence[Matched]], shards: Sequence[Shard], version: Sequence[Any]) -> Batch:
@@ -138,9 +153,13 @@ class Shards:
             batch += Batch(left=request.events) if answer is None else answer
         return batch
 
-    def close(self) -> None:
+    def close(self, within: float = 0.0) -> None:
+        """End all of them, within so many seconds."""
+        until = time.monotonic() + within
         for shard in self.all.values():
-            shard.close()
+            shard.socket.close()
+        for shard in self.all.values():
+            shard.end(max(until - time.monotonic(), 0.0))
         self.all = {}
 
     def _begun(self, wanted: int) -> list[Shard]:
@@ -193,6 +212,6 @@ class Shards:
     def _lost(self, shard: Shard) -> None:
         """End it, whatever it does: what it has not committed is undispatched."""
         log.warning("dispatcher.shard_lost", shard=shard.number, pid=shard.process.pid)
-        shard.close()
+        shard.end()
         del self.all[shard.number]
         self._failed(shard.number)

@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
+from runs.processes.failing import Failing
 from triggers.dispatch import shards
 from triggers.dispatch.batch import Batch
 from triggers.dispatch.rules import Rules
@@ -34,7 +35,7 @@ DISPATCHED, LEFT = Batch(dispatched=shards.LEAST), Batch(left=shards.LEAST)
 
 @pytest.fixture
 def pool() -> Iterator[Shards]:
-    found = Shards(2)
+    found = Shards(2, Failing())
     yield found
     found.close()
 
@@ -105,10 +106,10 @@ def test_a_shard_that_does_not_begin_is_ended(pool: Shards, monkeypatch: pytest.
 
 
 def test_the_pauses_grow_while_one_of_several_shards_ends_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = Shards(3)
+    pool = Shards(3, Failing())
     monkeypatch.setattr(shards, "LEAST", 10)
     starts(monkeypatch, begin="if number == '2': sys.exit()")
-    pauses = []
+    pauses = list[int]()
     while len(pauses) < 3:
         dispatch(pool)  # the others dispatch while it loads
         if (pause := pool.alone_until - time.monotonic()) > 0:
@@ -117,3 +118,4 @@ def test_the_pauses_grow_while_one_of_several_shards_ends_again_and_again(monkey
         time.sleep(0.01)
     pool.close()
     assert pauses == [1, 2, 4]
+    assert list(pool.failing.since) == [shards.WORK]
