@@ -49,7 +49,7 @@ START_WITHIN = 60.0  # seconds
 PATIENCE = 10.0  # seconds for all parts; PostgreSQL ends the transaction of a frozen shard after five
 # Seconds without shards after one has failed, or has done so again and again.
 ALONE, LONGEST_ALONE = 1.0, 60.0
-TROUBLE = 3  # failures in a row of which `doctor` and the console report
+TROUBLE = 3  # failures in a row that `doctor` and the console report
 WORK = "dispatch by shards"
 
 
