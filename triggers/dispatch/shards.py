@@ -200,6 +200,7 @@ class Shards:
             self._lost(shard)
             return None
         if batch is None or not batch.has_progressed:  # the dispatcher may: it matches again under the dispatch lock
+            log.warning("dispatcher.shard_dispatched_nothing", shard=shard.number, has_failed=batch is None)
             self._failed(shard.number)
         else:
             self.failures.pop(shard.number, None)
