@@ -27,6 +27,7 @@ EFFECTS = {
     "postman": "it sends no event to subscriptions",
     "health": "it begins and ends no alarm",
     "slot-watch": "it looks at no replication slot",
+    "dispatch by shards": "it dispatches alone, which is slower where one processor is not enough; nothing is lost",
 }
 
 

@@ -29,7 +29,9 @@ from triggers.accept import Incoming, accept, builtin_source
 from triggers.dispatch.batch import dispatch, dispatch_items
 from triggers.dispatch.looks import look
 from triggers.dispatch.rules import Rules
+from triggers.dispatch.shard import Request, dispatch_part, dump
 from triggers.emit import emit
+from triggers.matching.match import match_items
 from triggers.matching.pending import read_items
 from triggers.models import Event
 from triggers.sources import backlog
@@ -91,6 +93,17 @@ def an_event_becomes_a_run_of_a_key(lab: Lab) -> Recorder:
 def three_events_become_runs(lab: Lab) -> Recorder:
     make_trigger(types=["order.paid"])
     return dispatched(Rules(), count=3)
+
+
+def a_shard_dispatches_three_events(lab: Lab) -> Recorder:
+    make_trigger(types=["order.paid"])
+    accept([incoming(number) for number in range(1, 4)])
+    rules = Rules()
+    part = dump(match_items(read_items(3), rules.current()))
+    assert rules.version
+    with recording() as recorder:
+        assert dispatch_part(Request(3, rules.version[0][:2], part), rules, 0).dispatched == 3
+    return recorder
 
 
 def dispatched(rules: Rules, count: int = 1) -> Recorder:
@@ -331,6 +344,7 @@ LEGS: dict[str, Leg] = {
         an_event_becomes_a_run,
         an_event_becomes_a_run_of_a_key,
         three_events_become_runs,
+        a_shard_dispatches_three_events,
         a_run_is_claimed,
         a_run_succeeds_and_the_next_is_claimed_along,
         a_ring_executes_the_only_run,

@@ -61,12 +61,7 @@ def test_a_shard_that_dies_freezes_or_fails_loses_nothing_and_repeats_nothing(
 def test_a_shard_whose_dispatcher_dies_keeps_the_next_one_waiting_until_it_has_committed(
     stack: Stack, points: Points
 ) -> None:
-    dispatcher = stack.start("dispatcher")
-    points.arm("before_shard_commit", "wait")
-    orphan = piles_until_hit(stack, points, "before_shard_commit")
-    os.kill(dispatcher.pid, signal.SIGKILL)
-    stack.start("dispatcher")
-    pile(stack)
+    orphan = orphan_beside_a_successor(stack, points, "wait")
     points.release("before_shard_commit")
 
     assert_each_is_dispatched_once_and_in_order(stack)
@@ -74,12 +69,7 @@ def test_a_shard_whose_dispatcher_dies_keeps_the_next_one_waiting_until_it_has_c
 
 
 def test_a_frozen_shard_whose_dispatcher_dies_loses_its_transaction(stack: Stack, points: Points) -> None:
-    dispatcher = stack.start("dispatcher")
-    points.arm("before_shard_commit", "stop")
-    orphan = piles_until_hit(stack, points, "before_shard_commit")
-    os.kill(dispatcher.pid, signal.SIGKILL)
-    stack.start("dispatcher")
-    pile(stack)
+    orphan = orphan_beside_a_successor(stack, points, "stop")
 
     assert_each_is_dispatched_once_and_in_order(stack)
     os.kill(orphan, signal.SIGCONT)
@@ -129,6 +119,17 @@ def is_running(pid: int) -> bool:
         return "triggers.dispatch.shard" in Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:
         return False
+
+
+def orphan_beside_a_successor(stack: Stack, points: Points, action: str) -> int:
+    """The shard that does this before its commit; its dispatcher is dead, and another one has work."""
+    dispatcher = stack.start("dispatcher")
+    points.arm("before_shard_commit", action)
+    orphan = piles_until_hit(stack, points, "before_shard_commit")
+    os.kill(dispatcher.pid, signal.SIGKILL)
+    stack.start("dispatcher")
+    pile(stack)
+    return orphan
 
 
 def pile(stack: Stack, keys: int = 20) -> None:

@@ -115,14 +115,15 @@ def dispatch_items(
     matched = match_listeners(matched, rules.listeners, costly.others if costly else None)
     failpoint("before_waits_are_looked_up")
     awaited, may_end_more = waits_ended_by(items, most)
-    read = Batch(left=len(items) - len(matched), changes=sum(item.is_change for item in items))
-    done, rest = beside(matched, {*awaited.values(), *may_end_more}) if beside else (Batch(), matched)
-    if costly and len(rest) < len(matched):
-        # Which ones are left is unknown: then all keep their answers.
-        costly.settled([] if done.left else _others(matched, rest))
-    matched = rest
-    if beside and not matched and not awaited:
-        return read + done
+    read, done = Batch(left=len(items) - len(matched), changes=sum(item.is_change for item in items)), Batch()
+    if beside:
+        done, rest = beside(matched, {*awaited.values(), *may_end_more})
+        if costly:
+            # Which ones are left is unknown: then all keep their answers.
+            costly.settled([] if done.left else _others(matched, rest))
+        matched = rest
+        if not matched and not awaited:
+            return read + done
     with transaction.atomic():
         begun = begin(matched, piece_of(most))
         if begun is None:

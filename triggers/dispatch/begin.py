@@ -20,7 +20,8 @@ SELECT begun.*, clock_timestamp() AS now FROM triggers_begin_batch(
   %(space)s::int, %(lock)s::int, %(events)s::uuid[], %(triggers)s::uuid[],
   %(earlier_runs)s::uuid[], %(earlier_events)s::uuid[], %(earlier_replays)s::uuid[]) begun
 """
-FIRST_SHARD = 100  # number of its advisory lock, beside LOCK
+# BEGIN takes a lock alone. A shard shares LOCK, and takes one with its own number alone.
+FIRST_SHARD = 100
 OPEN_EVENTS = "SELECT id FROM triggers_event WHERE id = ANY(%s::uuid[]) AND dispatched_at IS NULL"
 OPEN_REDISPATCHES = "SELECT id FROM triggers_redispatch WHERE id = ANY(%s::bigint[]) AND dispatched_at IS NULL"
 # The foreign key of a decision also locks its event.

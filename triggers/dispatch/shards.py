@@ -50,6 +50,7 @@ PATIENCE = 10.0  # seconds for all parts; PostgreSQL ends the transaction of a f
 # Seconds without shards after one has failed, or has done so again and again.
 ALONE, LONGEST_ALONE = 1.0, 60.0
 TROUBLE = 3  # failures in a row that `doctor` and the console report
+FORGOTTEN = 600.0  # seconds without a large batch after which they report it no longer
 WORK = "dispatch by shards"
 
 
@@ -138,8 +139,8 @@ class Shards:
             failures = max(self.failures.values())
             self.alone_until = time.monotonic() + backoff(ALONE, LONGEST_ALONE, failures)
             if failures >= TROUBLE:
-                self.failing.failed(WORK, ShardsFail("see the dispatcher's log; it dispatches alone"))
-        elif divided.parts:
+                self.failing.failed(WORK, ShardsFail(f"{failures} times in a row"))
+        elif divided.parts or time.monotonic() - self.alone_until > FORGOTTEN:
             self.failing.succeeded(WORK)
         return batch, divided.rest
 
