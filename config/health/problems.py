@@ -29,6 +29,11 @@ EFFECTS = {
     "slot-watch": "it looks at no replication slot",
     "dispatch by shards": "it dispatches alone, which is slower where one processor is not enough; nothing is lost",
 }
+# By kind of work, where it is not a row or a right.
+REMEDIES = {
+    "dispatch by shards": "Read the lines about shards in the dispatcher's log, and see whether memory, processes or connections of "
+    "PostgreSQL are used up. Restart the dispatcher after a deployment. Or leave shards out: WAKEFUL_DISPATCH_SHARDS=1.",
+}
 
 
 # By kind of process: the effect while none is alive, and the command that starts one.
@@ -242,7 +247,7 @@ def _troubles(now: Situation) -> Iterator[Problem]:
                 f"{work!r} of dispatcher {process.name} has failed for {span(lasted)}: {EFFECTS.get(work, 'this work is not done')}. "
                 f"It is tried again all the time. The last error: {trouble['error']}"
             )
-            remedy = (
+            remedy = REMEDIES.get(work) or (
                 "Read the dispatcher's log, which has the whole error: correct the row that it names, or grant the right that it "
                 "misses. Work then continues without a restart."
             )

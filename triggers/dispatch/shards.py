@@ -54,7 +54,7 @@ FORGOTTEN = 600.0  # seconds without a large batch after which they report it no
 WORK = "dispatch by shards"
 
 
-class ShardsFail(Exception):
+class ShardFailed(Exception):
     pass
 
 
@@ -118,6 +118,7 @@ class Shards:
         self.all: dict[int, Shard] = {}
         self.has_failed = False  # a part of this batch
         self.failures: dict[int, int] = {}  # of each shard, in a row
+        self.reason = ""  # of the last failure
         self.alone_until = 0.0
 
     def dispatch(self, rules: Rules, matched: Sequence[Matched], awaited: Set[UUID]) -> tuple[Batch, list[Matched]]:
@@ -139,7 +140,7 @@ class Shards:
             failures = max(self.failures.values())
             self.alone_until = time.monotonic() + backoff(ALONE, LONGEST_ALONE, failures)
             if failures >= TROUBLE:
-                self.failing.failed(WORK, ShardsFail(f"{failures} times in a row"))
+                self.failing.failed(WORK, ShardFailed(self.reason))
         elif divided.parts or time.monotonic() - self.alone_until > FORGOTTEN:
             self.failing.succeeded(WORK)
         return batch, divided.rest
@@ -179,9 +180,9 @@ class Shards:
     def _has_started(self, number: int) -> bool:
         try:
             self.all[number] = Shard(number)
-        except OSError:
+        except OSError as error:
             log.warning("dispatcher.shard_not_started", shard=number, exc_info=True)
-            self._failed(number)
+            self._failed(number, f"the process cannot be started: {error}")
             return False
         log.info("dispatcher.shard_started", shard=number, pid=self.all[number].process.pid)
         return True
@@ -202,18 +203,20 @@ class Shards:
             return None
         if batch is None or not batch.has_progressed:  # the dispatcher may: it matches again under the dispatch lock
             log.warning("dispatcher.shard_dispatched_nothing", shard=shard.number, has_failed=batch is None)
-            self._failed(shard.number)
+            self._failed(shard.number, "it dispatched nothing of its part")
         else:
             self.failures.pop(shard.number, None)
         return batch
 
-    def _failed(self, number: int) -> None:
+    def _failed(self, number: int, reason: str) -> None:
         self.failures[number] = self.failures.get(number, 0) + 1
-        self.has_failed = True
+        self.has_failed, self.reason = True, reason
 
     def _lost(self, shard: Shard) -> None:
         """End it, whatever it does: what it has not committed is undispatched."""
-        log.warning("dispatcher.shard_lost", shard=shard.number, pid=shard.process.pid)
+        status = shard.process.poll()  # negative for a signal
+        log.warning("dispatcher.shard_lost", shard=shard.number, pid=shard.process.pid, exit_status=status)
         shard.end()
         del self.all[shard.number]
-        self._failed(shard.number)
+        how = "it did not answer, or has other code" if status is None else f"it ended with exit status {status}"
+        self._failed(shard.number, how)
