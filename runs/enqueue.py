@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 from runs import keys
 from runs.db.nudge import nudge_dispatcher
 from runs.db.ready_runs import FLOOR, IS_READY, LAST, ORDER
-from runs.db.sql import array_of, execute, execute_many, fetch_as
+from runs.db.sql import Query, array_of, execute, execute_many, fetch_as
 from runs.models.policy import Policy
 
 EVENTS_PER_RUN = 1000  # most events of a run, whose row is rewritten for each
@@ -161,20 +161,22 @@ INSERT = INSERT.replace("{floor}", FLOOR.replace("{of}", "asked").replace("{sinc
 # would be the wrong one.
 INSERT_FEW = re.sub(r"%s::\w+\[\]", r"(SELECT \g<0>)", INSERT)
 FEW = 20
-# A run that is ready while no other one of its queue is comes next: its turn is its `seq`, as above. For one run, INSERT takes longer to
-# begin than to execute. The search for another one is ordered like the index, so that no statistics lead the planner to all runs.
+# A run that is ready while no other one of its queue is (IS_FREE) comes next: its turn is its `seq`, as above. For one run, INSERT takes
+# longer to begin than to execute.
 INSERT_FIRST = """
 INSERT INTO runs_run (id, queue, agent, version, trigger, trigger_id, event_ids, input, policy, priority, replay_id, root_id, depth,
                       chain, status, status_reason, ready_at, due_at, attempt, epoch, key, key_limit, slot, error, parent_id,
                       forked_from_id, is_tainted, seq, turn)
-SELECT %s::uuid, given.queue, %s::text, '', %s::text, %s::uuid, %s::text::uuid[], %s::text::jsonb, %s::text::jsonb, %s::smallint, %s::uuid,
+SELECT %s::uuid, %s::text, %s::text, '', %s::text, %s::uuid, %s::text::uuid[], %s::text::jsonb, %s::text::jsonb, %s::smallint, %s::uuid,
        %s::uuid, %s::smallint, %s::text::text[], 'queued', '', CASE WHEN %s::boolean THEN clock_timestamp() END, %s::timestamptz, 0, 0,
        %s::text, %s::smallint, %s::smallint, '', %s::uuid, %s::uuid, %s::boolean, given.seq, given.seq
-FROM (SELECT queue, nextval('runs_run_seq') AS seq FROM (VALUES (%s::text)) AS asked(queue)
-      WHERE (SELECT run.seq FROM runs_run run WHERE {is_ready} AND run.queue = asked.queue
-             ORDER BY run.agent, {order} LIMIT 1) IS NULL OFFSET 0) given
+FROM (SELECT nextval('runs_run_seq') AS seq OFFSET 0) given
 ON CONFLICT (id) DO NOTHING
-""".replace("{is_ready}", IS_READY).replace("{order}", ORDER)
+"""
+# Ordered like the index, so that no statistics lead the planner to all runs.
+IS_FREE = f"""
+(SELECT run.seq FROM runs_run run WHERE {IS_READY} AND run.queue = {{queue}} ORDER BY run.agent, {ORDER} LIMIT 1) IS NULL
+"""  # noqa: S608  (our own parts)
 # The newest run of each key and replay. A run that a worker is claiming counts as begun.
 UNSTARTED = """
 SELECT wanted.key, wanted.replay_id, run.id, %(most)s::int - cardinality(run.event_ids) AS room, run.chain
@@ -205,8 +207,13 @@ WHERE id = %s::uuid
 
 def enqueue(runs: Sequence[NewRun]) -> None:
     """Insert in the given order, in the caller's transaction, and wake the dispatcher to ring for the runs."""
-    if not runs:
-        return
+    if runs:
+        execute(*insertion(runs))
+        nudge_dispatcher()
+
+
+def insertion(runs: Sequence[NewRun], free_queue: str | None = None) -> Query:
+    """The statement that inserts the runs in the given order. `free_queue`: one in which no run was ready."""
     policies = {id(run.policy): run.policy for run in runs}  # a batch has few
     dumped = {id(policy): json.dumps(policy.dump()) for policy in policies.values()}
     rows = [
@@ -218,14 +225,9 @@ def enqueue(runs: Sequence[NewRun]) -> None:
         )
         for run in runs
     ]  # fmt: skip
-    if not (len(rows) == 1 and runs[0].is_ready and runs[0].trigger and _insert_first(*rows[0])):
-        execute(INSERT_FEW if len(rows) <= FEW else INSERT, [array_of(values) for values in zip(*rows, strict=True)])
-    nudge_dispatcher()
-
-
-def _insert_first(id: UUID, queue: str, *others: Any) -> bool:
-    """Insert the run if no other one of its queue is ready."""
-    return execute(INSERT_FIRST, [id, *others, queue]) == 1
+    if len(runs) == 1 and runs[0].is_ready and runs[0].policy.queue == free_queue:
+        return INSERT_FIRST, rows[0]
+    return INSERT_FEW if len(rows) <= FEW else INSERT, [array_of(values) for values in zip(*rows, strict=True)]
 
 
 def text_array(texts: Sequence[str]) -> str:

@@ -145,7 +145,7 @@ FLOORS = {
         "postman",
     ],
     "triggers/dispatch": [
-        "failing_triggers follow_up gates pace promise rates run_failures spans waiting_runs windows",
+        "failing_triggers follow_up late gates pace promise rates run_failures spans waiting_runs windows",
         "admission listeners offers order_of_keys",
         "decisions hold rules",
         "begin leadership overtaking replay_pieces shadow unexplained",

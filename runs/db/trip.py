@@ -5,7 +5,7 @@ The statements go to libpq directly: a cursor takes longer to send a short state
 """
 
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +21,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 
 from runs.db.outage import raise_if_away
-from runs.db.sql import Parameters
+from runs.db.sql import Parameters, Query, array_of
 from runs.failpoints import failpoint, is_armed
 
 PLACEHOLDER = re.compile(r"%\((\w+)\)s|%s|%%")
@@ -84,6 +84,8 @@ def as_text(value: Any, transformer: Any, encoding: str = "utf-8") -> Any:
             return value.hex.encode()
         case []:
             return b"{}"
+        case [UUID(), *_]:
+            return array_of(value).encode()
     return transformer.get_dumper(value, PyFormat.TEXT).dump(value)
 
 
@@ -128,9 +130,15 @@ class Trip:
         self._asked.append((asked, values, answer))
         return answer
 
+    def add_all(self, queries: Iterable[Query]) -> None:
+        for query in queries:
+            self.add(*query)
+
     def wait(self) -> None:
-        """Send the statements so far, and wait for their answers."""
+        """Send the statements so far, if any, and wait for their answers."""
         asked, self._asked = self._asked, []
+        if not asked:
+            return
         pgconn = self._driver.pgconn
         with self._driver.lock:
             pgconn.enter_pipeline_mode()
@@ -186,6 +194,11 @@ class Trip:
             yield lambda _: prepared._names.update({key: name})
         pgconn.send_query_prepared(name, values)
         yield answer.take
+
+
+def commit_in(trip: Trip) -> Answer | None:
+    """Commit the caller's transaction. None: it is inside another transaction, and commits as usual."""
+    return None if connection.savepoint_ids else trip.add("COMMIT")
 
 
 def reach(point: str, trip: Trip) -> None:

@@ -1,11 +1,12 @@
 """The interface of the queue for dispatch: lock keys, look at their runs, decide, write."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from runs import keys
-from runs.enqueue import NewRun, UnstartedRun, enqueue, join, unstarted
+from runs.db.sql import Query
+from runs.enqueue import NewRun, UnstartedRun, enqueue, insertion, join, unstarted
 from runs.keys import KeyState
 from runs.transitions.stop import lock_runs, replace_others
 
@@ -30,10 +31,16 @@ def read_queue_state(limits: Mapping[str, int], may_join: Collection[tuple[str, 
     return QueueState(keys=keys.states(limits), unstarted=unstarted(may_join))
 
 
-def write(new: Collection[NewRun], joined: Iterable[UnstartedRun], replacing: Mapping[str, UUID]) -> None:
-    """Insert runs, write the events that join others, and cancel the other live runs of keys (key → the replacing run)."""
-    enqueue(list(new))
+def write(
+    new: Sequence[NewRun], joined: Iterable[UnstartedRun], replacing: Mapping[str, UUID], free_queue: str | None = None
+) -> list[Query]:
+    """Insert runs, write the events that join others, and cancel the other live runs of keys (key → the replacing run). Returns what is
+    left to execute: the insertion, unless it was needed here. `free_queue`: one in which no run was ready."""
     join(joined)
+    if not replacing:
+        return [insertion(new, free_queue)] if new else []
+    enqueue(new)
     for key, run_id in replacing.items():
         replace_others(key, run_id)
     keys.promote(replacing)
+    return []

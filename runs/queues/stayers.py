@@ -13,12 +13,13 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from zlib import crc32
 
+import psycopg
 import structlog
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import DatabaseError
 
 from runs.db.sql import fetch
-from runs.db.trip import one_trip
+from runs.db.trip import Trip, commit_in
 
 log = structlog.get_logger(__name__)
 
@@ -53,23 +54,21 @@ class Stayers:
         self.woken_at: dict[str, float] = {}
         self.rely_at = 0.0
 
-    def commit(self, queues: Collection[str]) -> None:
-        """Commit the caller's transaction and wake the child that waits for each of these queues. Without one of them, or inside
-        another transaction, the caller commits as usual."""
-        asked = self._asked(queues)
-        if not asked or connection.savepoint_ids:
+    def commit(self, queues: Collection[str], trip: Trip) -> None:
+        """Commit the caller's transaction with the statements of the trip, and wake the child that waits for each of these queues. Inside
+        another transaction the caller commits as usual."""
+        if (committed := commit_in(trip)) is None:
             return
-        committed = None
+        asked = self._asked(queues)
+        found = trip.add(WAKE, _with_channels(asked)) if asked else None
         try:
-            with one_trip() as trip:
-                committed = trip.add("COMMIT")
-                found = trip.add(WAKE, _with_channels(asked))
-        except DatabaseError:
-            if committed is None or not committed.has_come:
+            trip.wait()
+        except psycopg.DatabaseError:
+            if not committed.has_come:
                 raise
             self._failed()
         else:
-            self._note(found.rows())
+            self._note(found.rows() if found else [])
 
     def wake(self, queues: Collection[str]) -> None:
         """Wake the child that waits for each of these queues, whose runs are committed."""

@@ -24,7 +24,7 @@ from runs.chores import timers
 from runs.claim import CLAIM_ALONG, CLAIM_FIRST, Nothing, _parameters, claim_along, claim_next, found_of
 from runs.db import ready_runs
 from runs.db.sql import Parameters, execute, fetch, fetch_as
-from runs.enqueue import INSERT_FIRST, NewRun, enqueue
+from runs.enqueue import IS_FREE, NewRun, enqueue, insertion
 from runs.models import NIL, Run, Worker
 from runs.models.policy import Policy
 from runs.queues import doorbell
@@ -147,8 +147,8 @@ def test_a_run_that_finds_no_other_one_ready_is_inserted_once_and_comes_next(wor
         policy=Policy(queue="fast"), root_id=uuid4(), replay_id=UUID(NIL), input={"a": [1]}, has_input=True, chain=['a "b", c'],
     )  # fmt: skip
     with transaction.atomic():
-        enqueue([new])
-        enqueue([new])
+        execute(*insertion([new], "fast"))
+        execute(*insertion([new], "fast"))
     [run] = Run.objects.all()
     assert run.turn == run.seq
     assert (run.queue, run.input, run.chain, run.event_ids) == ("fast", {"a": [1]}, ['a "b", c'], new.event_ids)
@@ -164,9 +164,9 @@ def test_whether_another_run_is_ready_is_one_step_down_the_index_beside_any_numb
         cursor.execute(ALL_CLAIMED)
         cursor.execute("VACUUM runs_run")
         cursor.execute(MADE, ["one", 20])
-    parameters: list[Any] = [None] * INSERT_FIRST.count("%s")
-    parameters[0], parameters[-1] = uuid4(), "default"
-    assert touched(INSERT_FIRST, parameters) < 20
+    asked = f"SELECT {IS_FREE.format(queue='%s::text')}"
+    assert fetch(asked, ["default"]) == [(False,)]
+    assert touched(asked, ["default"]) < 20
 
 
 def test_earlier_runs_of_a_trigger_do_not_count(worker: Worker) -> None:

@@ -10,7 +10,8 @@ from django.conf import settings
 from django.db import transaction
 
 from runs import waits
-from runs.db.sql import fetch
+from runs.db.sql import Query, fetch
+from runs.db.trip import one_trip, reach
 from runs.failpoints import failpoint
 from runs.queues import entrance
 from runs.queues.stayers import Stayers
@@ -21,8 +22,8 @@ from triggers.dispatch.decisions import (
     Resumed,
     forget_held,
     give_up_on,
-    mark_dispatched,
     mark_resumed,
+    marks,
     record,
     write_decisions,
 )
@@ -84,6 +85,11 @@ class Batch:
         )
 
     @property
+    def owes_nothing(self) -> bool:
+        """Whether one event was dispatched, completely, and nothing else is to be done at once."""
+        return self == Batch(dispatched=1, made=self.made, ring_for=self.ring_for)
+
+    @property
     def has_progressed(self) -> bool:
         return self.dispatched + self.partly > 0
 
@@ -133,20 +139,22 @@ def dispatch_items(
         unheard |= may_end_more
         for one in matched:
             one.is_unheard = one.item.event_id in unheard or (bool(outdated) and one.item in outdated)
-        batch = settle_matched(begun, begun.undispatched(matched), most)
+        batch, left = settle_matched(begun, begun.undispatched(matched), most)
         batch += Batch(ring_for=woken.ready, ready=woken.others)
-        failpoint("before_dispatch_commit")
-        if stayers:
-            stayers.commit(batch.ring_for)
+        with one_trip() as trip:
+            trip.add_all(left)
+            reach("before_dispatch_commit", trip)
+            if stayers:
+                stayers.commit(batch.ring_for, trip)
     failpoint("after_dispatch_commit")
     held = costly.settled([one for one in matched if one.is_settled or one.later]) if costly else 0
     return read + done + batch + Batch(partly=held + bool(may_end_more))
 
 
-def settle_matched(begun: Begun, matched: Sequence[Matched], most: int = MOST) -> Batch:
+def settle_matched(begun: Begun, matched: Sequence[Matched], most: int = MOST) -> tuple[Batch, list[Query]]:
     """Admit in `seq` order. An event whose key is locked elsewhere is left to the next batch, with all later events of its
     keys, so that the order per key is the order of arrival. The same applies if a locked run waits for it. Of an event that
-    is too large for one batch only a part is admitted."""
+    is too large for one batch only a part is admitted. Also returns the statements that are left to execute before the commit."""
     # A redispatch is not dispatched in part.
     postponed = [one for one in matched if one.is_partial and one.item.is_resumption]
     matched = [one for one in matched if not (one.is_partial and one.item.is_resumption)]
@@ -164,16 +172,15 @@ def settle_matched(begun: Begun, matched: Sequence[Matched], most: int = MOST) -
     refusals = [refusal for one in kept for refusal in one.refusals]
     record(refusals)
     admit(matches, ledger)
-    write_decisions(ledger)
+    left = write_decisions(ledger, begun.free_queue)
     mark_resumed([one.item for one in kept], ledger, resumed)
     forget_held([one.item for one in kept if not one.matches and not one.refusals])
     for one in (*kept, *postponed):
         one.is_settled = not one.later
     done = [one for one in kept if one.is_settled and not one.is_partial]
-    mark_dispatched([one.item for one in done])
     enter(kept)
     note(done)
-    return Batch(
+    batch = Batch(
         dispatched=len(done),
         partly=sum(one.size > 0 for one in kept if one.later),
         left=len(matched) - len(done),
@@ -181,6 +188,7 @@ def settle_matched(begun: Begun, matched: Sequence[Matched], most: int = MOST) -
         ready=len(ledger.replacing) + sum(bool(run.joined) for run in ledger.unstarted.values()),
         ring_for=Counter(run.policy.queue for run in ledger.new if run.is_ready),
     )
+    return batch, [*left, *marks([one.item for one in done])]
 
 
 def forget_made(again: Sequence[Matched]) -> list[Resumed]:
@@ -254,8 +262,9 @@ def give_up(item: Item, rules: Rules, error: Exception, costly: Costly | None = 
         record([give_up_on([item.event_id], id, item.replay_id, error, item.reports) for id in failing])
         enter([leaving])
         if not leaving.is_partial and (matched is None or (matched.size <= 1 and not matched.is_partial)):
-            mark_dispatched([item])
             note([leaving])
+            with one_trip() as trip:
+                trip.add_all(marks([item]))
     if costly:
         costly.forget([item.identity])
     return Batch(dispatched=1)

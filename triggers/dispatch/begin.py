@@ -10,16 +10,18 @@ from uuid import UUID
 from agents.kernel.ids import run_id
 from runs.db.sql import fetch
 from runs.db.trip import one_trip
+from runs.enqueue import IS_FREE
 from triggers.dispatch.rules import Version
 from triggers.dispatch_lock import LOCK, TRY_SHARED
 from triggers.matching.match import Matched
 from triggers.matching.matches import Match
 
-BEGIN = """
-SELECT begun.*, clock_timestamp() AS now FROM triggers_begin_batch(
+BEGIN = f"""
+SELECT begun.*, clock_timestamp() AS now, CASE WHEN %(queue)s::text IS NOT NULL THEN {IS_FREE.format(queue="%(queue)s::text").strip()} END
+FROM triggers_begin_batch(
   %(space)s::int, %(lock)s::int, %(events)s::uuid[], %(triggers)s::uuid[],
   %(earlier_runs)s::uuid[], %(earlier_events)s::uuid[], %(earlier_replays)s::uuid[]) begun
-"""
+"""  # noqa: S608  (our own parts)
 # BEGIN takes a lock alone. A shard shares LOCK, and takes one with its own number alone.
 FIRST_SHARD = 100
 OPEN_EVENTS = "SELECT id FROM triggers_event WHERE id = ANY(%s::uuid[]) AND dispatched_at IS NULL"
@@ -35,11 +37,12 @@ TRIGGERS_THERE = "SELECT id FROM triggers_trigger WHERE id = ANY(%s::uuid[])"
 
 @dataclass(frozen=True, kw_only=True)
 class Begun:
-    """What the transaction holds and knows: the version of the rules, the time, the events and triggers that it has locked, and the runs
-    and decisions of earlier parts of its events."""
+    """What the transaction holds and knows: the version of the rules, the time, the queue of a lone run if no other one is ready there,
+    the events and triggers that it has locked, and the runs and decisions of earlier parts of its events."""
 
     version: Version
     now: datetime
+    free_queue: str | None
     events: Set[UUID]
     triggers: Set[UUID]
     made: Set[UUID]
@@ -73,6 +76,8 @@ def begin(matched: Sequence[Matched], piece: int, shard: int | None = None) -> B
     """None: another dispatcher holds the dispatch lock. An event of more than `piece` is dispatched in parts. With `shard`, the dispatch
     lock is shared with other shards, and a lock of its own number is taken besides."""
     earlier = [one for one in matched if one.size and (one.may_be_settled or one.size > piece)]
+    queues = [match.rule.policy.queue for one in matched for match in one.matches]
+    queue = queues[0] if len(queues) == 1 else None
     with one_trip() as trip:
         shared = None if shard is None else trip.add(TRY_SHARED, LOCK)
         answer = trip.add(
@@ -85,14 +90,16 @@ def begin(matched: Sequence[Matched], piece: int, shard: int | None = None) -> B
                 "earlier_runs": [run_id_of(match) for one in earlier for match in one.matches],
                 "earlier_events": [one.item.event_id for one in earlier],
                 "earlier_replays": [one.item.replay_id for one in earlier],
+                "queue": queue,
             },
         )
-    [(is_locked, version, changed_by, backend, events, triggers, made, decided, now)] = answer.rows()
+    [(is_locked, version, changed_by, backend, events, triggers, made, decided, now, is_free)] = answer.rows()
     if not is_locked or (shared is not None and not shared.rows()[0][0]):
         return None
     return Begun(
         version=[(version, changed_by, backend)],
         now=now,
+        free_queue=queue if is_free else None,
         events=set(events),
         triggers=set(triggers),
         made=set(made or ()),

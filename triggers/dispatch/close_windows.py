@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from django.db import transaction
 
 from runs.db.sql import database_now
+from runs.db.trip import one_trip
 from runs.failpoints import failpoint
 from triggers.dispatch import windows
 from triggers.dispatch.admission import close, match_of
@@ -42,7 +43,8 @@ def close_these(groups: Sequence[Group], rules: Rules) -> Batch:
         ledger = open_ledger([match for _, match in kept], at)
         for window, match in kept:
             close(window, match, ledger)
-        write_decisions(ledger)
+        with one_trip() as trip:
+            trip.add_all(write_decisions(ledger))
         failpoint("before_window_commit")
     return Batch(dispatched=len(kept), left=len(matches) - len(kept), made=len(kept))
 

@@ -6,7 +6,7 @@ from uuid import UUID
 from django.db import transaction
 
 from agents import telemetry
-from runs.db.sql import execute, execute_many
+from runs.db.sql import Query, execute_many
 from runs.queues import entrance
 from runs.transitions.reports import Asked, Unstarted, report_unstarted
 from triggers.dispatch import rates, windows
@@ -53,13 +53,15 @@ NO_RUN = frozenset(
 Resumed = tuple[UUID, UUID, UUID, UUID]  # run, event, trigger, replay
 
 
-def write_decisions(ledger: Ledger) -> None:
-    """Write the decisions of admission."""
-    entrance.write(ledger.new, ledger.unstarted.values(), ledger.replacing)
+def write_decisions(ledger: Ledger, free_queue: str | None = None) -> list[Query]:
+    """Write the decisions of admission. Returns what is left to execute, at any time before the commit. `free_queue`: one in which no run
+    was ready."""
+    left = entrance.write(ledger.new, ledger.unstarted.values(), ledger.replacing, free_queue)
     record(ledger.refused)
     rates.write(ledger.uses, ledger.now)
     windows.write(ledger.windows.values(), [window for window, _ in ledger.closed])
     trace_collected(ledger)
+    return left
 
 
 def trace_collected(ledger: Ledger) -> None:
@@ -123,12 +125,13 @@ def forget_held(unwanted: Sequence[Item]) -> None:
         execute_many(FORGET_HELD, rows)
 
 
-def mark_dispatched(items: Sequence[Item]) -> None:
+def marks(items: Sequence[Item]) -> list[Query]:
+    """The statements that mark these events and redispatches as dispatched."""
     events = [item.event_id for item in items if item.redispatch_id is None]
     redispatches = [item.redispatch_id for item in items if item.redispatch_id is not None]
-    if events:
-        execute(MARK_EVENTS, [events])
-        if telemetry.is_on():
-            transaction.on_commit(lambda: tell_of_dispatch(events), robust=True)
-    if redispatches:
-        execute(MARK_REDISPATCHES, [redispatches])
+    if events and telemetry.is_on():
+        transaction.on_commit(lambda: tell_of_dispatch(events), robust=True)
+    return [
+        *([(MARK_EVENTS, [events])] if events else []),
+        *([(MARK_REDISPATCHES, [redispatches])] if redispatches else []),
+    ]

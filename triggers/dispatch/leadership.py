@@ -5,11 +5,15 @@ work on the stand-bys: the lock of the dispatching transaction (LOCK) makes disp
 """
 
 import time
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import structlog
+from django.db import DatabaseError
 
 from runs.db.sql import fetch
+from runs.db.trip import Trip, one_trip
 from triggers.dispatch.promise import LISTEN, listens_for
 from triggers.dispatch.rules import VERSION, Version
 from triggers.dispatch_lock import LOCK
@@ -79,12 +83,13 @@ class Leadership:
         fetch(NAME, [SESSION])
         self.begin_standing_by()
 
-    def take(self) -> bool:
-        """Try to take the lead; whether this process may dispatch. Does not wait."""
+    def take(self, along: Callable[[Trip], object] = lambda trip: None) -> bool:
+        """Try to take the lead; whether this process may dispatch. Does not wait. The round trip that asks for the lead also sends what
+        `along` adds, but for a stand-by; if that fails, the lead is taken all the same."""
         is_late = time.monotonic() - self.took_at > LATE
         self.took_at, self.version = time.monotonic(), None
         if not self.is_held:
-            [(is_taken, newest, *version)] = fetch(TAKE, LEADER)
+            [(is_taken, newest, *version)] = self._ask(along)
             self.since, self.version = newest if is_taken else None, [tuple(version)]
             if not is_taken:
                 self._stand_by()
@@ -93,6 +98,18 @@ class Leadership:
             [(self.since,)] = fetch(NEWEST)
         self.is_held, self.goes_ahead, self.standby_since = True, False, None
         return True
+
+    def _ask(self, along: Callable[[Trip], object]) -> list[Any]:
+        taken = None
+        try:
+            with one_trip(begins=False) as trip:
+                taken = trip.add(TAKE, LEADER)
+                if not self.stands_by:
+                    along(trip)
+        except DatabaseError:
+            if taken is None or not taken.has_come:
+                raise
+        return taken.rows()
 
     def release(self) -> None:
         """Call it before blocking, so that a process that freezes while it waits does not block others. Notes that it listens."""

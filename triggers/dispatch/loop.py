@@ -31,6 +31,7 @@ from triggers.dispatch import failures
 from triggers.dispatch.batch import Batch
 from triggers.dispatch.failures import has_more_than_units, unless_failed
 from triggers.dispatch.follow_up import FollowUp
+from triggers.dispatch.late import Late
 from triggers.dispatch.leadership import Leadership
 from triggers.dispatch.listeners import cases_of_listeners
 from triggers.dispatch.looks import DispatchTimers, Looks, Seen, Wide
@@ -39,6 +40,7 @@ from triggers.dispatch.promise import KEEP_LOOKING, Promise
 from triggers.dispatch.rules import Rules
 from triggers.dispatch.shards import Shards
 from triggers.dispatch.steps import Steps
+from triggers.matching.pending import reading_ahead
 from triggers.matching.slow_lane import Costly
 from triggers.outbound.postman import Postman
 
@@ -72,7 +74,7 @@ class Dispatcher:
         self.listener = Listener([nudge.CHANNEL])
         self.notified = False
         self.is_urgent = False  # and not only by NOTIFYs that can wait
-        self.promise, self.follow_up = Promise(), FollowUp()
+        self.promise, self.follow_up, self.late = Promise(), FollowUp(), Late()
         self.was_ready = False
         self.ring_at = 0.0
         # When runs were first rung for without the courier, which would ring again for those that stay ready.
@@ -109,7 +111,7 @@ class Dispatcher:
         set_timeouts()
         set_lazy_commits()
         self.leadership.begin()
-        self.promise, self.follow_up = Promise(), FollowUp()
+        self.promise, self.follow_up, self.late = Promise(), FollowUp(), Late()
         self.follow_up.hear()  # one that was sent a moment before is lost
         self.steps.reconnected()
         self.chores.reconnected()
@@ -182,6 +184,11 @@ class Dispatcher:
         else:
             batch, leads = Batch(), False
             self.leadership.rest()
+        if seen is None and wide is None and batch.owes_nothing and self.dispatch.wait is None and self.late.may_wait():
+            # A child begins with the run now. The rest of the look comes with the follow-up, and takes no processor from it.
+            self.pace.moved()
+            self.was_ready |= bool(batch.ring_for)
+            return batch, self.late.wait
         seen = seen or self.looks.look(asks_for_events=False, wide=wide)
         own, due = seen.own, seen.runs
         batch += self.steps.do(seen, leads=leads)
@@ -206,6 +213,7 @@ class Dispatcher:
         waits = [seconds_until_next(batch, own, due, self.pace.wait), *(wait for wait in retries if wait is not None)]
         if self.unheard_since is not None and not batch.ring_for:
             waits.append(max(self.ring_at - time.monotonic(), 0.0))
+        self.late.looked(min(waits))
         return batch, min(waits)
 
     def needs_leader(self, seen: Seen) -> bool:
@@ -213,10 +221,11 @@ class Dispatcher:
 
     def do_dispatch(self) -> tuple[Batch, bool]:
         """Dispatch a batch if this process leads; whether it does."""
-        if not self.leadership.take():
-            return Batch(standby=True), False
-        self.costly.since, self.rules.seen = self.leadership.since, self.leadership.version
-        batch = unless_failed(self.dispatch, Batch(left=1))
+        with reading_ahead(settings.WAKEFUL_DISPATCH_BATCH) as ask:
+            if not self.leadership.take(ask):
+                return Batch(standby=True), False
+            self.costly.since, self.rules.seen = self.leadership.since, self.leadership.version
+            batch = unless_failed(self.dispatch, Batch(left=1))
         if batch.ring_for:
             self.ring_for_new(batch.ring_for)
         return batch, True

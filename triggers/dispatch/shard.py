@@ -17,6 +17,7 @@ from runs.db import nudge
 from runs.db.errors import log_failure
 from runs.db.listen import set_lazy_commits, set_timeouts
 from runs.db.sql import fetch
+from runs.db.trip import commit_in, one_trip, reach
 from runs.failpoints import failpoint
 from runs.processes.frames import receive, send
 from triggers.dispatch.batch import MOST, Batch, settle_matched
@@ -79,18 +80,21 @@ def begin_session(rules: Rules) -> None:
 
 
 def dispatch_part(request: Request, rules: Rules, number: int) -> Batch:
-    left = Batch(left=request.events)
+    nothing = Batch(left=request.events)
     if not is_at(rules, request.version):
         rules.current()
     if not is_at(rules, request.version):
-        return left  # edited a moment ago: the dispatcher matches the part again
+        return nothing  # edited a moment ago: the dispatcher matches the part again
     matched = load(request.part, rules.index.by_id)
     with transaction.atomic():
         begun = begin(matched, piece_of(MOST), shard=number)
         if begun is None or [*begun.version[0][:2]] != [*request.version]:
-            return left
-        batch = settle_matched(begun, begun.undispatched(matched))
-        failpoint("before_shard_commit")
+            return nothing
+        batch, left = settle_matched(begun, begun.undispatched(matched))
+        with one_trip() as trip:
+            trip.add_all(left)
+            reach("before_shard_commit", trip)
+            commit_in(trip)
     failpoint("after_shard_commit")
     return batch
 

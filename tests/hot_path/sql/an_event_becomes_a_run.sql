@@ -23,6 +23,7 @@ ORDER BY event.seq;
 
 SELECT version, changed_by::text, pg_backend_pid() FROM (SELECT) AS always LEFT JOIN triggers_rulesversion ON true;
 
+\set queue '''default'''
 \set space '1'
 \set lock '1'
 \set events '''{01990000-0000-7000-8000-000000000000}'''
@@ -30,40 +31,39 @@ SELECT version, changed_by::text, pg_backend_pid() FROM (SELECT) AS always LEFT 
 \set earlier_runs '''{}'''
 \set earlier_events '''{}'''
 \set earlier_replays '''{}'''
-SELECT begun.*, clock_timestamp() AS now FROM triggers_begin_batch(
+SELECT begun.*, clock_timestamp() AS now, CASE WHEN :queue::text IS NOT NULL THEN (SELECT run.seq FROM runs_run run WHERE run.status = 'queued' AND run.ready_at IS NOT NULL AND run.queue = :queue::text ORDER BY run.agent, run.priority, coalesce(run.turn, run.seq), run.seq LIMIT 1) IS NULL END
+FROM triggers_begin_batch(
   :space::int, :lock::int, :events::uuid[], :triggers::uuid[],
   :earlier_runs::uuid[], :earlier_events::uuid[], :earlier_replays::uuid[]) begun;
 
 \set p1 '''01990000-0000-7000-8000-000000000000''::uuid'
-\set p2 '''greeter'''
+\set p2 '''default'''
 \set p3 '''greeter'''
-\set p4 '''01990000-0000-7000-8000-000000000000''::uuid'
-\set p5 '''{}'''
-\set p6 'NULL'
-\set p7 '''{}'''
-\set p8 '1'
-\set p9 '''01990000-0000-7000-8000-000000000000''::uuid'
+\set p4 '''greeter'''
+\set p5 '''01990000-0000-7000-8000-000000000000''::uuid'
+\set p6 '''{}'''
+\set p7 'NULL'
+\set p8 '''{}'''
+\set p9 '1'
 \set p10 '''01990000-0000-7000-8000-000000000000''::uuid'
-\set p11 '1'
-\set p12 '''{}'''
-\set p13 'true'
-\set p14 'NULL'
+\set p11 '''01990000-0000-7000-8000-000000000000''::uuid'
+\set p12 '1'
+\set p13 '''{}'''
+\set p14 'true'
 \set p15 'NULL'
-\set p16 '1'
-\set p17 'NULL'
+\set p16 'NULL'
+\set p17 '1'
 \set p18 'NULL'
 \set p19 'NULL'
-\set p20 'false'
-\set p21 '''default'''
+\set p20 'NULL'
+\set p21 'false'
 INSERT INTO runs_run (id, queue, agent, version, trigger, trigger_id, event_ids, input, policy, priority, replay_id, root_id, depth,
                       chain, status, status_reason, ready_at, due_at, attempt, epoch, key, key_limit, slot, error, parent_id,
                       forked_from_id, is_tainted, seq, turn)
-SELECT :p1::uuid, given.queue, :p2::text, '', :p3::text, :p4::uuid, :p5::text::uuid[], :p6::text::jsonb, :p7::text::jsonb, :p8::smallint, :p9::uuid,
-       :p10::uuid, :p11::smallint, :p12::text::text[], 'queued', '', CASE WHEN :p13::boolean THEN clock_timestamp() END, :p14::timestamptz, 0, 0,
-       :p15::text, :p16::smallint, :p17::smallint, '', :p18::uuid, :p19::uuid, :p20::boolean, given.seq, given.seq
-FROM (SELECT queue, nextval('runs_run_seq') AS seq FROM (VALUES (:p21::text)) AS asked(queue)
-      WHERE (SELECT run.seq FROM runs_run run WHERE run.status = 'queued' AND run.ready_at IS NOT NULL AND run.queue = asked.queue
-             ORDER BY run.agent, run.priority, coalesce(run.turn, run.seq), run.seq LIMIT 1) IS NULL OFFSET 0) given
+SELECT :p1::uuid, :p2::text, :p3::text, '', :p4::text, :p5::uuid, :p6::text::uuid[], :p7::text::jsonb, :p8::text::jsonb, :p9::smallint, :p10::uuid,
+       :p11::uuid, :p12::smallint, :p13::text::text[], 'queued', '', CASE WHEN :p14::boolean THEN clock_timestamp() END, :p15::timestamptz, 0, 0,
+       :p16::text, :p17::smallint, :p18::smallint, '', :p19::uuid, :p20::uuid, :p21::boolean, given.seq, given.seq
+FROM (SELECT nextval('runs_run_seq') AS seq OFFSET 0) given
 ON CONFLICT (id) DO NOTHING;
 
 \set p1 '''{01990000-0000-7000-8000-000000000000}'''

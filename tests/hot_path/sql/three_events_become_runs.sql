@@ -23,6 +23,7 @@ ORDER BY event.seq;
 
 SELECT version, changed_by::text, pg_backend_pid() FROM (SELECT) AS always LEFT JOIN triggers_rulesversion ON true;
 
+\set queue 'NULL'
 \set space '1'
 \set lock '1'
 \set events '''{01990000-0000-7000-8000-000000000000}'''
@@ -30,7 +31,8 @@ SELECT version, changed_by::text, pg_backend_pid() FROM (SELECT) AS always LEFT 
 \set earlier_runs '''{}'''
 \set earlier_events '''{}'''
 \set earlier_replays '''{}'''
-SELECT begun.*, clock_timestamp() AS now FROM triggers_begin_batch(
+SELECT begun.*, clock_timestamp() AS now, CASE WHEN :queue::text IS NOT NULL THEN (SELECT run.seq FROM runs_run run WHERE run.status = 'queued' AND run.ready_at IS NOT NULL AND run.queue = :queue::text ORDER BY run.agent, run.priority, coalesce(run.turn, run.seq), run.seq LIMIT 1) IS NULL END
+FROM triggers_begin_batch(
   :space::int, :lock::int, :events::uuid[], :triggers::uuid[],
   :earlier_runs::uuid[], :earlier_events::uuid[], :earlier_replays::uuid[]) begun;
 

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 from django.db import connection, transaction
 
 from runs.db.sql import execute, fetch_column
+from runs.db.trip import one_trip
 from runs.queues.stayers import CLAIMED, LOCK, Stayers, channel_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -28,10 +29,15 @@ def child() -> Iterator[psycopg.Connection[Any]]:
     connection.close()
 
 
+def committed(stayers: Stayers, queues: Collection[str]) -> None:
+    with one_trip() as trip:
+        stayers.commit(queues, trip)
+
+
 def left(stayers: Stayers, **runs: int) -> dict[str, int]:
     """The runs that are left to ring for, after a commit that has made these ready."""
     with transaction.atomic():
-        stayers.commit(Counter(runs))
+        committed(stayers, Counter(runs))
     return stayers.left(runs)
 
 
@@ -43,7 +49,7 @@ def test_the_child_that_waits_is_woken_by_the_commit_and_the_other_runs_are_rung
     stayers = Stayers()
     with transaction.atomic():
         execute("CREATE TABLE of_the_batch ()")
-        stayers.commit(["default", "slow"])
+        committed(stayers, ["default", "slow"])
         assert [notice.channel for notice in child.notifies(timeout=60, stop_after=1)] == [channel_of("default")]
         assert child.execute("SELECT 'of_the_batch'::regclass").fetchone()  # and it sees what it is woken for
     execute("DROP TABLE of_the_batch")
@@ -63,7 +69,7 @@ def test_a_batch_that_cannot_wake_is_committed_all_the_same(child: Any, monkeypa
     stayers = Stayers()
     with transaction.atomic():
         execute("CREATE TABLE of_the_batch ()")
-        stayers.commit(["default"])
+        committed(stayers, ["default"])
     assert stayers.left({"default": 1}) == {"default": 1}
 
     assert fetch_column("SELECT to_regclass('of_the_batch') IS NOT NULL") == [True]
@@ -86,7 +92,7 @@ def test_a_batch_that_cannot_be_committed_wakes_none(child: Any) -> None:
             " FOR EACH ROW EXECUTE FUNCTION pg_temp.refuse()"
         )
         execute("INSERT INTO of_the_batch VALUES (1)")
-        stayers.commit(["default"])
+        committed(stayers, ["default"])
 
     assert fetch_column("SELECT to_regclass('of_the_batch') IS NULL") == [True]
     assert stayers.left({"default": 1}) == {"default": 1}
@@ -96,7 +102,7 @@ def test_a_batch_that_cannot_be_committed_wakes_none(child: Any) -> None:
 def test_inside_another_transaction_nothing_is_committed(child: Any) -> None:
     stayers = Stayers()
     with transaction.atomic(), transaction.atomic():
-        stayers.commit(["default"])
+        committed(stayers, ["default"])
         assert connection.in_atomic_block and not list(child.notifies(timeout=0))
         assert execute("SELECT pg_current_xact_id_if_assigned()")
     assert stayers.left({"default": 1}) == {"default": 1}

@@ -12,6 +12,7 @@ from django.db import connection, transaction
 
 from runs.claim import Claim, Nothing
 from runs.db.sql import execute, fetch
+from runs.db.trip import one_trip
 from runs.models import Worker
 from runs.queues.stayers import LOCK, SPACE, Stayers
 from runs.worker import board
@@ -66,8 +67,8 @@ def is_as_found(other: psycopg.Connection[Any]) -> bool:
 def wake() -> bool:
     """As the dispatcher does for a run that it has made ready."""
     stayers = Stayers()
-    with transaction.atomic():
-        stayers.commit([QUEUE])
+    with transaction.atomic(), one_trip() as trip:
+        stayers.commit([QUEUE], trip)
     return not stayers.left({QUEUE: 1})
 
 

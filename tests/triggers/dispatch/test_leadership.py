@@ -6,12 +6,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from unittest.mock import patch
 
 import psycopg
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from runs.db.trip import Answer, Trip
 from tests.support.stack import eventually
 from tests.support.triggers import make_event, make_trigger
 from triggers.dispatch import leadership
@@ -78,18 +80,38 @@ def is_active(pid: int) -> bool:
         return bool(cursor.fetchall()[0][1] == "active")
 
 
+@pytest.mark.django_db(transaction=True)
+def test_what_is_read_along_comes_with_the_lead_and_its_failure_keeps_none_from_leading() -> None:
+    with another(SESSION) as other:
+        for statement, comes in (("SELECT 42", True), ("SELECT 1 / 0", False)):
+            answers: list[Answer] = []
+            leader = Leadership()
+
+            assert leader.take(lambda trip, asked=statement, found=answers: found.append(trip.add(asked)))  # type: ignore[misc]
+
+            assert [answer.rows() for answer in answers if answer.has_come] == [[(42,)]] * comes
+            assert other.execute("SELECT pg_try_advisory_lock(%s::int, %s::int)", LEADER).fetchone() == (False,)
+            leader.release()
+            assert other.execute("SELECT pg_try_advisory_lock(%s::int, %s::int)", LEADER).fetchone() == (True,)
+            other.execute("SELECT pg_advisory_unlock_all()")
+
+
 def test_a_standby_reads_and_matches_nothing() -> None:
     make_trigger()
     make_event()
-    standby = Dispatcher()
+    standby, add = Dispatcher(), Trip.add
     with another(SESSION) as leader:
         leader.execute("SELECT pg_advisory_lock(%s::int, %s::int)", LEADER)
-        with CaptureQueriesContext(connection) as captured:
+        standby.look()
+        with CaptureQueriesContext(connection) as captured, patch.object(Trip, "add", autospec=True) as added:
+            added.side_effect = add
             batch, wait = standby.look()
         leader.execute("SELECT pg_advisory_unlock(%s::int, %s::int)", LEADER)  # a closed session keeps it for a moment
 
     assert not batch.has_progressed and wait <= 1
-    assert not [query for query in captured if re.search(r"triggers_event event|pg_locks", query["sql"])]
+    statements = [query["sql"] for query in captured] + [call.args[1] for call in added.call_args_list]
+    assert added.called
+    assert not [statement for statement in statements if re.search(r"event\.received_at|pg_locks", statement)]
     standby.look()
     assert not Event.objects.filter(dispatched_at=None).exists()
     standby.leadership.release()

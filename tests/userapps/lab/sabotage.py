@@ -166,6 +166,7 @@ def outbox_deletes_first() -> None:
 
 def marks_before_it_decides() -> None:
     """Events count as dispatched before their runs are there."""
+    from runs.db.sql import execute
     from runs.failpoints import failpoint
     from triggers.dispatch import batch, decisions
 
@@ -174,7 +175,8 @@ def marks_before_it_decides() -> None:
     def settle_matched(begun: Any, matched: Any, most: Any) -> Any:
         from django.db import connection
 
-        decisions.mark_dispatched([one.item for one in matched])
+        for query in decisions.marks([one.item for one in matched]):
+            execute(*query)
         connection.connection.commit()
         failpoint("after_early_mark")
         return settle(begun, matched, most)
@@ -184,6 +186,7 @@ def marks_before_it_decides() -> None:
 
 def shards_mark_before_they_decide() -> None:
     """Events of a part count as dispatched before their runs are there: a cursor that is moved first."""
+    from runs.db.sql import execute
     from runs.failpoints import failpoint
     from triggers.dispatch import decisions, shard
 
@@ -192,7 +195,8 @@ def shards_mark_before_they_decide() -> None:
     def settle_matched(begun: Any, matched: Any) -> Any:
         from django.db import connection
 
-        decisions.mark_dispatched([one.item for one in matched])
+        for query in decisions.marks([one.item for one in matched]):
+            execute(*query)
         connection.connection.commit()
         failpoint("after_early_mark_of_a_shard")
         return settle(begun, matched)
