@@ -95,10 +95,12 @@ END_DUE = _end(
 END_THESE = _end(waits="runs_wait wait", which=THESE)
 END_UNLESS_LOCKED = _end(waits="runs_wait wait", which=THESE, patience="SKIP LOCKED")
 EXPIRE_UNLESS_LOCKED = _end(waits="runs_wait wait", which=THESE, status="'expired'", patience="SKIP LOCKED")
+# Read only if some have not been ended.
 STILL_OPEN = """
 ARRAY(
   SELECT wait.id FROM runs_wait wait JOIN runs_run run ON run.id = wait.run_id
-  WHERE wait.id = ANY((SELECT %(ids)s::bigint[])::bigint[]) AND wait.status = 'open' AND run.status = 'waiting'
+  WHERE (SELECT count(*) FROM locked) < cardinality((SELECT %(ids)s::bigint[]))
+    AND wait.id = ANY((SELECT %(ids)s::bigint[])::bigint[]) AND wait.status = 'open' AND run.status = 'waiting'
     AND wait.id <> ALL (ARRAY(SELECT wait_id FROM locked)))
 """
 END_BY_EVENT = _end(

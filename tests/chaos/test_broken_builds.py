@@ -49,7 +49,11 @@ BROKEN = {
         ("ALTER TABLE triggers_event DROP CONSTRAINT event_once",),
         "an event is recorded once",
     ),
-    "outbox_deletes_first": (KILLED_AFTER_ITS_DELETE, (), "drained: what a run emitted is there"),
+    "outbox_deletes_first": (
+        KILLED_AFTER_ITS_DELETE,
+        (),
+        "emitted is there",
+    ),  # by a run or a step: its message is lost
     "intent_after_call": (KILLED_AFTER_AN_UNWRITTEN_CALL, (), "what may happen at most once was called at most once"),
     "no_look_back": (KILLED_CHILD, (), "no wait timed out though what it waited for had come before"),
     "decisions_without_a_lock": (DECIDED_TWICE, (), "an approval is used once, for what was decided"),

@@ -94,7 +94,8 @@ WITH locked AS MATERIALIZED (
 SELECT (SELECT count(*) FROM queued), ARRAY(SELECT queue FROM queued WHERE ready_at IS NOT NULL), set_config('synchronous_commit', 'off', true), 
 ARRAY(
   SELECT wait.id FROM runs_wait wait JOIN runs_run run ON run.id = wait.run_id
-  WHERE wait.id = ANY((SELECT :ids::bigint[])::bigint[]) AND wait.status = 'open' AND run.status = 'waiting'
+  WHERE (SELECT count(*) FROM locked) < cardinality((SELECT :ids::bigint[]))
+    AND wait.id = ANY((SELECT :ids::bigint[])::bigint[]) AND wait.status = 'open' AND run.status = 'waiting'
     AND wait.id <> ALL (ARRAY(SELECT wait_id FROM locked)));
 
 \set p1 '''{01990000-0000-7000-8000-000000000000}'''
