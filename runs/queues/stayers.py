@@ -68,7 +68,8 @@ class Stayers:
                 raise
             self._failed()
         else:
-            self._note(found.rows() if found else [])
+            if found:
+                self._note(found.rows())
 
     def wake(self, queues: Collection[str]) -> None:
         """Wake the child that waits for each of these queues, whose runs are committed."""
