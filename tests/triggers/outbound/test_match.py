@@ -6,10 +6,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from runs.db import trip
 from runs.models import Run
 from tests.support.outbound import dispatched, statuses, subscribe
 from tests.support.triggers import make_event, make_trigger
-from triggers.dispatch import batch, listeners
+from triggers.dispatch import listeners
 from triggers.dispatch.batch import dispatch
 from triggers.dispatch.rules import Rules
 from triggers.models import Event, EventDelivery
@@ -68,7 +69,7 @@ def test_the_event_and_its_deliveries_commit_together(monkeypatch: pytest.Monkey
             raise RuntimeError(point)
 
     with monkeypatch.context() as patched, pytest.raises(RuntimeError):
-        patched.setattr(batch, "failpoint", die)
+        patched.setattr(trip, "failpoint", die)
         dispatch(Rules())
     assert statuses() == [] and Event.objects.get(pk=event.pk).dispatched_at is None
 
