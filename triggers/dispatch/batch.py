@@ -85,9 +85,9 @@ class Batch:
         )
 
     @property
-    def owes_nothing(self) -> bool:
-        """Whether one event was dispatched, completely, and nothing else is to be done at once."""
-        return self == Batch(dispatched=1, made=self.made, ring_for=self.ring_for)
+    def has_only_rung(self) -> bool:
+        """Whether one event was dispatched, completely, runs are rung for, and nothing else is to be done at once."""
+        return bool(self.ring_for) and self == Batch(dispatched=1, made=self.made, ring_for=self.ring_for)
 
     @property
     def has_progressed(self) -> bool:

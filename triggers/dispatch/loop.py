@@ -184,10 +184,11 @@ class Dispatcher:
         else:
             batch, leads = Batch(), False
             self.leadership.rest()
-        if seen is None and wide is None and batch.owes_nothing and self.dispatch.wait is None and self.late.may_wait():
+        may_be_late = seen is None and wide is None and self.dispatch.wait is None and not self.leadership.stands_by
+        if may_be_late and batch.has_only_rung and self.late.may_wait():
             # A child begins with the run now. The rest of the look comes with the follow-up, and takes no processor from it.
             self.pace.moved()
-            self.was_ready |= bool(batch.ring_for)
+            self.was_ready = True
             return batch, self.late.wait
         seen = seen or self.looks.look(asks_for_events=False, wide=wide)
         own, due = seen.own, seen.runs

@@ -132,6 +132,30 @@ def test_a_standby_goes_ahead_where_the_leader_is_frozen_between_two_transaction
         assert is_alive(leader)
 
 
+def test_a_standby_that_goes_ahead_does_not_sleep_past_the_end_of_a_window_that_it_has_opened(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Unlike a leader, it owes no look after its own work."""
+    monkeypatch.setattr(leadership, "PATIENCE", 0.0)
+    make_trigger(policy={"debounce": 1})
+    standby = Dispatcher()
+    standby.leadership.begin()
+    standby.look()
+    standby.leadership.release()
+    standby.look()
+    with another(SESSION) as leader:
+        leader.autocommit = True
+        leader.execute("SELECT pg_advisory_lock(%s::int, %s::int)", LEADER)
+        time.sleep(0.1)
+        make_event()
+        standby.is_urgent = True
+
+        batch, wait = standby.look()
+
+    assert batch.dispatched == 1 and standby.leadership.stands_by
+    assert wait <= 1.0
+
+
 def test_a_standby_goes_ahead_where_the_leader_is_frozen_while_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leadership, "PATIENCE", 0.0)
     monkeypatch.setattr(leadership, "LOOK_EVERY", 0.0)

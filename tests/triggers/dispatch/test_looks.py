@@ -271,6 +271,27 @@ def test_runs_of_another_queue_are_rung_for_within_a_second_while_each_look_make
     assert len(rung) == 1
 
 
+def test_a_run_that_came_with_an_event_without_a_run_is_rung_for_by_the_next_look(
+    dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One NOTIFY announces both. The run's child is free, while other runs wait for a busy one."""
+    rung = list[float]()
+    monkeypatch.setattr(dispatcher.couriers.ringer, "ring", lambda: rung.append(time.monotonic()))
+    make_run(queue="busy")
+    dispatcher.was_ready, dispatcher.ring_at = True, time.monotonic() + 3600  # they were rung for
+    make_run(queue="free")
+    make_event(type="nothing.listens")
+    dispatcher.is_urgent = dispatcher.notified = True
+    dispatcher.look()
+    dispatcher.is_urgent = dispatcher.notified = False
+
+    dispatcher.look()
+    dispatcher.look()
+
+    assert not Event.objects.filter(dispatched_at=None).exists()
+    assert len(rung) == 1
+
+
 class Clock:
     def __init__(self) -> None:
         self.now = time.monotonic()
