@@ -114,12 +114,13 @@ class Careful(Generic[T]):
         self.is_full = False  # all work waits only because too many units are set aside
         self.is_alarmed = True  # an earlier dispatcher may have left its alarm open
         self.owed: tuple[str, str] | None = None  # text and remedy of an alarm that could not be written yet
+        self.session: object = None  # at the beginning of the batch
 
     def __call__(self) -> Batch:
         """Do a batch. Handles all errors except a lost session, which it raises."""
         if self.owed:
             self._alarm(*self.owed)
-        now = time.monotonic()
+        now, self.session = time.monotonic(), connection.connection
         if self.refused and now < self.refused.retry_at:
             return Batch()
         batch = self._retry(now)
@@ -128,7 +129,7 @@ class Careful(Generic[T]):
             units = self.work.next(self.most, [one.unit for one in self.aside.values()])
         except Exception as error:
             self._refuse(error)
-            raise_if_lost(error)
+            raise_if_lost(error, self.session)
             return batch
         if units:
             return batch + self._do(units)
@@ -150,7 +151,7 @@ class Careful(Generic[T]):
             batch = self.work.run(units, self.most)
         except Exception as error:
             self._failed(units, error)
-            raise_if_lost(error)
+            raise_if_lost(error, self.session)
             return Batch(left=len(units))
         if batch.has_progressed:
             self._went_through(batch, units)
@@ -239,7 +240,7 @@ class Careful(Generic[T]):
         except Exception as error:
             due.seen, due.error, due.is_own = due.seen + 1, error, is_own(error)
             due.put_off()
-            raise_if_lost(error)
+            raise_if_lost(error, self.session)
             return Batch() if self.refused and not self.is_full else self._judge(due, units[0])
         self.made += batch.made
         if batch.dispatched:
@@ -312,9 +313,10 @@ def is_locked(error: Exception) -> bool:
     return isinstance(error.__cause__, LockNotAvailable)
 
 
-def raise_if_lost(error: Exception) -> None:
-    """Raise the error if the session is lost, so that the loop reconnects."""
-    if is_lost():
+def raise_if_lost(error: Exception, session: object) -> None:
+    """Raise the error if this session is lost, so that the loop reconnects. At the end of a transaction whose session was lost, Django
+    opens another one, which has no time-outs and does not hold the lead. None: there was no session yet."""
+    if is_lost() or (session is not None and connection.connection is not session):
         raise error
 
 
@@ -325,10 +327,11 @@ def is_lost() -> bool:
 def unless_failed(step: Callable[[], T], otherwise: T, failing: Failing | None = None, name: str = "") -> T:
     """Do this step, and note in `failing` whether it fails. If it does, or waits too long for a lock, the other steps go on; one of
     them, rescue, may free the lock. Raises the error if the session is lost."""
+    session = connection.connection
     try:
         done = step()
     except Exception as error:
-        raise_if_lost(error)
+        raise_if_lost(error, session)
         if is_locked(error):
             log.warning("dispatcher.locked", exc_info=True)
             return otherwise

@@ -10,13 +10,15 @@ from unittest.mock import patch
 
 import psycopg
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
 from runs.db.trip import Answer, Trip
+from runs.models import Run
+from runs.queues import stayers
 from tests.support.stack import eventually
 from tests.support.triggers import make_event, make_trigger
-from triggers.dispatch import leadership
+from triggers.dispatch import begin, decisions, failures, leadership
 from triggers.dispatch.leadership import LEADER, SESSION, Leadership, look_at_holders
 from triggers.dispatch.loop import Dispatcher
 from triggers.dispatch_lock import LOCK
@@ -154,6 +156,36 @@ def test_a_standby_that_goes_ahead_does_not_sleep_past_the_end_of_a_window_that_
 
     assert batch.dispatched == 1 and standby.leadership.stands_by
     assert wait <= 1.0
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("statement", ["begin.BEGIN", "decisions.MARK_EVENTS", "stayers.WAKE"])
+def test_a_leader_whose_session_is_ended_within_a_batch_connects_again(
+    monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    """Django opens another session by itself, which has no time-outs and does not hold the lead."""
+    make_trigger()
+    dispatcher = Dispatcher()
+    dispatcher.connect()
+    dispatcher.look()
+    make_event()
+    module, name = statement.split(".")
+    where = {"begin": begin, "decisions": decisions, "stayers": stayers}[module]
+    parameters = {"begin": "", "decisions": ", %s::uuid[]", "stayers": ", %(queues)s::text[], %(channels)s::text[]"}
+    monkeypatch.setattr(failures, "RETRY", 0.0)
+    dispatcher.is_urgent = True
+
+    with monkeypatch.context() as ended, pytest.raises(OperationalError):
+        ended.setattr(where, name, f"SELECT pg_terminate_backend(pg_backend_pid()){parameters[module]}")
+        dispatcher.look()
+
+    connection.close()
+    dispatcher.listener.close()
+    dispatcher.connect()
+    dispatcher.look()
+    dispatcher.leadership.release()
+    dispatcher.listener.close()
+    assert Run.objects.count() == 1 and not Event.objects.filter(dispatched_at=None).exists()
 
 
 def test_a_standby_goes_ahead_where_the_leader_is_frozen_while_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
