@@ -66,6 +66,7 @@ class Leadership:
     def begin_standing_by(self) -> None:
         self.is_held = False
         self.goes_ahead = False
+        self.reads_along = True  # until it fails in this session
         # Another dispatcher may have led until the event or redispatch with this `seq`; None: it may lead now.
         self.since: int | None = None
         self.version: Version | None = None  # of the rules, if `take` has just read it
@@ -104,11 +105,13 @@ class Leadership:
         try:
             with one_trip(begins=False) as trip:
                 taken = trip.add(TAKE, LEADER)
-                if not self.stands_by:
+                if not self.stands_by and self.reads_along:
                     along(trip)
         except DatabaseError:
             if taken is None or not taken.has_come:
                 raise
+            log.warning("dispatcher.not_read_along", exc_info=True)
+            self.reads_along = False
         return taken.rows()
 
     def release(self) -> None:

@@ -96,6 +96,7 @@ def test_what_is_read_along_comes_with_the_lead_and_its_failure_keeps_none_from_
             leader.release()
             assert other.execute("SELECT pg_try_advisory_lock(%s::int, %s::int)", LEADER).fetchone() == (True,)
             other.execute("SELECT pg_advisory_unlock_all()")
+            assert leader.reads_along == comes  # or each event would cost an error
 
 
 def test_a_standby_reads_and_matches_nothing() -> None:
