@@ -205,9 +205,17 @@ def shards_mark_before_they_decide() -> None:
 
 
 def shards_divide_keys() -> None:
-    """Events of one key are in several parts, and the later ones come first."""
+    """Events of one key are in several parts, and the later ones come first. Each batch has several of a key."""
     from triggers.dispatch import parts, shard
+    from triggers.dispatch.loop import Dispatcher
 
+    look = Dispatcher.look
+
+    def look_later(self: Any) -> Any:
+        time.sleep(0.5)
+        return look(self)
+
+    Dispatcher.look = look_later  # type: ignore[method-assign]
     parts._clusters = lambda matched: [[place] for place in range(len(matched))]
     dispatch_part = shard.dispatch_part
 
