@@ -1,5 +1,5 @@
-"""What each leg of a wake costs PostgreSQL, in a process of its own: buffers, and CPU of the session. `FIRST`, the first number that
-a waiting run waits for, and the number of TRIGGERS to have; JSON to standard output."""
+"""What each leg of a wake costs PostgreSQL, in a process of its own: buffers, and CPU of the session. `TURN`, how often this
+database has been measured, and the number of `TRIGGERS` to have; JSON to standard output."""
 
 import json
 import sys
@@ -95,11 +95,11 @@ class Growth(Probe):
     def sleeps(self, count: int, *, warm: bool = False) -> None:
         rules = Rules()
         for _ in range(count):
-            accept([replace(incoming("bench.sleeper", str(time.time_ns())), data={"count": 1})])
+            accept([replace(incoming("bench.sleeper", str(time.time_ns())), data={"count": 1, "microseconds": 0})])
             dispatch(rules)
             execute(self.claimed())
             ended = self.measure_unless(warm, "a wait ends by time", partial(ends.end_due, 500))
-            assert ended == 1
+            assert ended.runs == 1
             execute(self.claimed())
 
     def claimed(self) -> Any:
@@ -152,7 +152,8 @@ def add_triggers(count: int) -> None:
 
 
 def main() -> None:
-    first, triggers = map(int, sys.argv[1:])
+    turn, triggers = map(int, sys.argv[1:])
+    first = 1 + 3 * (WARM + TIMES) * turn  # number that a waiting run still waits for
     probe = Growth()
     add_triggers(triggers)
     while due_schedules.settle(limit=500):
