@@ -85,7 +85,8 @@ class Trigger(models.Model):
         indexes = [
             models.Index(
                 fields=["paused_at"], name="trigger_paused", condition=Q(enabled=True, paused_at__isnull=False)
-            )
+            ),
+            models.Index(fields=["agent", "slug"], name="trigger_by_agent"),
         ]
 
     def __str__(self) -> str:

@@ -60,6 +60,25 @@ def test_what_is_read_of_an_idle_trigger_does_not_grow_with_the_runs_of_others(
 
 
 @pytest.mark.django_db
+def test_the_first_triggers_of_agents_are_read_without_those_of_others() -> None:
+    one = make_trigger(slug="one", agent="busy")
+    execute(
+        "INSERT INTO triggers_trigger SELECT (jsonb_populate_record(one, jsonb_build_object("
+        "  'id', gen_random_uuid(), 'slug', 'busy-' || n, 'agent', 'busy-' || n %% 500))).*"
+        " FROM triggers_trigger one, generate_series(1, 5000) n WHERE one.id = %s",
+        [one.pk],
+    )
+    make_trigger(slug="zz-last", agent="idle")
+    execute("ANALYZE triggers_trigger")
+
+    given = {"agents": ["idle", "unknown", "busy-7"], "most": last_runs.TRIGGERS}
+    plan = "\n".join(str(line) for (line,) in fetch(f"EXPLAIN (ANALYZE) {last_runs.TRIGGERS_OF}", given))
+
+    assert "trigger_by_agent" in plan
+    assert "Filter" not in plan
+
+
+@pytest.mark.django_db
 def test_the_failed_children_of_a_run_with_many_are_read_without_the_failed_runs_of_others() -> None:
     parent = make_run(status="succeeded")
     execute(MANY_LIKE_IT, [make_run(status="failed").pk])
