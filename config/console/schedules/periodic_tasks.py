@@ -16,7 +16,7 @@ from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 from config.console.parts.audit_entries import Audited, record_each
 from config.console.parts.links import link, page
 from config.console.parts.moments import moment
-from config.console.parts.panel import Panel, column, time_column
+from config.console.parts.panel import CappedPaginator, Panel, column, time_column
 from config.console.parts.sections import Facts, Section, Text
 from triggers.models import Schedule
 from triggers.schedules.preview import describe
@@ -48,6 +48,7 @@ class PeriodicTaskPanel(Audited, BasePeriodicTaskAdmin, ModelAdmin):  # type: ig
     date_hierarchy = None
     list_display = ("name", "enabled", "task", "rule", "last_run", "times")
     list_filter = ("enabled",)
+    paginator = CappedPaginator
     show_full_result_count = False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[PeriodicTask]:
