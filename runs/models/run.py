@@ -4,7 +4,7 @@ from django.db.models import F, Func, Q
 from django.db.models.functions import Coalesce, Now
 
 from runs.db.column_defaults import next_value
-from runs.states import FINISHED, LIVE, LIVE_SQL, RunStatus
+from runs.states import FINISHED, LIVE, RunStatus
 
 from .worker import Worker
 
@@ -24,13 +24,10 @@ CHECKED = (
 
 class RunManager(models.Manager["Run"]):
     def running(self) -> models.QuerySet["Run"]:
-        """The running runs. The status is a literal: with a parameter, a plan that was prepared while the table was small would
-        keep scanning the table, instead of using the small partial index."""
-        return self.extra(where=["runs_run.status = 'running'"])
+        return self.filter(status=RunStatus.RUNNING)
 
     def live(self) -> models.QuerySet["Run"]:
-        """The runs that have not finished; the statuses are literals, as in `running`."""
-        return self.extra(where=[f"runs_run.status IN {LIVE_SQL}"])  # noqa: S610  (our own words)
+        return self.filter(status__in=sorted(LIVE))
 
     def finished(self) -> models.QuerySet["Run"]:
         return self.filter(status__in=sorted(FINISHED))

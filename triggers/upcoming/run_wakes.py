@@ -9,6 +9,7 @@ from django.db.models import Q
 from agents.kernel.reserved_types import SIGNAL
 from runs.attempt.effects import WAKEUP
 from runs.models import OutboxMessage, Run, Wait
+from runs.states import RunStatus
 from triggers.models import Trigger, Window
 from triggers.upcoming.entry import Coming, Span, soonest
 
@@ -60,7 +61,7 @@ def _window(window: Window) -> Coming:
 
 
 def timers(span: Span, limit: int, agent: str) -> list[Coming]:
-    rows = Wait.objects.filter(span.on("due_at")).extra(where=["runs_wait.status = 'open'"])
+    rows = Wait.objects.filter(span.on("due_at"), status=Wait.Status.OPEN)
     found = soonest(rows, "due_at", limit, Q(run__agent=agent) if agent else Q()).select_related("run")
     columns = (
         "due_at",
@@ -106,8 +107,7 @@ def _waited_for(wait: Wait) -> str:
 
 
 def put_off(span: Span, limit: int, agent: str) -> list[Coming]:
-    # A literal, as in Run.objects.running(), so that PostgreSQL uses the small index.
-    rows = Run.objects.filter(span.on("due_at")).extra(where=["runs_run.status = 'queued'"])
+    rows = Run.objects.filter(span.on("due_at"), status=RunStatus.QUEUED)
     found = soonest(rows, "due_at", limit, Q(agent=agent) if agent else Q())
     return [_of_run(run) for run in found.only("due_at", "agent", "trigger", "trigger_id", "attempt", "error")]
 

@@ -138,6 +138,5 @@ def _in_short(arguments: Any) -> str:
 
 def _held() -> list[datetime]:
     """Until when, the first one first."""
-    # Literals: with parameters, a plan that was made for a small table might scan a large one.
-    held = Delivery.objects.extra(where=["status = 'held' AND status IN ('pending', 'held')"])
+    held = Delivery.objects.filter(status=Delivery.Status.HELD)
     return [at for at in held.order_by("due_at").values_list("due_at", flat=True)[:HELD] if at]

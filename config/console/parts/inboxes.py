@@ -8,13 +8,13 @@ from django.http import HttpRequest
 
 from runs.models import Incident, Run, Wait
 from runs.notifications.inbox import unread
+from runs.states import RunStatus
 
 COUNTED = 100  # beyond, a badge shows “99+”
 
 
-# Literals, not parameters: a generic plan made while the table was small would scan it even when it is large.
 def pending_approvals() -> QuerySet[Wait]:
-    return Wait.objects.extra(where=["runs_wait.status = 'open' AND runs_wait.kind = 'approval'"])
+    return Wait.objects.filter(status=Wait.Status.OPEN, kind=Wait.Kind.APPROVAL)
 
 
 def first_to_expire() -> QuerySet[Wait]:
@@ -23,7 +23,7 @@ def first_to_expire() -> QuerySet[Wait]:
 
 
 def uncertain_runs() -> QuerySet[Run]:
-    return Run.objects.extra(where=["runs_run.status = 'uncertain'"])
+    return Run.objects.filter(status=RunStatus.UNCERTAIN)
 
 
 def open_incidents() -> QuerySet[Incident]:

@@ -45,6 +45,16 @@ def titles(client: Client) -> list[str]:
     return [one.label for one in what_waits(request).waiting]
 
 
+def test_an_approval_without_an_end_is_in_sight_beside_many_sleeping_runs_and_many_that_have_slept(
+    admin: Client,
+) -> None:
+    make_asking_run()
+    for number in range(decisions.MOST + 1):
+        make_wait(make_run(status="waiting" if number % 2 else "succeeded"), status="open" if number % 2 else "done")
+
+    assert titles(admin) == ["Approval"]
+
+
 def test_an_approval_is_decided_in_the_list_with_its_arguments_in_sight(admin: Client) -> None:
     approval = make_asking_run()
     page = page_text(admin)
