@@ -36,6 +36,8 @@ BATCH = 100  # events
 KILOBYTE["customer"] = "c3"
 LISTS = {
     "Overview": "/admin/",
+    "Inbox": "/admin/inbox/",
+    "Upcoming": "/admin/coming/",
     "Runs": "/admin/runs/run/",
     "Failed runs": "/admin/runs/run/?status__exact=failed",
     "Waiting runs": "/admin/runs/run/?status__exact=waiting",
