@@ -62,7 +62,9 @@ def carry_out_or_ask(panel: Panel, request: HttpRequest, chosen: QuerySet[Run], 
 
 
 def _preview(panel: Panel, request: HttpRequest, chosen: QuerySet[Run], deed: Deed) -> HttpResponse:
-    found = Run.objects.filter(pk__in=chosen.order_by().values("pk")[:COUNTED])
+    # Read first: inside a subquery, a literal condition of the list (see `queued`) would be one of the runs outside it.
+    ids = list(chosen.order_by().values_list("pk", flat=True)[:COUNTED])
+    found = Run.objects.filter(pk__among=ids)
     counts: dict[str, Any] = {"runs": Count("pk"), "legal": Count("pk", filter=deed.legal)}
     counted: dict[str, int] = found.aggregate(**counts, upto=Max("seq"))
     kinds: Any = found.values("status", "agent").annotate(**counts).order_by("status", "agent")

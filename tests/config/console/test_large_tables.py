@@ -116,6 +116,15 @@ def test_the_live_runs_of_a_status_are_read_without_those_that_ended(admin: Clie
     assert [found["id"] for found in api.get(f"runs/?status={status}").body["results"]] == [str(run.pk)]
 
 
+def test_the_preview_of_a_bulk_action_reads_the_queued_runs_without_those_that_ended(admin: Client) -> None:
+    queued_runs = [make_run() for _ in range(3)]
+    execute(MANY_LIKE_IT, [make_run(status="succeeded").pk])
+    execute("ANALYZE runs_run")
+    form = {"action": "cancel_chosen", "select_across": "1", "_selected_action": [str(queued_runs[0].pk)]}
+
+    assert runs_read(partial(admin.post, list_of("runs_run") + "?status__exact=queued", form)) < 50
+
+
 def test_runs_are_queued_wherever_they_stand_and_however_many(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     make_run(status="waiting", ready_at=None)
     runs = [
