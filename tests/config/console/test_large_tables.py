@@ -2,10 +2,12 @@
 
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from io import StringIO
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
 
@@ -18,7 +20,7 @@ from runs.actions.select import queued
 from runs.db.sql import execute, fetch
 from runs.models import AuditEntry, Run
 from tests.support.api import Api
-from tests.support.console import list_of
+from tests.support.console import list_of, page_of
 from tests.support.old_rows import id_of
 from tests.support.rows_read import MANY_LIKE_IT, runs_read
 from tests.support.runs import make_run
@@ -90,6 +92,19 @@ def test_the_failed_children_of_a_run_with_many_are_read_without_the_failed_runs
 
     assert "run_by_parent" in plan
     assert "run_failed" not in plan
+
+
+def test_the_newest_runs_of_a_trigger_that_no_longer_fires_are_read_without_those_of_others(admin: Client) -> None:
+    trigger = make_trigger(slug="former")
+    execute(MANY_LIKE_IT, [make_run(trigger="former", status="succeeded").pk])
+    newer = MANY_LIKE_IT.replace("'01900000-", "'01910000-").replace("run.seq + n", "run.seq + 5000 + n")
+    for run in (make_run(trigger="busy", status="succeeded"), make_run(trigger="busier", status="succeeded")):
+        execute(newer, [run.pk])
+        newer = newer.replace("'01910000-", "'01920000-").replace("5000 + n", "10000 + n")
+    execute("ANALYZE runs_run")
+
+    assert runs_read(partial(admin.get, page_of("triggers_trigger", trigger))) < 100
+    assert runs_read(partial(call_command, "runs", trigger="former", stdout=StringIO())) < 100
 
 
 LIVE_RUNS: dict[str, dict[str, Any]] = {
