@@ -27,7 +27,7 @@ from config.console.parts.bulk import carry_out
 from config.console.parts.dialogs import attempt, dialog, leave
 from config.console.parts.filters import ConditionFilter, LinkedFilter
 from config.console.parts.html import format_html
-from config.console.parts.links import event_link, link, new_trigger_link, page, run_link
+from config.console.parts.links import event_link, link, listing, new_trigger_link, page, run_link
 from config.console.parts.moments import distance, moment
 from config.console.parts.pages import form_page
 from config.console.parts.panel import LOOKED_THROUGH, acting, allowed, button, column, newest, time_column
@@ -298,12 +298,14 @@ class EventPanel(ArrangedPanel):
     # One event
 
     def sections(self, request: HttpRequest, obj: Event) -> list[Section]:
-        runs = list(runs_of_event(obj.pk).defer("input", "result", "fired").order_by("id")[:SHOWN])
+        started = runs_of_event(obj.pk)
+        runs = list(started.defer("input", "result", "fired").order_by("id")[:SHOWN])
+        count, failed = _counts(started, runs)
         decisions = list(obj.decisions.select_related("trigger").order_by("id")[:SHOWN])
         redeliveries = list(obj.redeliveries.order_by("-last_at")[:SHOWN])
         may_add = request.user.has_perm("triggers.add_trigger")
         source = Source.objects.filter(pk=obj.source_id).first()  # None: it was deleted while the event was recorded
-        sections: list[Section] = [_notice(obj, source, runs, decisions, may_add)]
+        sections: list[Section] = [_notice(obj, source, count, failed, decisions, may_add)]
         sections += failed_children([run.pk for run in runs])
         if any(redelivery.differs for redelivery in redeliveries):
             sections.append(
@@ -318,7 +320,7 @@ class EventPanel(ArrangedPanel):
             _facts(obj, source),
             payload_of(obj),
             *attachments(obj),
-            _runs(runs),
+            _runs(obj, runs, count),
             _decisions(obj, decisions, runs),
         ]
         sections += [causal_tree_of_event(obj), *left_to(obj)]
@@ -332,8 +334,17 @@ def _number(count: int, noun: str) -> str:
     return f"{count} {noun}{pluralize(count)}"
 
 
-def _notice(event: Event, source: Source | None, runs: list[Run], decisions: list[Decision], may_add: bool) -> Notice:
-    """`may_add`: whether the user may add a trigger."""
+def _counts(started: QuerySet[Run], shown: list[Run]) -> tuple[int, int]:
+    """How many runs the event has started, and how many of them have failed."""
+    if len(shown) < SHOWN:
+        return len(shown), sum(run.status == RunStatus.FAILED for run in shown)
+    return started.count(), started.filter(status=RunStatus.FAILED).count()
+
+
+def _notice(
+    event: Event, source: Source | None, runs: int, failed: int, decisions: list[Decision], may_add: bool
+) -> Notice:
+    """`runs`: that it has started, of which so many have `failed`. `may_add`: whether the user may add a trigger."""
     if event.dispatched_at is None:
         details = (
             []
@@ -346,9 +357,8 @@ def _notice(event: Event, source: Source | None, runs: list[Run], decisions: lis
             details=details,
         )
     if runs:
-        failed = sum(run.status == RunStatus.FAILED for run in runs)
         outcome = f", {failed} failed" if failed else ""
-        return Notice(level="bad" if failed else "good", text=f"Started {_number(len(runs), 'run')}{outcome}.")
+        return Notice(level="bad" if failed else "good", text=f"Started {_number(runs, 'run')}{outcome}.")
     if decisions:
         return Notice(text="Started no run: see the decisions below for the reason.")
     if event.has_lost_its_target:
@@ -426,7 +436,7 @@ def _target(event: Event) -> Any:
     return event.target_id and link(page("triggers_trigger", event.target_id), "this one only")
 
 
-def _runs(runs: list[Run]) -> Table:
+def _runs(event: Event, runs: list[Run], count: int) -> Table:
     return Table(
         title="Runs",
         headers=("Run", "Agent", "Trigger", "Status", "Created", "Took", "Error"),
@@ -443,6 +453,9 @@ def _runs(runs: list[Run]) -> Table:
             for run in runs
         ],
         empty="No runs.",
+        note=link(listing("runs_run", q=str(event.pk)), f"All {count:,}; here are the first {SHOWN}")
+        if count > len(runs)
+        else "",
         is_cards=True,
     )
 
@@ -459,11 +472,12 @@ def _decisions(event: Event, decisions: list[Decision], runs: list[Run]) -> Tabl
         headers=("Trigger", "Outcome", "Reason", "Run concerned", "When"),
         rows=[(link(page("triggers_trigger", one.trigger_id), one.trigger.slug), *cells_of(one)) for one in decisions],
         empty=none,
+        note=f"The first {SHOWN}." if len(decisions) == SHOWN else "",
     )
 
 
 def _replays(event: Event) -> Table:
-    asked: Any = Redispatch.objects.filter(event=event).select_related("trigger").order_by("-id")[:SHOWN]
+    asked: list[Any] = list(Redispatch.objects.filter(event=event).select_related("trigger").order_by("-id")[:SHOWN])
     return Table(
         title="Replays",
         headers=("Requested", "By", "To", "Dispatched"),
@@ -477,6 +491,7 @@ def _replays(event: Event) -> Table:
             for one in asked
         ],
         empty="No replays.",
+        note=f"The latest {SHOWN}." if len(asked) == SHOWN else "",
     )
 
 

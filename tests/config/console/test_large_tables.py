@@ -25,6 +25,7 @@ from tests.support.old_rows import id_of
 from tests.support.rows_read import MANY_LIKE_IT, runs_read
 from tests.support.runs import make_run
 from tests.support.triggers import make_event, make_trigger
+from triggers.models import Event
 
 LOOKED_THROUGH = 2
 NOW = timezone.now()
@@ -236,3 +237,20 @@ def test_the_audit_log_is_filtered_by_the_values_of_its_newest_entries(
     assert ("?action__exact=cancel" in page, "?action=cancel" in page) == (False, False)
     assert "?action=requeue" in page
     assert "?action=replay" in page
+
+
+def test_the_page_of_an_event_counts_all_its_runs_where_it_shows_the_first(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("config.console.events.page.SHOWN", 2)
+    event = make_event()
+    Event.objects.update(dispatched_at=NOW)
+    statuses = ["succeeded", "failed", "failed", "failed"]
+    runs = [make_run(event_id=event.pk, status=one, trigger=f"one-{n}") for n, one in enumerate(statuses)]
+
+    page = admin.get(page_of("triggers_event", event)).content.decode()
+
+    assert "Started 4 runs, 3 failed." in page
+    assert "All 4; here are the first 2" in page
+    listed = admin.get(list_of("runs_run"), {"q": str(event.pk)})
+    assert {run.pk for run in listed.context["cl"].result_list} == {run.pk for run in runs}
