@@ -232,15 +232,16 @@ def _windows(budget: Budget) -> Table:
 
 
 def _waiting() -> Table:
-    waits = Wait.objects.filter(status=Wait.Status.OPEN, kind=Wait.Kind.BUDGET).order_by("id")[:SHOWN]
+    waits = list(Wait.objects.filter(status=Wait.Status.OPEN, kind=Wait.Kind.BUDGET).order_by("id")[: SHOWN + 1])
     return Table(
         title="Runs that wait for budget",
         headers=("Run", "Since", "Until", "Reason"),
         rows=[
             (run_link(wait.run_id), moment(wait.created_at), moment(wait.due_at), (wait.asked or {}).get("reason", ""))
-            for wait in waits
+            for wait in waits[:SHOWN]
         ],
         empty="None.",
+        note=f"The {SHOWN} that have waited longest; there are more." if len(waits) > SHOWN else "",
     )
 
 

@@ -18,9 +18,9 @@ from config.console.runs import failed_children, last_runs
 from runs.actions import select
 from runs.actions.select import queued
 from runs.db.sql import execute, fetch
-from runs.models import AuditEntry, Run
+from runs.models import AuditEntry, Run, Wait
 from tests.support.api import Api
-from tests.support.console import list_of, page_of
+from tests.support.console import list_of, make_one_of_each, page_of
 from tests.support.old_rows import id_of
 from tests.support.rows_read import MANY_LIKE_IT, runs_read
 from tests.support.runs import make_run
@@ -254,3 +254,17 @@ def test_the_page_of_an_event_counts_all_its_runs_where_it_shows_the_first(
     assert "All 4; here are the first 2" in page
     listed = admin.get(list_of("runs_run"), {"q": str(event.pk)})
     assert {run.pk for run in listed.context["cl"].result_list} == {run.pk for run in runs}
+
+
+def test_the_page_of_a_budget_names_that_more_runs_wait_than_it_shows(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("config.console.agents.budgets.SHOWN", 2)
+    path = page_of("runs_budget", make_one_of_each(1)["runs_budget"])
+
+    def wait_for_budget() -> str:
+        run = make_run(status="waiting", ready_at=None)
+        Wait.objects.create(run=run, key="model#1", position=0, kind="budget", asked={"reason": "spent"})
+        return admin.get(path).content.decode()
+
+    assert ["there are more" in wait_for_budget() for _ in range(3)] == [False, False, True]
