@@ -226,7 +226,7 @@ class Dispatcher:
             if not self.leadership.take(ask):
                 return Batch(standby=True), False
             self.costly.since, self.rules.seen = self.leadership.since, self.leadership.version
-            batch = unless_failed(self.dispatch, Batch(left=1))
+            batch = unless_failed(self.dispatch, Batch(left=1), name="dispatch")
         if batch.ring_for:
             self.ring_for_new(batch.ring_for)
         return batch, True
