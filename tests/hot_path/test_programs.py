@@ -1,4 +1,5 @@
-"""What each program loads, and the memory it holds at rest, at most, in `programs.txt`: started alone, as in production.
+"""What each program loads, and the memory it holds at rest, at most, in `programs.txt`: started alone, as in production. The
+dispatcher has sent a periodic task, for which it loads the code of all tasks: Beat fires one within minutes.
 
 A change that raises a figure writes the file (WRITE=1 pytest tests/hot_path/test_programs.py) and gives the reason in its commit.
 """
@@ -12,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.stack import ROOT, Process, StackMaker
+from tests.support.stack import ROOT, Process, StackMaker, eventually
 
 pytestmark = pytest.mark.acceptance
 
@@ -34,6 +35,12 @@ NEVER = {
     "nats",
     "confluent_kafka",
 }
+# To a queue that no worker of this test reads.
+SEND_A_TASK = """
+INSERT INTO runs_outboxmessage (topic, key, attempts, last_error, available_at, created_at, payload)
+VALUES ('task', 'measured', 0, '', clock_timestamp(), clock_timestamp(), '{"task": "wakeful.tables", "args": [], "kwargs": {},
+  "queue": "measured", "exchange": null, "routing_key": null, "headers": {}, "priority": null, "expires": null}')
+"""
 
 Figures = tuple[int, int, int, int]
 
@@ -70,6 +77,8 @@ def test_a_program_loads_and_holds_what_its_budget_says(make_stack: StackMaker) 
     # It loads the client of the broker where it finds no dispatcher.
     started = {**others, "web": stack.start("web", by_itself=True)}
     stack.request("GET", "/admin/login/")  # the first request loads the pages
+    stack.query(SEND_A_TASK)
+    eventually(lambda: not stack.query("SELECT FROM runs_outboxmessage WHERE topic = 'task'"))
     if os.environ.get("WRITE"):
         time.sleep(20)  # some modules are loaded at the first look
         write({program: figures_of(process)[0] for program, process in started.items()})
