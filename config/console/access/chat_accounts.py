@@ -84,10 +84,12 @@ def _make_code(request: HttpRequest, source_id: UUID) -> HttpResponse:
 def _page(request: HttpRequest, *, secret: str = "", steps: Steps | None = None) -> HttpResponse:
     request.current_app = admin.site.name
     sees_all = is_superuser(request.user)
+    rows = _rows(request.user, sees_all=sees_all)
     context = {
         **admin.site.each_context(request),
         "title": "Chat accounts",
-        "rows": _rows(request.user, sees_all=sees_all),
+        "rows": rows,
+        "note": f"The {SHOWN} that were linked last." if len(rows) == SHOWN else "",
         "sees_all": sees_all,
         "sources": _sources() if may_decide(request.user) else None,
         "secret": secret,

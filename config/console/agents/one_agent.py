@@ -292,14 +292,16 @@ def _spent(spent: Sequence[Spent]) -> Table:
 def _checklists(name: str) -> Table:
     failing = Count("items", filter=Q(items__failures_in_a_row__gt=0))
     found = Checklist.objects.filter(agent=name).annotate(item_count=Count("items"), failing_count=failing)
+    first = list(found.order_by("trigger")[:SHOWN])
     return Table(
         title="Checklists",
         headers=("Checklist", "Items", "Failing", "Silenced until"),
         rows=[
             (link(page("agents_checklist", one.pk), one), one.item_count, one.failing_count, moment(one.silenced_until))
-            for one in found.order_by("trigger")[:SHOWN]
+            for one in first
         ],
         empty="None.",
+        note=f"The first {SHOWN}." if len(first) == SHOWN else "",
         is_cards=True,
     )
 
@@ -322,10 +324,15 @@ def _memory(name: str) -> Table:
 def _sessions(runs: Sequence[PastRun]) -> Table:
     """Those of its last runs: by their turns, which an index finds by run."""
     turns = SessionTurn.objects.filter(run_id__in=[one.id for one in runs[:LAST]])
-    found = Session.objects.filter(pk__in=turns.values("session")).order_by("-used_at")[:SHOWN]
+    found = list(Session.objects.filter(pk__in=turns.values("session")).order_by("-used_at")[:SHOWN])
     rows: list[tuple[Any, ...]] = [
         (link(page("agents_session", one.pk), one.name), moment(one.used_at)) for one in found
     ]
     return Table(
-        title="Sessions of its last runs", headers=("Session", "Last used"), rows=rows, empty="None.", is_cards=True
+        title="Sessions of its last runs",
+        headers=("Session", "Last used"),
+        rows=rows,
+        empty="None.",
+        note=f"The latest {SHOWN}." if len(found) == SHOWN else "",
+        is_cards=True,
     )

@@ -29,6 +29,7 @@ from runs.actions.sessions import clear_session, edit_session, remove_turn
 from runs.models import Run, Wait
 
 SHOWN = 100  # turns
+WAITING = 10  # runs
 CUT = 600  # characters of a part
 MARK = "it has data of strangers, so it taints each run that reads it"
 
@@ -127,14 +128,13 @@ class SessionPanel(Panel):
 
 def _notice(session: Session, turns: Sequence[SessionTurn]) -> Notice:
     waiting = Wait.objects.filter(status=Wait.Status.OPEN, kind=Wait.Kind.SESSION, asked__session=session.name)
-    runs = [run_link(id) for id in waiting.order_by("id").values_list("run_id", flat=True)[:10]]
-    details = (
-        [format_html("Waiting for it: {}", format_html_join(", ", "{}", ((run,) for run in runs)))] if runs else []
-    )
+    runs = [run_link(id) for id in waiting.order_by("id").values_list("run_id", flat=True)[: WAITING + 1]]
+    named = [(run,) for run in runs[:WAITING]] + [("and others",)] * (len(runs) > WAITING)
+    details = [format_html("Waiting for it: {}", format_html_join(", ", "{}", named))] if runs else []
     holder = _holder(session)
     if holder is None:
         return Notice(
-            text=f"{len(turns)} turn{pluralize(len(turns))}. No run holds it." if turns else "It is empty.",
+            text=f"{_number_of(turns)}. No run holds it." if turns else "It is empty.",
             details=details,
         )
     text = format_html(
@@ -143,6 +143,10 @@ def _notice(session: Session, turns: Sequence[SessionTurn]) -> Notice:
         holder.status,
     )
     return Notice(text=text, level="warning" if runs else "info", details=details)
+
+
+def _number_of(turns: Sequence[SessionTurn]) -> str:
+    return f"More than {SHOWN} turns" if len(turns) > SHOWN else f"{len(turns)} turn{pluralize(len(turns))}"
 
 
 def _facts(session: Session) -> Facts:

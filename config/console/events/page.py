@@ -502,4 +502,5 @@ def _redeliveries(redeliveries: list[Redelivery]) -> list[Section]:
         (one.count, "another body" if one.differs else "same body", moment(one.last_at), one.body_sha256[:16])
         for one in redeliveries
     ]
-    return [Table(title="Redeliveries", headers=("Times", "Body", "Last", "SHA-256"), rows=rows, empty="")]
+    note = f"The latest {SHOWN}." if len(redeliveries) == SHOWN else ""
+    return [Table(title="Redeliveries", headers=("Times", "Body", "Last", "SHA-256"), rows=rows, empty="", note=note)]

@@ -279,11 +279,12 @@ def _runs(incident: Incident) -> Table:
 
 
 def _told(incident: Incident) -> Table:
-    told = Notification.objects.filter(topic=topic_of(incident)).order_by("-id")[:SHOWN]
+    told = list(Notification.objects.filter(topic=topic_of(incident)).order_by("-id")[:SHOWN])
     without = "One of many that opened at once: the alarm many-incidents stands for it."
     return Table(
         title="Notifications about it",
         headers=("When", "Urgency", "Message"),
         rows=[(moment(one.created_at), one.urgency, link(page("runs_notification", one.pk), one.text)) for one in told],
         empty=without if incident.opened_at and not incident.told and not incident.tell_at else "Nothing yet.",
+        note=f"The latest {SHOWN}." if len(told) == SHOWN else "",
     )

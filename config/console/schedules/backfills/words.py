@@ -2,7 +2,7 @@
 
 from django.utils.safestring import SafeString
 
-from config.console.parts.links import link, page
+from config.console.parts.links import link, listing, page
 from config.console.parts.moments import moment
 from config.console.parts.progress import Bar, Part
 from config.console.parts.sections import Section, Table
@@ -62,6 +62,9 @@ def backfills_of(schedule: Schedule) -> list[Section]:
                 for one in newest
             ],
             empty="",
+            note=link(listing("triggers_backfill", q=schedule.task.name), "All of its backfills")
+            if len(newest) == SHOWN
+            else "",
         )
     ]
 

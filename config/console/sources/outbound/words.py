@@ -47,7 +47,8 @@ def left_to(event: Event) -> list[Section]:
         (one.name, delivery_link(one), one.reason, one.attempts, moment(one.due_at) if one.due_at else "–")
         for one in deliveries
     ]
-    return [Table(title="Left to subscriptions", headers=headers, rows=rows, empty="")]
+    note = f"The first {SHOWN}." if len(deliveries) == SHOWN else ""
+    return [Table(title="Left to subscriptions", headers=headers, rows=rows, empty="", note=note)]
 
 
 def attempts_of(delivery: EventDelivery) -> Table:
