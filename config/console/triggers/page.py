@@ -16,7 +16,7 @@ from config.console.schedules.words import state_of
 from config.console.sources.switches import switch_sections
 from config.console.triggers.dialogs import HELD
 from config.console.triggers.words import in_words
-from runs.models import Run
+from runs.actions.select import select_runs
 from runs.models.policy import REPORTS
 from runs.states import LIVE
 from triggers.dispatch.failing_triggers import COUNTED, errors_of
@@ -149,9 +149,8 @@ def _collected(trigger: Trigger) -> str:
 
 
 def _runs(trigger: Trigger) -> Table:
-    # A range, in the order of the index `run_by_trigger`: see `newest_runs_of`.
-    found = Run.objects.filter(trigger__range=(trigger.slug, trigger.slug)).order_by("-trigger", "-id")
-    runs = found.defer("input", "result", "policy", "fired")[:SHOWN]
+    newest = select_runs(trigger=trigger.slug).order_by("-id")
+    runs = newest.defer("input", "result", "policy", "fired")[:SHOWN]
     return Table(
         title="Latest runs",
         headers=("Run", "Status", "Attempt", "Created", "Took", "Error"),

@@ -29,10 +29,7 @@ class Command(BaseCommand):
     def handle(
         self, *, status: str | None, trigger: str | None, event: UUID | None, limit: int, as_json: bool, **options: Any
     ) -> None:
-        found = select_runs(event=event, status=status)
-        # A range, in the order of the index `run_by_trigger`: for an equality PostgreSQL may read the runs of all triggers.
-        of_trigger = found.filter(trigger__range=(trigger, trigger)).order_by("-trigger", "-id") if trigger else None
-        runs = (found.order_by("-id") if of_trigger is None else of_trigger)[:limit]
+        runs = select_runs(event=event, trigger=trigger, status=status).order_by("-id")[:limit]
         if as_json:
             self.stdout.write(json.dumps(RunSerializer(runs, many=True).data, cls=JSONEncoder, indent=2))
             return

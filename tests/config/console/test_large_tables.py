@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from io import StringIO
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
 import pytest
@@ -19,7 +20,7 @@ from runs.actions import select
 from runs.actions.select import queued
 from runs.db.sql import execute, fetch
 from runs.models import AuditEntry, Run, Wait
-from tests.support.api import Api
+from tests.support.api import Answer, Api
 from tests.support.console import list_of, make_one_of_each, page_of
 from tests.support.old_rows import id_of
 from tests.support.rows_read import MANY_LIKE_IT, runs_read
@@ -106,6 +107,14 @@ def test_the_newest_runs_of_a_trigger_that_no_longer_fires_are_read_without_thos
 
     assert runs_read(partial(admin.get, page_of("triggers_trigger", trigger))) < 100
     assert runs_read(partial(call_command, "runs", trigger="former", stdout=StringIO())) < 100
+    api = Api()
+    seen: list[Answer] = []
+    assert runs_read(lambda: seen.append(api.get("runs/", trigger="former", limit=30))) < 100
+    following = parse_qs(urlsplit(seen[0].body["next"]).query)["cursor"]
+    assert runs_read(lambda: seen.append(api.get("runs/", trigger="former", limit=30, cursor=following))) < 100
+    ids = [run["id"] for answer in seen for run in answer.body["results"]]
+    assert len(ids) == len(set(ids)) == 60
+    assert ids == sorted(ids, reverse=True)
 
 
 LIVE_RUNS: dict[str, dict[str, Any]] = {
