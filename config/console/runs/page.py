@@ -232,9 +232,7 @@ def _events(run: Run, events: list[Event]) -> Table:
 def _notifications(run: Run) -> list[Section]:
     notes = Notification.objects.filter(run_id=run.pk, created_at__gte=run.created_at).order_by("created_at")[:SHOWN]
     told = [(moment(one.created_at), one.urgency, one.text) for one in notes]
+    if not told:
+        return []
     note = f"The first {SHOWN}." if len(told) == SHOWN else ""
-    return (
-        [Table(title="Notifications", headers=("When", "Urgency", "Text"), rows=told, empty="", note=note)]
-        if told
-        else []
-    )
+    return [Table(title="Notifications", headers=("When", "Urgency", "Text"), rows=told, empty="", note=note)]
