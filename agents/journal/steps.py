@@ -151,7 +151,8 @@ class Steps(Spending):
             self.store.recalled(known.key, request.effect)
             raise known.failure
         else:
-            begun.attempts = known.attempts + 1
+            # What has failed under another effect is no attempt of a step that may be made once.
+            begun.attempts = 1 if request.effect == "at_most_once" else known.attempts + 1
         return begun
 
     def _check(self, begun: Begun) -> None:

@@ -165,8 +165,9 @@ SELECT step.run_id AS run, step.key FROM runs_step step JOIN runs_run ON runs_ru
 WHERE step.run_id >= %(first)s::uuid AND step.status = 'started' AND runs_run.status = 'succeeded';
 
 --- a step of at most one attempt was tried once
+-- A failed request to a model may have been tried before: it is of at most one attempt since its answer was paid and lost.
 SELECT run_id AS run, key, status, attempts FROM runs_step
-WHERE run_id >= %(first)s::uuid AND effect = 'at_most_once' AND attempts > 1;
+WHERE run_id >= %(first)s::uuid AND effect = 'at_most_once' AND attempts > 1 AND NOT (kind = 'model' AND status = 'failed');
 
 --- an uncertain run has a reason
 SELECT id AS run, agent FROM runs_run WHERE id >= %(first)s::uuid AND status = 'uncertain' AND status_reason = '';

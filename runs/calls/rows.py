@@ -4,7 +4,8 @@ A caller owns a row while its own row in `runs_worker` is open and fresh. What i
 as its owner, the wait is open and the run waits. Locks are taken in one order: run, row of the request, wait.
 
 A request that may be made only once (`at_most_once`) has the intent of its step committed when it is taken. It has one owner: where that
-is lost, or lets it go, its wait ends, and the run is parked over the step.
+is lost, or lets it go, its wait ends, and the run is parked over the step. A try that was certainly not worked on takes its intent back,
+and is no attempt of the step: a second attempt is a fault, which `verify` names.
 """
 
 import json
@@ -61,12 +62,13 @@ WITH free AS (
 ), begun AS (
   INSERT INTO runs_step (run_id, key, position, is_keyed, effect, status, epoch, claim, attempts, arguments, error, error_kind,
                          is_permanent, kind)
-  SELECT run_id, key, (step->>'position')::int, (step->>'is_keyed')::boolean, 'at_most_once', 'started', epoch, id, tries,
+  SELECT run_id, key, (step->>'position')::int, (step->>'is_keyed')::boolean, 'at_most_once', 'started', epoch, id, 1,
          step->'arguments', '', '', false, 'model'
   FROM taken WHERE {is_once}
   ON CONFLICT (run_id, key) DO UPDATE SET effect = excluded.effect, status = excluded.status, epoch = excluded.epoch,
-    claim = excluded.claim, attempts = excluded.attempts, error = '', error_kind = '', ended_at = NULL
-  WHERE runs_step.status = 'failed'
+    claim = excluded.claim, error = '', error_kind = '', ended_at = NULL,
+    attempts = CASE WHEN runs_step.status = 'started' THEN runs_step.attempts + 1 ELSE 1 END
+  WHERE runs_step.status <> 'done'
 )
 SELECT wait_id, run_id, agent, trigger, epoch, id, tries, key, content, {is_once} AS is_once FROM taken
 """.replace("{is_once}", IS_ONCE)
@@ -100,9 +102,9 @@ FROM unnest(%(ids)s::bigint[], %(outputs)s::text[]::jsonb[], %(usages)s::text[]:
 JOIN runs_modelcall call ON call.wait_id = given.wait_id JOIN runs_wait wait ON wait.id = given.wait_id
 ON CONFLICT (run_id, key) DO UPDATE SET
   position = excluded.position, effect = excluded.effect, status = excluded.status, epoch = excluded.epoch, claim = excluded.claim,
-  attempts = excluded.attempts, arguments = coalesce(excluded.arguments, runs_step.arguments), output = excluded.output,
-  error = excluded.error, error_kind = excluded.error_kind, is_permanent = excluded.is_permanent, usage = excluded.usage,
-  ended_at = excluded.ended_at
+  attempts = CASE WHEN runs_step.status = 'started' THEN runs_step.attempts ELSE excluded.attempts END,
+  arguments = coalesce(excluded.arguments, runs_step.arguments), output = excluded.output, error = excluded.error,
+  error_kind = excluded.error_kind, is_permanent = excluded.is_permanent, usage = excluded.usage, ended_at = excluded.ended_at
 WHERE runs_step.status <> 'done'
 """
 GONE = "DELETE FROM runs_modelcall WHERE wait_id = ANY(%s::bigint[])"

@@ -72,11 +72,10 @@ JOURNALED = """journaled AS (
     %(step_kind)s::text[], %(step_usages)s::text[]::jsonb[])
     AS entry(key, position, is_keyed, effect, status, attempts, arguments, output, error, error_kind, is_permanent, took, kind, usage)
   ON CONFLICT (run_id, key) DO UPDATE SET
-    position = excluded.position,
-    status = excluded.status, epoch = excluded.epoch, claim = excluded.claim,
+    position = excluded.position, effect = excluded.effect, status = excluded.status, epoch = excluded.epoch, claim = excluded.claim,
     attempts = excluded.attempts, arguments = coalesce(excluded.arguments, runs_step.arguments), output = excluded.output,
-    error = excluded.error,
-    error_kind = excluded.error_kind, is_permanent = excluded.is_permanent, usage = excluded.usage, ended_at = excluded.ended_at
+    error = excluded.error, error_kind = excluded.error_kind, is_permanent = excluded.is_permanent, usage = excluded.usage,
+    ended_at = excluded.ended_at
 )"""
 # A requeued run opens a wait again that its cancellation closed; the deadline does not change.
 WAITED = """waited AS (

@@ -113,7 +113,7 @@ class Requests:
         self._opening = asyncio.Lock()
 
     async def make(self, content: Mapping[str, Any], spends: Pays, *, tries: int, is_once: bool = False) -> End:
-        """Make the request, the so-manieth time. Only a cancellation is raised."""
+        """Make the request; this is try number `tries`. Only a cancellation is raised."""
         if tries > failures.TRIES:
             reason = f"it was taken {tries} times without an answer: perhaps it kills its process"
             return HandedBack(reason=reason, is_unmade=True)

@@ -158,6 +158,7 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
         """
 
         async def request() -> object:
+            tries = begun.attempts
             while True:
                 try:
                     response = recordable(await body())
@@ -166,11 +167,13 @@ class StepBackend(JournalCallableOperationBackend[Unit]):
                 except Exception as error:
                     is_once = begun.request.effect == "at_most_once"
                     may_again = failures.passes(error) and (failures.is_uncharged(error) or not is_once)
-                    seconds = failures.seconds_until_next(error, begun.attempts)
-                    if not may_again or seconds > failures.SHORT or begun.attempts >= failures.TRIES:
+                    seconds = failures.seconds_until_next(error, tries)
+                    if not may_again or seconds > failures.SHORT or tries >= failures.TRIES:
                         self._decide_after_failure(begun, error, seconds if may_again else None)
                         raise
-                    begun.attempts += 1
+                    tries += 1
+                    if not is_once:  # one that was certainly not worked on is no attempt of what may be made once
+                        begun.attempts = tries
                     await asyncio.sleep(seconds)
                 else:
                     begun.usage = usage_of_recorded(response, model, prices)

@@ -172,6 +172,10 @@ def a_call_that_was_repeated() -> None:
     make_step(make_durable("queued"), effect="at_most_once", attempts=2)
 
 
+def a_request_that_was_repeated() -> None:
+    make_step(make_durable("queued"), effect="at_most_once", kind="model", attempts=2)
+
+
 def an_uncertain_run_that_says_nothing() -> None:
     make_durable("uncertain", status_reason="")
 
@@ -316,6 +320,7 @@ BROKEN: dict[Callable[[], None], set[str]] = {
     an_entry_of_a_claim_that_never_was: {"an entry of a journal has a place of its own, and a claim that wrote it"},
     a_success_with_a_step_of_unknown_outcome: {"a success has no step whose outcome is unknown"},
     a_call_that_was_repeated: {"a step of at most one attempt was tried once"},
+    a_request_that_was_repeated: {"a step of at most one attempt was tried once"},
     an_uncertain_run_that_says_nothing: {"an uncertain run has a reason"},
     a_run_that_waits_for_nothing: {"a waiting run waits for one thing, and no other run for anything"},
     a_finished_run_that_waits_on: {"a waiting run waits for one thing, and no other run for anything"},
@@ -383,6 +388,13 @@ def test_a_durable_run_that_is_sound_breaks_no_promise() -> None:
     assert report.violated == []
     assert (report.counts["steps"], report.counts["children"]) == ({"transactional": 1}, 1)
     assert report.counts["waits"] == {"event": 3, "approval": 4, "time": 1}
+
+
+def test_a_request_that_was_tried_before_its_answer_was_paid_and_lost_breaks_no_promise() -> None:
+    """From then on only a person has it made once more."""
+    make_step(make_durable("failed"), status="failed", effect="at_most_once", kind="model", attempts=2)
+
+    assert violated() == []
 
 
 def test_progress_restarts_the_count_of_attempts() -> None:

@@ -49,11 +49,10 @@ WITH fenced AS (
     :step_kind::text[], :step_usages::text[]::jsonb[])
     AS entry(key, position, is_keyed, effect, status, attempts, arguments, output, error, error_kind, is_permanent, took, kind, usage)
   ON CONFLICT (run_id, key) DO UPDATE SET
-    position = excluded.position,
-    status = excluded.status, epoch = excluded.epoch, claim = excluded.claim,
+    position = excluded.position, effect = excluded.effect, status = excluded.status, epoch = excluded.epoch, claim = excluded.claim,
     attempts = excluded.attempts, arguments = coalesce(excluded.arguments, runs_step.arguments), output = excluded.output,
-    error = excluded.error,
-    error_kind = excluded.error_kind, is_permanent = excluded.is_permanent, usage = excluded.usage, ended_at = excluded.ended_at
+    error = excluded.error, error_kind = excluded.error_kind, is_permanent = excluded.is_permanent, usage = excluded.usage,
+    ended_at = excluded.ended_at
 )
 SELECT coalesce((SELECT false WHERE NOT (SELECT cancel_requested_at IS NOT NULL OR EXISTS (
   SELECT FROM runs_worker worker WHERE worker.id = fenced.worker_id AND worker.draining_at IS NOT NULL) OR EXISTS (SELECT FROM runs_agentstop stop WHERE stop.agent IN ('*', fenced.agent))
@@ -97,11 +96,10 @@ WITH fenced AS (
     :step_kind::text[], :step_usages::text[]::jsonb[])
     AS entry(key, position, is_keyed, effect, status, attempts, arguments, output, error, error_kind, is_permanent, took, kind, usage)
   ON CONFLICT (run_id, key) DO UPDATE SET
-    position = excluded.position,
-    status = excluded.status, epoch = excluded.epoch, claim = excluded.claim,
+    position = excluded.position, effect = excluded.effect, status = excluded.status, epoch = excluded.epoch, claim = excluded.claim,
     attempts = excluded.attempts, arguments = coalesce(excluded.arguments, runs_step.arguments), output = excluded.output,
-    error = excluded.error,
-    error_kind = excluded.error_kind, is_permanent = excluded.is_permanent, usage = excluded.usage, ended_at = excluded.ended_at
+    error = excluded.error, error_kind = excluded.error_kind, is_permanent = excluded.is_permanent, usage = excluded.usage,
+    ended_at = excluded.ended_at
 )
 SELECT coalesce((SELECT cancel_requested_at IS NOT NULL OR EXISTS (
   SELECT FROM runs_worker worker WHERE worker.id = fenced.worker_id AND worker.draining_at IS NOT NULL) OR EXISTS (SELECT FROM runs_agentstop stop WHERE stop.agent IN ('*', fenced.agent))

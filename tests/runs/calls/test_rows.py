@@ -199,6 +199,46 @@ def test_a_request_that_may_be_made_once_has_begun_when_it_is_taken(lab: Lab, le
     assert lab.go_on(left_once).result == "said"
 
 
+def test_tries_that_were_certainly_not_worked_on_are_no_attempts_of_a_request_that_may_be_made_once(
+    lab: Lab, left_once: Run, caller: UUID
+) -> None:
+    """`verify` holds that such a step has one attempt."""
+    assert rows.postpone(caller, taken(caller).wait_id, 0.0, "busy")
+    taken(caller)
+    rows.untake(caller, made=[])
+
+    call = taken(caller)
+    assert Step.objects.get(kind="model").attempts == 1
+    assert rows.answer(caller, [said(call)])
+
+    step = Step.objects.get(kind="model")
+    assert (step.effect, step.status, step.attempts) == ("at_most_once", "done", 1)
+
+
+def test_a_request_that_may_be_made_once_and_is_taken_twice_has_two_attempts(
+    lab: Lab, left_once: Run, caller: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So `verify` notices a caller that makes it again."""
+    taken(caller)
+    ModelCall.objects.update(owner_id=None)
+    guard = "AND status = 'started'"
+    assert guard in rows.TAKE
+    monkeypatch.setattr(rows, "TAKE", rows.TAKE.replace(guard, "AND false"))
+
+    rows.answer(caller, [said(taken(caller))])
+
+    assert Step.objects.get(kind="model").attempts == 2
+
+
+def test_tries_of_a_request_that_may_be_repeated_are_its_attempts(lab: Lab, caller: UUID) -> None:
+    left(lab)
+    assert rows.postpone(caller, taken(caller).wait_id, 0.0, "busy")
+
+    rows.answer(caller, [said(taken(caller))])
+
+    assert Step.objects.get(kind="model").attempts == 2
+
+
 @pytest.mark.usefixtures("server_has_run_for_a_lease")
 def test_a_lost_request_that_may_be_made_once_is_parked_and_its_late_answer_lets_it_go_on(
     lab: Lab, left_once: Run, caller: UUID, wire: Wire, settings: Settings

@@ -47,6 +47,21 @@ def test_a_body_does_not_go_on_past_an_intent_that_could_not_be_taken_back(lab: 
     assert (run.status, Step.objects.get().status) == ("uncertain", "started")
 
 
+def test_tries_under_another_effect_are_no_attempts_of_a_step_that_may_now_be_made_once(lab: Lab) -> None:
+    """A deploy has changed its effect. `verify` holds that such a step has one attempt."""
+
+    def refuse() -> None:
+        raise ConnectionError("not now")
+
+    run = lab.run(lambda run: run.step("pay", refuse, effect="idempotent", retries=2))
+    assert (run.status, Step.objects.get().attempts) == ("queued", 1)
+    lab.declare(lambda run: run.step("pay", lambda: "paid", effect="at_most_once"))
+
+    assert lab.later(run).result == "paid"
+    step = Step.objects.get()
+    assert (step.effect, step.attempts) == ("at_most_once", 1)
+
+
 def test_events_of_a_late_answer_are_not_lost(lab: Lab) -> None:
     def charge(run: AgentRun) -> str:
         run.emit("paid", {"cents": 100})

@@ -206,6 +206,16 @@ def test_with_park_a_request_that_its_provider_refused_is_requested_again(lab: L
     assert (run.status, run.result, wire.asked("one")) == ("succeeded", "3", {0: 1, 1: 3})
 
 
+def test_with_park_a_try_that_its_provider_refused_is_no_attempt(lab: Lab, wire: Wire) -> None:
+    wire.script("sums", *after_a_call(Status(429, retry_after=1)))
+    llm = adder(FORMATS[0])
+
+    run = lab.run(lambda run: run.llm(llm, wire.prompt("sums", "one"), llm_in_flight="park").output)
+
+    assert (run.status, wire.asked("one")) == ("succeeded", {0: 1, 1: 2})
+    assert set(run.steps.filter(kind="model").values_list("effect", "attempts")) == {("at_most_once", 1)}
+
+
 @pytest.mark.parametrize("fault", [Silent(), Cut(), MALFORMED])
 def test_with_park_a_request_whose_answer_is_lost_makes_the_run_uncertain(lab: Lab, wire: Wire, fault: Fault) -> None:
     wire.script("sums", *after_a_call(fault))
