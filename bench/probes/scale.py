@@ -183,7 +183,7 @@ class Probe:
 
     def looks(self, count: int, *, warm: bool = False) -> None:
         rules, rescuer = Rules(), Rescuer()
-        rescuer.connected_at = float("-inf")  # it has seen a whole lease
+        rescuer.away_until = float("-inf")  # it has seen a whole lease
         while deliver_inside(500):
             pass
         clock = lease.Clock()

@@ -133,9 +133,9 @@ FROM runs_modelcall call JOIN runs_wait wait ON wait.id = call.wait_id
 WHERE call.owner_id = %(me)s::uuid AND call.wait_id = ANY(%(ids)s::bigint[])
   AND reservation.run_id = wait.run_id AND reservation.claim = call.claim AND reservation.expires_at > clock_timestamp()
 """
-# Not within one lease of the start of the server: no caller could renew before.
-LOST = f"""call.owner_id IS NOT NULL AND clock_timestamp() > pg_postmaster_start_time() + %(lease)s::interval
-  AND NOT EXISTS (SELECT FROM runs_worker worker WHERE worker.id = call.owner_id AND {IS_ALIVE})"""  # noqa: S608
+# The dispatcher closes the row of a caller that is unseen, and knows when callers could not renew.
+HAS_OWNER = "EXISTS (SELECT FROM runs_worker worker WHERE worker.id = call.owner_id AND worker.stopped_at IS NULL)"
+LOST = f"call.owner_id IS NOT NULL AND NOT {HAS_OWNER}"
 FREE_LOST = f"UPDATE runs_modelcall call SET owner_id = NULL, due_at = clock_timestamp() WHERE {LOST} AND NOT {IS_ONCE}"  # noqa: S608
 REMOVE_LOST = f"DELETE FROM runs_modelcall call WHERE {LOST} AND {IS_ONCE}"  # noqa: S608
 UNWANTED = """
@@ -145,13 +145,13 @@ OWNED = f"""
 SELECT call.wait_id FROM runs_modelcall call {OF_LIVE_WAIT}
 WHERE call.wait_id = ANY(%(ids)s::bigint[]) AND call.owner_id = %(me)s::uuid
 """  # noqa: S608
-# Requests that no process makes: no process that is alive owns them, and no caller is there to take them, or none has for a lease. Once
+# Requests that no process makes: none whose row is open owns them, and no caller is there to take them, or none has for a lease. Once
 # they are removed, none can. Not within one lease of the start of the server, as above.
 UNTAKEN = f"""
 DELETE FROM runs_modelcall call
 WHERE created_at < clock_timestamp() - %(lease)s::interval AND clock_timestamp() > pg_postmaster_start_time() + %(lease)s::interval
   AND CASE WHEN owner_id IS NULL THEN NOT {ALIVE} OR due_at < clock_timestamp() - %(lease)s::interval
-    ELSE NOT {ALIVE} AND NOT EXISTS (SELECT FROM runs_worker worker WHERE worker.id = call.owner_id AND {IS_ALIVE}) END
+    ELSE NOT {ALIVE} AND NOT {HAS_OWNER} END
 """  # noqa: S608
 ABANDONED = """
 SELECT id FROM runs_wait WHERE status = 'open' AND kind = 'model'
@@ -288,8 +288,8 @@ def untake(me: UUID, made: Sequence[int]) -> None:
 def tidy() -> None:
     """Free requests of callers that are gone, and remove those whose runs no longer wait. Runs are parked over those that may be made
     only once."""
-    execute(FREE_LOST, patience())
-    if execute(REMOVE_LOST, patience()):
+    execute(FREE_LOST)
+    if execute(REMOVE_LOST):
         _end_abandoned()
     execute(UNWANTED)
 

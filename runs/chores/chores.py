@@ -68,6 +68,12 @@ class Chores:
         """The database was away: give processes time to renew their leases."""
         self.rescuer.reconnected()
 
+    def begin_pass(self) -> None:
+        self.rescuer.begin_pass()
+
+    def end_pass(self) -> None:
+        self.rescuer.note_pass()
+
     def _wake(self, found: RunTimers) -> Woken:
         failpoint("before_wake")
         woken = timers.wake_due(BATCH)

@@ -27,7 +27,8 @@ log = structlog.get_logger(__name__)
 LOCK_PATIENCE = timedelta(milliseconds=200)
 TERMINATE_WAIT = 5000  # milliseconds
 
-# Of processes whose session has vanished, those of workers: what a sources process reads is its own until its lease ends.
+# Of processes whose session has vanished, those of workers: what a sources process reads, and the requests that a caller makes, are its
+# own until its lease ends.
 CLOSE_UNSEEN = f"""
 UPDATE runs_worker SET stopped_at = clock_timestamp(), stopped_reason = 'unseen'
 WHERE id IN (
@@ -54,17 +55,31 @@ WHERE datname = current_database() AND application_name ~ ('^wakeful:' || %(run)
 
 
 class Rescuer:
-    """Looks for workers unseen for a lease; not within one lease of its own (re)connection, because they could not renew either."""
+    """Looks for processes unseen for a lease. Not within one lease of a time at which they could not renew either: before its own
+    (re)connection, while the database refused to write (a read-only phase), and in a pass that hung (a frozen server)."""
 
     def __init__(self) -> None:
-        self.connected_at = time.monotonic()
+        self.away_until = self.pass_began = time.monotonic()
+        self.is_refused = False  # its last write
 
     def reconnected(self) -> None:
-        self.connected_at = time.monotonic()
+        self.away_until = time.monotonic()
+
+    def begin_pass(self) -> None:
+        """The dispatcher has waited for work, and looks for it now."""
+        self.pass_began = time.monotonic()
+
+    def note_pass(self) -> None:
+        """Call before the dispatcher waits. A process that owns something is looked for well before its lease ends, so a pass hangs for
+        most of the rest of the lease where the server does."""
+        if time.monotonic() - self.pass_began > settings.WAKEFUL_LEASE.total_seconds() / 2:
+            self.away_until = time.monotonic()
 
     def rescue(self) -> int:
-        """Close unseen workers and hand on the runs of closed ones; return how many runs."""
-        if time.monotonic() - self.connected_at > settings.WAKEFUL_LEASE.total_seconds():
+        """Close the rows of unseen processes, and hand on the runs of closed ones; return how many runs."""
+        self._write()
+        self.note_pass()
+        if time.monotonic() - self.away_until > settings.WAKEFUL_LEASE.total_seconds():
             close_unseen()
         failpoint("after_close")
         running = Run.objects.running().select_related("worker").defer(*UNPARSED)
@@ -74,9 +89,17 @@ class Rescuer:
         with session_waits(LOCK_PATIENCE):  # each run that is locked elsewhere costs this wait
             return do_each(lambda run: lost_unless_locked(run, "its worker was lost"), lost_runs)
 
+    def _write(self) -> None:
+        try:
+            execute(COME_BACK)
+        except DatabaseError:
+            self.is_refused = True
+            raise
+        if self.is_refused:
+            self.is_refused, self.away_until = False, time.monotonic()
+
 
 def close_unseen() -> None:
-    execute(COME_BACK)
     for worker, kind, host, pid in fetch(CLOSE_UNSEEN, patience()):
         log.warning("worker.unseen", worker=str(worker), kind=kind, host=host, pid=pid)
 

@@ -3,12 +3,15 @@ test: builds in which a caller records answers to requests that it lost, or make
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from typing import Any
 
+import psutil
+import psycopg
 import pytest
 
 from tests.integration.courier import APPS, Courier, eventually
@@ -21,6 +24,7 @@ pytestmark = pytest.mark.chaos
 
 MANY = 100  # of each of the two agents
 SECONDS = 3.0  # that a request takes
+LEASE = 3.0  # seconds: HASTY of `tests.integration.courier`
 EVERY = 1.5  # seconds between two kills
 SERVERS = ("postgres", "valkey")
 KINDS = ("dispatcher", "caller", "worker", "postgres", "child", "beat", "valkey", "web")
@@ -194,6 +198,53 @@ def test_hundreds_that_think_are_paid_once_while_each_process_is_killed_in_turn(
     )
     assert not extra[ONCE]
     assert not extra[REPEAT]["none"]
+    courier.verify()
+
+
+@contextmanager
+def frozen(courier: Courier) -> Iterator[None]:
+    """PostgreSQL with all its sessions."""
+    postgres = courier.stack.servers.postgres
+    assert postgres and postgres.process
+    server = psutil.Process(postgres.process.pid)
+    processes = [server, *server.children(recursive=True)]
+    for process in processes:
+        process.suspend()
+    yield
+    for process in reversed(processes):
+        with suppress(psutil.NoSuchProcess):
+            process.resume()
+
+
+@contextmanager
+def read_only(courier: Courier) -> Iterator[None]:
+    with psycopg.connect(courier.stack.database_url, autocommit=True) as connection:
+        for statement in ("ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"):
+            connection.execute(statement)
+        yield
+        for statement in ("ALTER SYSTEM RESET default_transaction_read_only", "SELECT pg_reload_conf()"):
+            connection.execute(statement)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("fault", [frozen, read_only])
+def test_requests_in_flight_go_on_while_postgresql_is_frozen_or_read_only(
+    courier_of_its_own: Courier, wire: Wire, fault: Callable[[Courier], AbstractContextManager[None]]
+) -> None:
+    """For several leases: no process can renew, so none has lost what it owns."""
+    courier = courier_of_its_own
+    held = Held()
+    wire.script("talk", Turn("done", faults=[held]))
+    found = wake(courier, 10)
+    eventually(lambda: len(wire.requests) == len(found))
+
+    with fault(courier):
+        time.sleep(3 * LEASE)
+    time.sleep(2 * LEASE)  # a caller that took the others for lost would make their requests now
+    held.release()
+
+    eventually(lambda: statuses(courier) == {"succeeded": len(found)})
+    assert all(wire.asked(run["id"]) == {0: 1} for run in found)
     courier.verify()
 
 

@@ -221,7 +221,7 @@ def test_a_worker_that_died_while_the_clock_was_ahead_is_closed_a_lease_after_th
     died = Worker.objects.create(kind="worker", host="h", pid=1, version="1", seen_at=Now() + timedelta(hours=1))
 
     assert timers.is_due(timers.read_run_timers().lease_expiry)
-    close_unseen()
+    Rescuer().rescue()
 
     died.refresh_from_db()
     assert died.stopped_at is None

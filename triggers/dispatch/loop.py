@@ -122,6 +122,7 @@ class Dispatcher:
     def serve(self) -> None:
         while True:
             self.pulse.beat()
+            self.chores.begin_pass()
             self.couriers.watch()  # only now, so that none of them finds no dispatcher
             began = time.monotonic()
             batch, wait = self.look()
@@ -129,6 +130,7 @@ class Dispatcher:
             self.heartbeat.beat()  # only after a successful look, so that a dispatcher that always fails falls silent
             promised = self.owed(began, batch)
             self.let_go(promised)
+            self.chores.end_pass()
             self.wait(wait if promised is None else min(wait, promised))
 
     def owed(self, began: float, batch: Batch) -> float | None:

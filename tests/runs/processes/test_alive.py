@@ -13,7 +13,7 @@ from runs.db.sql import fetch
 from runs.models import Worker
 from runs.processes.alive import TAKES_RUNS, alive
 from runs.processes.lease import SPACE, Clock, Presence, patience, renew
-from runs.processes.rescue import close_unseen
+from runs.processes.rescue import Rescuer, close_unseen
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -90,8 +90,9 @@ def test_the_rescuer_closes_the_row_of_a_worker_whose_session_has_vanished() -> 
     assert Worker.objects.get().stopped_reason == "unseen"
 
 
-def test_a_sources_process_whose_session_has_vanished_may_still_read_until_its_lease_ends() -> None:
-    make_row("sources", seen=4 * SECOND, until=4 * SECOND)
+@pytest.mark.parametrize("kind", ["sources", "caller"])
+def test_another_process_whose_session_has_vanished_keeps_what_it_owns_until_its_lease_ends(kind: str) -> None:
+    make_row(kind, seen=4 * SECOND, until=4 * SECOND)
 
     close_unseen()
 
@@ -129,7 +130,7 @@ def test_no_worker_rests_while_an_earlier_version_would_take_its_runs() -> None:
 def test_a_database_clock_that_was_set_back_gives_no_row_a_longer_life() -> None:
     row = make_row(seen=-timedelta(hours=1), until=timedelta(hours=1, seconds=8))
 
-    close_unseen()
+    Rescuer().rescue()
 
     row.refresh_from_db()
     assert row.expires_at

@@ -1,0 +1,83 @@
+"""A process that could not renew its lease is not unseen: neither while the database refused to write nor while it hung."""
+
+from datetime import timedelta
+
+import pytest
+from django.db import OperationalError
+from django.db.models.functions import Now
+from pytest_django import Settings
+
+from runs.chores.chores import Chores
+from runs.db.sql import execute, fetch
+from runs.models import Worker
+from runs.processes.rescue import Rescuer
+from tests.support.stack import eventually
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def rescuer(settings: Settings) -> Rescuer:
+    """Of a dispatcher that has been connected for longer than a lease, to a server that has run for longer."""
+    age = "SELECT clock_timestamp() - pg_postmaster_start_time() > %s::interval"
+    eventually(lambda: fetch(age, [settings.WAKEFUL_LEASE])[0][0])
+    rescuer = Rescuer()
+    rescuer.away_until -= a_lease(settings)
+    return rescuer
+
+
+@pytest.fixture
+def unseen() -> Worker:
+    return Worker.objects.create(
+        kind="worker", host="h", pid=1, version="1", seen_at=Now() - timedelta(minutes=1), expires_at=Now()
+    )
+
+
+def a_lease(settings: Settings) -> float:
+    return float(settings.WAKEFUL_LEASE.total_seconds()) + 0.1
+
+
+def is_closed(row: Worker) -> bool:
+    row.refresh_from_db()
+    return row.stopped_at is not None
+
+
+def test_the_row_of_a_process_that_is_unseen_for_its_lease_is_closed(rescuer: Rescuer, unseen: Worker) -> None:
+    rescuer.rescue()
+    assert is_closed(unseen)
+
+
+def test_a_process_that_could_not_write_has_a_lease_to_come_back(
+    rescuer: Rescuer, unseen: Worker, settings: Settings
+) -> None:
+    execute("SET default_transaction_read_only = on")
+    with pytest.raises(OperationalError, match="read-only"):
+        rescuer.rescue()  # which ends the session
+
+    rescuer.rescue()
+    assert not is_closed(unseen)
+
+    rescuer.away_until -= a_lease(settings)
+    rescuer.rescue()
+    assert is_closed(unseen)
+
+
+@pytest.mark.parametrize("hangs", ["in the look", "before it waits"])
+def test_a_process_of_a_server_that_hung_has_a_lease_to_come_back(
+    rescuer: Rescuer, unseen: Worker, settings: Settings, hangs: str
+) -> None:
+    chores = Chores()
+    chores.rescuer = rescuer
+    chores.begin_pass()
+    rescuer.pass_began -= a_lease(settings) / 2
+    if hangs == "before it waits":
+        chores.end_pass()
+        chores.begin_pass()
+
+    rescuer.rescue()
+    assert not is_closed(unseen)
+
+    chores.begin_pass()
+    rescuer.away_until -= a_lease(settings)
+    rescuer.rescue()
+    assert is_closed(unseen)
