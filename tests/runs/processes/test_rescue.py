@@ -1,16 +1,21 @@
 """A process that could not renew its lease is not unseen: neither while the database refused to write nor while it hung."""
 
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from django.db.models.functions import Now
 from pytest_django import Settings
 
 from runs.chores.chores import Chores
 from runs.db.sql import execute, fetch
-from runs.models import Worker
+from runs.models import Run, Worker
 from runs.processes.rescue import Rescuer
+from tests.support.runs import make_run
 from tests.support.stack import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -81,3 +86,35 @@ def test_a_process_of_a_server_that_hung_has_a_lease_to_come_back(
     rescuer.away_until -= a_lease(settings)
     rescuer.rescue()
     assert is_closed(unseen)
+
+
+def test_a_session_that_does_not_end_keeps_no_row_open(rescuer: Rescuer, unseen: Worker) -> None:
+    closed = Worker.objects.create(
+        kind="worker", host="h", pid=2, version="1", seen_at=Now(), stopped_at=Now(), stopped_reason="unseen"
+    )
+    run = make_run(status="running", epoch=1, worker=closed, pid=1, claimed_at=Now(), deadline_at=Now())
+    with frozen_session(run):
+        for _ in range(2):
+            rescuer.begin_pass()
+            rescuer.rescue()
+            rescuer.note_pass()
+            assert is_closed(unseen)
+            Worker.objects.filter(id=unseen.id).update(stopped_at=None, stopped_reason="")
+
+    run.refresh_from_db()
+    assert run.status == "running"
+
+
+@contextmanager
+def frozen_session(run: Run) -> Iterator[None]:
+    """The session of the run, on a server that does not end it."""
+    session = connection.copy()
+    with session.cursor() as cursor:
+        cursor.execute("SELECT set_config('application_name', %s, false)", [f"wakeful:{run.id}:{run.epoch}"])
+    pid = session.connection.info.backend_pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        session.close()
