@@ -25,6 +25,7 @@ from runs.transitions.outcome import Outcome, released, ticket_of, unproved
 log = structlog.get_logger(__name__)
 
 LOCK_PATIENCE = timedelta(milliseconds=200)
+SLOW = 3  # so many passes that hang, each within a lease of the one before: the server is slow, or the dispatcher busy
 
 # Of processes whose session has vanished, those of workers: what a sources process reads, and the requests that a caller makes, are its
 # own until its lease ends.
@@ -55,10 +56,13 @@ WHERE datname = current_database() AND application_name ~ ('^wakeful:' || %(run)
 
 class Rescuer:
     """Looks for processes unseen for a lease. Not within one lease of a time at which they could not renew either: before its own
-    (re)connection, while the database refused to write (a read-only phase), and in a pass that hung (a frozen server)."""
+    (re)connection, while the database refused to write (a read-only phase), and in a pass that hung (a frozen server). Where pass after
+    pass hangs, processes can renew in between: no dead one stays open for that."""
 
     def __init__(self) -> None:
         self.away_until = self.pass_began = time.monotonic()
+        self.hung_until = float("-inf")
+        self.hangs = 0  # passes that hung, each within a lease of the one before
         self.is_refused = False  # its last write
 
     def reconnected(self) -> None:
@@ -71,8 +75,14 @@ class Rescuer:
     def note_pass(self) -> None:
         """Call before the dispatcher waits. A process that owns something is looked for well before its lease ends, so a pass hangs for
         most of the rest of the lease where the server does."""
-        if time.monotonic() - self.pass_began > settings.WAKEFUL_LEASE.total_seconds() / 2:
-            self.away_until = time.monotonic()
+        now, lease = time.monotonic(), settings.WAKEFUL_LEASE.total_seconds()
+        if now - self.pass_began <= lease / 2:
+            return
+        if self.hung_until < self.pass_began:  # this pass was not noted before
+            self.hangs = self.hangs + 1 if self.pass_began - self.hung_until < lease else 1
+        self.hung_until = now
+        if self.hangs <= SLOW:
+            self.away_until = now
 
     def rescue(self) -> int:
         """Close the rows of unseen processes, and hand on the runs of closed ones; return how many runs."""

@@ -88,6 +88,20 @@ def test_a_process_of_a_server_that_hung_has_a_lease_to_come_back(
     assert is_closed(unseen)
 
 
+def test_a_dispatcher_whose_passes_are_slow_for_long_closes_the_rows_of_processes_that_died(
+    rescuer: Rescuer, unseen: Worker, settings: Settings
+) -> None:
+    """It is busy, or its server is slow: each process can renew."""
+    half = a_lease(settings) / 2
+    for _ in range(8):
+        rescuer.begin_pass()
+        pass_of(rescuer, half)
+        rescuer.rescue()
+        rescuer.note_pass()
+
+    assert is_closed(unseen)
+
+
 def test_a_session_that_does_not_end_keeps_no_row_open(rescuer: Rescuer, unseen: Worker) -> None:
     closed = Worker.objects.create(
         kind="worker", host="h", pid=2, version="1", seen_at=Now(), stopped_at=Now(), stopped_reason="unseen"
@@ -103,6 +117,13 @@ def test_a_session_that_does_not_end_keeps_no_row_open(rescuer: Rescuer, unseen:
 
     run.refresh_from_db()
     assert run.status == "running"
+
+
+def pass_of(rescuer: Rescuer, seconds: float) -> None:
+    """So long has this pass lasted."""
+    rescuer.pass_began -= seconds
+    rescuer.hung_until -= seconds
+    rescuer.away_until -= seconds
 
 
 @contextmanager
