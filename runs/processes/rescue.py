@@ -25,7 +25,9 @@ from runs.transitions.outcome import Outcome, released, ticket_of, unproved
 log = structlog.get_logger(__name__)
 
 LOCK_PATIENCE = timedelta(milliseconds=200)
-SLOW = 3  # so many passes that hang, each within a lease of the one before: the server is slow, or the dispatcher busy
+# So many passes that hang, or reconnections, each within a lease of the one before: the server is slow, or the dispatcher busy, or only its
+# own sessions end.
+CHRONIC = 3
 
 # Of processes whose session has vanished, those of workers: what a sources process reads, and the requests that a caller makes, are its
 # own until its lease ends.
@@ -56,17 +58,19 @@ WHERE datname = current_database() AND application_name ~ ('^wakeful:' || %(run)
 
 class Rescuer:
     """Looks for processes unseen for a lease. Not within one lease of a time at which they could not renew either: before its own
-    (re)connection, while the database refused to write (a read-only phase), and in a pass that hung (a frozen server). Where pass after
-    pass hangs, processes can renew in between: no dead one stays open for that."""
+    (re)connection, while the database refused to write (a read-only phase), and in a pass that hung (a frozen server). Where that
+    recurs, processes can renew in between: no dead one stays open for that."""
 
     def __init__(self) -> None:
         self.away_until = self.pass_began = time.monotonic()
         self.hung_until = float("-inf")
-        self.hangs = 0  # passes that hung, each within a lease of the one before
+        self.hangs = 0  # and reconnections, each within a lease of the one before
         self.is_refused = False  # its last write
 
     def reconnected(self) -> None:
-        self.away_until = time.monotonic()
+        """Call when this process has written in its new session."""
+        self.begin_pass()
+        self._was_away()
 
     def begin_pass(self) -> None:
         """The dispatcher has waited for work, and looks for it now."""
@@ -75,14 +79,16 @@ class Rescuer:
     def note_pass(self) -> None:
         """Call before the dispatcher waits. A process that owns something is looked for well before its lease ends, so a pass hangs for
         most of the rest of the lease where the server does."""
-        now, lease = time.monotonic(), settings.WAKEFUL_LEASE.total_seconds()
-        if now - self.pass_began <= lease / 2:
-            return
+        if time.monotonic() - self.pass_began > settings.WAKEFUL_LEASE.total_seconds() / 2:
+            self._was_away()
+
+    def _was_away(self) -> None:
         if self.hung_until < self.pass_began:  # this pass was not noted before
-            self.hangs = self.hangs + 1 if self.pass_began - self.hung_until < lease else 1
-        self.hung_until = now
-        if self.hangs <= SLOW:
-            self.away_until = now
+            is_again = self.pass_began - self.hung_until < settings.WAKEFUL_LEASE.total_seconds()
+            self.hangs = self.hangs + 1 if is_again else 1
+        self.hung_until = time.monotonic()
+        if self.hangs <= CHRONIC:
+            self.away_until = self.hung_until
 
     def rescue(self) -> int:
         """Close the rows of unseen processes, and hand on the runs of closed ones; return how many runs."""

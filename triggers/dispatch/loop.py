@@ -114,9 +114,9 @@ class Dispatcher:
         self.promise, self.follow_up, self.late = Promise(), FollowUp(), Late()
         self.follow_up.hear()  # one that was sent a moment before is lost
         self.steps.reconnected()
-        self.chores.reconnected()
         timeline.notice_failover()
         self.presence.renew(self.couriers.troubles)
+        self.chores.reconnected()
         log.info("dispatcher.listening")
 
     def serve(self) -> None:

@@ -102,6 +102,18 @@ def test_a_dispatcher_whose_passes_are_slow_for_long_closes_the_rows_of_processe
     assert is_closed(unseen)
 
 
+def test_a_dispatcher_that_loses_its_session_again_and_again_closes_the_rows_of_processes_that_died(
+    rescuer: Rescuer, unseen: Worker, settings: Settings
+) -> None:
+    for _ in range(8):
+        rescuer.reconnected()
+        rescuer.begin_pass()
+        pass_of(rescuer, a_lease(settings) / 3)
+        rescuer.rescue()
+
+    assert is_closed(unseen)
+
+
 def test_a_session_that_does_not_end_keeps_no_row_open(rescuer: Rescuer, unseen: Worker) -> None:
     closed = Worker.objects.create(
         kind="worker", host="h", pid=2, version="1", seen_at=Now(), stopped_at=Now(), stopped_reason="unseen"
