@@ -71,8 +71,8 @@ class Chores:
     def begin_pass(self) -> None:
         self.rescuer.begin_pass()
 
-    def end_pass(self) -> None:
-        self.rescuer.note_pass()
+    def end_pass(self, wait: float) -> None:
+        self.rescuer.end_pass(wait)
 
     def _wake(self, found: RunTimers) -> Woken:
         failpoint("before_wake")

@@ -58,8 +58,8 @@ WHERE datname = current_database() AND application_name ~ ('^wakeful:' || %(run)
 
 class Rescuer:
     """Looks for processes unseen for a lease. Not within one lease of a time at which they could not renew either: before its own
-    (re)connection, while the database refused to write (a read-only phase), and in a pass that hung (a frozen server). Where that
-    recurs, processes can renew in between: no dead one stays open for that."""
+    (re)connection, while the database refused to write (a read-only phase), and in a pass that hung or began late (a frozen server, or
+    host). Where that recurs, processes can renew in between: no dead one stays open for that."""
 
     def __init__(self) -> None:
         self.away_until = self.pass_began = time.monotonic()
@@ -69,16 +69,21 @@ class Rescuer:
 
     def reconnected(self) -> None:
         """Call when this process has written in its new session."""
-        self.begin_pass()
+        self.pass_began = time.monotonic()
         self._was_away()
 
     def begin_pass(self) -> None:
-        """The dispatcher has waited for work, and looks for it now."""
-        self.pass_began = time.monotonic()
+        """The dispatcher has waited for work, and looks for it now, or should have: it may have been frozen with the server."""
+        self.pass_began = min(self.pass_began, time.monotonic())
+
+    def end_pass(self, wait: float) -> None:
+        """Call before the dispatcher waits for so many seconds at most."""
+        self.note_pass()
+        self.pass_began = time.monotonic() + wait
 
     def note_pass(self) -> None:
-        """Call before the dispatcher waits. A process that owns something is looked for well before its lease ends, so a pass hangs for
-        most of the rest of the lease where the server does."""
+        """A process that owns something is looked for well before its lease ends, so a pass hangs for most of the rest of the lease where
+        the server does."""
         if time.monotonic() - self.pass_began > settings.WAKEFUL_LEASE.total_seconds() / 2:
             self._was_away()
 
@@ -107,7 +112,7 @@ class Rescuer:
     def _hand_on(self, run: Run) -> bool:
         """What many runs, or their sessions, make this process wait is no hang: each run is measured by itself."""
         self.note_pass()
-        self.begin_pass()
+        self.pass_began = time.monotonic()
         return lost_unless_locked(run, "its worker was lost")
 
     def _write(self) -> None:

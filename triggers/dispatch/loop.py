@@ -130,8 +130,9 @@ class Dispatcher:
             self.heartbeat.beat()  # only after a successful look, so that a dispatcher that always fails falls silent
             promised = self.owed(began, batch)
             self.let_go(promised)
-            self.chores.end_pass()
-            self.wait(wait if promised is None else min(wait, promised))
+            wait = wait if promised is None else min(wait, promised)
+            self.chores.end_pass(wait)
+            self.wait(wait)
 
     def owed(self, began: float, batch: Batch) -> float | None:
         """Note which looks are owed, so that nothing waits for the safety look; the seconds until the one that is promised."""

@@ -67,21 +67,25 @@ def test_a_process_that_could_not_write_has_a_lease_to_come_back(
     assert is_closed(unseen)
 
 
-@pytest.mark.parametrize("hangs", ["in the look", "before it waits"])
+@pytest.mark.parametrize("hangs", ["in the look", "before it waits", "while it waits"])
 def test_a_process_of_a_server_that_hung_has_a_lease_to_come_back(
     rescuer: Rescuer, unseen: Worker, settings: Settings, hangs: str
 ) -> None:
     chores = Chores()
     chores.rescuer = rescuer
     chores.begin_pass()
+    if hangs == "while it waits":  # the dispatcher hangs with it
+        chores.end_pass(1.0)
+        rescuer.pass_began -= 1.0
     rescuer.pass_began -= a_lease(settings) / 2
     if hangs == "before it waits":
-        chores.end_pass()
-        chores.begin_pass()
+        chores.end_pass(0.0)
+    chores.begin_pass()
 
     rescuer.rescue()
     assert not is_closed(unseen)
 
+    chores.end_pass(0.0)
     chores.begin_pass()
     rescuer.away_until -= a_lease(settings)
     rescuer.rescue()
@@ -97,7 +101,7 @@ def test_a_dispatcher_whose_passes_are_slow_for_long_closes_the_rows_of_processe
         rescuer.begin_pass()
         pass_of(rescuer, half)
         rescuer.rescue()
-        rescuer.note_pass()
+        rescuer.end_pass(0.0)
 
     assert is_closed(unseen)
 
@@ -107,8 +111,8 @@ def test_a_dispatcher_that_loses_its_session_again_and_again_closes_the_rows_of_
 ) -> None:
     for _ in range(8):
         rescuer.reconnected()
-        rescuer.begin_pass()
         pass_of(rescuer, a_lease(settings) / 3)
+        rescuer.begin_pass()
         rescuer.rescue()
 
     assert is_closed(unseen)
@@ -123,7 +127,7 @@ def test_a_session_that_does_not_end_keeps_no_row_open(rescuer: Rescuer, unseen:
         for _ in range(2):
             rescuer.begin_pass()
             rescuer.rescue()
-            rescuer.note_pass()
+            rescuer.end_pass(0.0)
             assert is_closed(unseen)
             Worker.objects.filter(id=unseen.id).update(stopped_at=None, stopped_reason="")
 
