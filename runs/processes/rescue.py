@@ -116,6 +116,7 @@ class Rescuer:
         return lost_unless_locked(run, "its worker was lost")
 
     def _write(self) -> None:
+        """Each rescue writes, so that it knows of a refusal before it judges the rows of those that were refused as well."""
         try:
             execute(COME_BACK)
         except DatabaseError:
