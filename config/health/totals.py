@@ -29,11 +29,12 @@ SECONDS = 1.0  # that one scrape reads portions of ended runs
 NOTED_FOR = timedelta(hours=1)  # ends of runs are noted so long after a scrape
 SETTLED = timedelta(seconds=5)  # so far the clocks of the processes that make ids may be apart
 PATIENCE = timedelta(minutes=10)  # a transaction that is open for longer keeps no counter waiting
-# What is older than this has been committed: no transaction that writes has begun before.
+# What is older than this has been committed: no transaction that writes has begun before. An autovacuum worker writes no rows of ours.
 HORIZON = """
 SELECT greatest(least(clock_timestamp(), min(xact_start)) - %(settled)s::interval, clock_timestamp() - %(patience)s::interval)
 FROM pg_stat_activity
 WHERE datname = current_database() AND backend_xid IS NOT NULL AND pid <> pg_backend_pid()
+  AND backend_type <> 'autovacuum worker'
 """
 COUNTED_UNTIL = "SELECT place FROM config_counteduntil WHERE what = %s"
 COUNTED = """
