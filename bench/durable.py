@@ -1,9 +1,7 @@
 """What a durable step, a wait and a resume cost, beside DBOS Transact, in turns, on one PostgreSQL."""
 
 import argparse
-import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -11,14 +9,12 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-import psutil
-
 from bench.ground.machine import cpu_model
-from bench.ground.names import READY
+from bench.ground.measured import Measured
 from bench.ground.own_stack import own_stack
 from bench.ground.processes import Load, bare_env, new_database
 from bench.peers import spread
-from tests.support.stack import ROOT, Stack, eventually
+from tests.support.stack import Stack, eventually
 
 # No parent renews the lease of a process that only stands for a worker's child.
 SETTINGS = {
@@ -54,7 +50,7 @@ def section(say: Say, plan: Plan | None = None) -> Iterator[str]:
     yield from table(plan, samples, latencies)
 
 
-def measure(plan: Plan, ours: "Measured", theirs: "Measured", say: Say) -> Samples:
+def measure(plan: Plan, ours: Measured, theirs: Measured, say: Say) -> Samples:
     asked: dict[str, tuple[Any, ...]] = {
         "step that does nothing": ("steps", plan.steps, False),
         "step with one INSERT": ("steps", plan.steps, True),
@@ -74,7 +70,7 @@ def measure(plan: Plan, ours: "Measured", theirs: "Measured", say: Say) -> Sampl
     return samples
 
 
-def first_lines(plan: Plan, stack: Stack, ours: "Measured", theirs: "Measured", say: Say) -> dict[str, list[float]]:
+def first_lines(plan: Plan, stack: Stack, ours: Measured, theirs: Measured, say: Say) -> dict[str, list[float]]:
     """Seconds from sending what a run waits for to the line after the wait: ours by a dispatcher, the broker and a worker."""
     ours.sleep()
     found: dict[str, list[float]] = {"ours": [], "theirs": []}
@@ -118,39 +114,6 @@ def table(plan: Plan, samples: Samples, latencies: dict[str, list[float]]) -> It
 
 
 # Processes
-
-
-class Measured:
-    """A process that runs one request at a time and answers how long it took; stopped between requests."""
-
-    def __init__(self, module: str, env: Mapping[str, str]) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", module],
-            env=dict(env),
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout
-        if self.process.stdout.readline() != f"{READY}\n":
-            raise RuntimeError(f"{module} ended with {self.process.wait()}")
-        self.sleep()
-
-    def ask(self, *command: Any) -> Any:
-        assert self.process.stdin
-        assert self.process.stdout
-        psutil.Process(self.process.pid).resume()
-        self.process.stdin.write(f"{json.dumps(command)}\n")
-        self.process.stdin.flush()
-        said = self.process.stdout.readline()
-        if not said:
-            raise RuntimeError(f"{command} ended with {self.process.wait()}")
-        self.sleep()
-        return json.loads(said)
-
-    def sleep(self) -> None:
-        psutil.Process(self.process.pid).suspend()
 
 
 @contextmanager

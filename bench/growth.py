@@ -5,12 +5,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from statistics import median
 
 import psycopg
 
+from bench.ground.measured import Measured
 from bench.ground.own_stack import own_stack
-from bench.ground.processes import Load
 from bench.rows.scale import add_past, bulk
 from bench.rows.schedules import Rows
 from bench.rows.waits import MIXED, add_waiting
@@ -55,31 +54,27 @@ SIZES = (FEW, Size(10_000_000, 1_000_000, 10_000, 1_000_000))
 
 
 def section(say: Say, sizes: Sequence[Size] = SIZES) -> Iterator[str]:
-    """Lines of Markdown. The sizes are measured in turns: the machine's speed changes within minutes, and what has been used costs more
-    than what has just been loaded."""
-    with ExitStack() as stacks:
-        filled: list[Stack] = []
+    """Lines of Markdown. Each leg is measured at one size just after the other, in turns: the machine's speed changes within minutes,
+    and what has been used costs more than what has just been loaded."""
+    with ExitStack() as at_end:
+        probes: list[Measured] = []
         for size in sizes:
             say(f"growth: {size}")
-            filled.append(stacks.enter_context(own_stack(SETTINGS, durable=False, postgres=POSTGRES)))
-            add(filled[-1], size, say)
-        turns: list[list[Legs]] = []
+            stack = at_end.enter_context(own_stack(SETTINGS, durable=False, postgres=POSTGRES))
+            add(stack, size, say)
+            probes.append(Measured("bench.probes.growth", stack.env))
+            at_end.callback(probes[-1].process.kill)
         for number in range(TURNS):
             say(f"growth: the legs, turn {number + 1} of {TURNS}")
-            turns.append(
-                [
-                    Load("bench.probes.growth", [number, size.triggers], stack.env).go()
-                    for size, stack in zip(sizes, filled, strict=True)
-                ]
-            )
-    measured = [medians(seen) for seen in zip(*turns, strict=True)]
-    for size, legs in zip(sizes[1:], measured[1:], strict=True):
-        yield from table([sizes[0], size], [measured[0], legs])
+            for size, probe in zip(sizes, probes, strict=True):
+                legs = probe.ask("prepare", size.triggers)
+            for place, leg in enumerate(legs):
+                for probe in probes if (number + place) % 2 else reversed(probes):
+                    probe.ask("leg", leg)
+        measured = [probe.ask("summaries") for probe in probes]
+    for size, of_size in zip(sizes[1:], measured[1:], strict=True):
+        yield from table([sizes[0], size], [measured[0], of_size])
         yield ""
-
-
-def medians(turns: Sequence[Legs]) -> Legs:
-    return {what: {unit: median(turn[what][unit] for turn in turns) for unit in UNITS} for what in turns[0]}
 
 
 def add(stack: Stack, size: Size, say: Say) -> None:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from bench.durable import Measured, pair
+from bench.durable import pair
 from bench.ground.machine import cpu_model
+from bench.ground.measured import Measured
 from bench.ground.processes import bare_env
 from bench.peers import spread
 

@@ -1,8 +1,5 @@
-"""What each leg of a wake costs PostgreSQL, in a process of its own: buffers, and CPU of the session. `TURN`, how often this
-database has been measured, and the number of `TRIGGERS` to have; JSON to standard output."""
+"""What each leg of a wake costs PostgreSQL, in a process of its own: buffers, and CPU of the session."""
 
-import json
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -16,14 +13,13 @@ from django.contrib.auth import get_user_model
 from django.db import transaction
 from django.test import Client
 
-from bench.ground.pace import await_word
+from bench.ground.pace import serve
 from bench.probes import waits as waiting
 from bench.probes.load import KILOBYTE, incoming
 from bench.probes.scale import BATCHES, TIMES, WARM, Probe
 from runs import outbox
 from runs import waits as ends
 from runs.executor import execute
-from runs.processes import lease
 from triggers.accept import accept
 from triggers.api.tokens import ALL, create_token
 from triggers.dispatch.batch import dispatch
@@ -58,6 +54,40 @@ class Growth(Probe):
     def __init__(self) -> None:
         super().__init__()
         self.cpu: dict[str, list[float]] = defaultdict(list)
+        self.awaited = 1  # the next number that a run waits for
+        # In this order: the first ones need an empty queue.
+        legs = (
+            self.events,
+            self.sleeps,
+            self.waits,
+            self.batches,
+            self.claims,
+            self.along,
+            self.looks,
+            self.schedules,
+            self.idle,
+        )
+        self.legs: dict[str, Callable[..., None]] = {leg.__name__: leg for leg in legs}
+
+    def prepare(self, triggers: int) -> list[str]:
+        """Just after a VACUUM, with nothing that is ready; the names of what is measured then."""
+        add_triggers(triggers)
+        while due_schedules.settle(limit=500):
+            pass
+        rules = Rules()
+        while outbox.deliver_inside(500):
+            pass
+        while dispatch(rules).dispatched:
+            pass
+        self.drain()
+        self.observer.execute("VACUUM (ANALYZE)")
+        return [*self.legs, "lists"]
+
+    def leg(self, name: str) -> None:
+        if name == "lists":
+            return self.lists()
+        self.legs[name](WARM, warm=True)
+        self.legs[name](BATCHES if name == "batches" else TIMES)
 
     def measure(self, what: str, call: Callable[[], Any]) -> Any:
         def timed() -> Any:
@@ -103,6 +133,12 @@ class Growth(Probe):
             ended = self.measure_unless(warm, "a wait ends by time", partial(ends.end_due, 500))
             assert ended.runs == 1
             execute(self.claimed())
+
+    def waits(self, count: int, *, warm: bool = False) -> None:
+        rules = Rules()
+        for _ in range(count):
+            waiting.look(self, rules, self.awaited, warm=warm)
+            self.awaited += 3
 
     def claimed(self) -> Any:
         claim = self.claim()
@@ -153,41 +189,6 @@ def add_triggers(count: int) -> None:
     )  # fmt: skip
 
 
-def main() -> None:
-    turn, triggers = map(int, sys.argv[1:])
-    first = 1 + 3 * (WARM + TIMES) * turn  # number that a waiting run still waits for
-    probe = Growth()
-    add_triggers(triggers)
-    while due_schedules.settle(limit=500):
-        pass
-    probe.observer.execute("VACUUM (ANALYZE)")
-    await_word()
-    rules = Rules()
-    while outbox.deliver_inside(500):
-        pass
-    while dispatch(rules).dispatched:
-        pass
-    probe.drain()
-    # The legs that need an empty queue come first.
-    for leg in (
-        probe.events,
-        probe.sleeps,
-        probe.batches,
-        probe.claims,
-        probe.along,
-        probe.looks,
-        probe.schedules,
-        probe.idle,
-    ):
-        leg(WARM, warm=True)
-        leg(BATCHES if leg == probe.batches else TIMES)
-        if leg == probe.sleeps:
-            for number in range(WARM + TIMES):
-                waiting.look(probe, rules, first + 3 * number, warm=number < WARM)
-    probe.lists()
-    lease.close_row(probe.worker, "measured")
-    json.dump(probe.summaries(), sys.stdout)
-
-
 if __name__ == "__main__":
-    main()
+    probe = Growth()
+    serve({"prepare": probe.prepare, "leg": probe.leg, "summaries": probe.summaries})
