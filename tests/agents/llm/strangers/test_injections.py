@@ -157,9 +157,9 @@ def by_a_tool(world: World, lab: Lab) -> None:
 WAYS = [directly, by_an_event, by_a_child, by_the_result_of_a_child, by_state, by_a_second_agent, by_a_wake, by_a_tool]
 
 
-# Every second one in `make test`: each payload by half of the ways, each way with half of the payloads.
+# Every eighth one in `make test`: each payload by one of the ways.
 CASES = [
-    pytest.param(way, payload, id=f"{way.__name__}-{number}", marks=[pytest.mark.chaos] if (number + place) % 4 else [])
+    pytest.param(way, payload, id=f"{way.__name__}-{number}", marks=[pytest.mark.chaos] if (number + place) % 8 else [])
     for place, way in enumerate(WAYS)
     for number, payload in enumerate(PAYLOADS)
 ]

@@ -12,11 +12,12 @@ from config.console.parts.pages import Group
 from config.console.sources.explained import FOUND, WORDS, explained
 from config.documentation.console_pages import docs_url
 from tests.support.console import context_of, make_source, page_of, unwritten
+from tests.support.examples import some_cases
 from triggers.models import Source
 from triggers.sources.kind import Case, kinds
 from triggers.sources.metrics.detector import detectors
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.sampled, pytest.mark.django_db]
 ADD = "/admin/triggers/source/add/"
 KINDS = sorted(kinds())
 BY_CASES = [(name, case) for name, kind in sorted(kinds().items()) for case in kind.cases]
@@ -31,7 +32,7 @@ def text_of(answer: Any) -> str:
     return str(answer.content.decode())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", some_cases(KINDS))
 def test_a_form_that_is_sent_empty_has_errors_at_fields_with_a_star_alone(admin: Client, kind: str) -> None:
     form = sent(admin, kind)
 
@@ -100,7 +101,7 @@ def test_what_was_set_in_the_folded_part_is_named_while_it_is_folded(admin: Clie
     assert more.said == "Marker of complete files: .done"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", some_cases(KINDS))
 def test_the_form_and_the_page_of_a_kind_lead_to_its_documentation(admin: Client, kind: str) -> None:
     url = f'href="{docs_url(kinds()[kind].docs)}"'
 
