@@ -30,11 +30,18 @@ NOTED_FOR = timedelta(hours=1)  # ends of runs are noted so long after a scrape
 SETTLED = timedelta(seconds=5)  # so far the clocks of the processes that make ids may be apart
 PATIENCE = timedelta(minutes=10)  # a transaction that is open for longer keeps no counter waiting
 # What is older than this has been committed: no transaction that writes has begun before. An autovacuum worker writes no rows of ours.
+# When it began is hidden for a session of another role, unless ours has pg_read_all_stats: the lock of `nextval` shows that it has recorded
+# an event.
 HORIZON = """
-SELECT greatest(least(clock_timestamp(), min(xact_start)) - %(settled)s::interval, clock_timestamp() - %(patience)s::interval)
-FROM pg_stat_activity
-WHERE datname = current_database() AND backend_xid IS NOT NULL AND pid <> pg_backend_pid()
-  AND backend_type <> 'autovacuum worker'
+SELECT greatest(least(clock_timestamp(), min(began)) - %(settled)s::interval, clock_timestamp() - %(patience)s::interval)
+FROM (
+  SELECT CASE
+    WHEN xact_start IS NOT NULL THEN xact_start
+    WHEN pid IN (SELECT pid FROM pg_locks WHERE locktype = 'relation' AND relation = 'triggers_seq'::regclass AND granted) THEN '-infinity'
+  END AS began
+  FROM pg_stat_activity
+  WHERE datname = current_database() AND backend_xid IS NOT NULL AND pid <> pg_backend_pid()
+    AND backend_type IS DISTINCT FROM 'autovacuum worker') writing
 """
 COUNTED_UNTIL = "SELECT place FROM config_counteduntil WHERE what = %s"
 COUNTED = """
@@ -132,7 +139,8 @@ COUNTERS = (
     Counter(
         "wakeful_events_accepted",
         "Events recorded since the first scrape, by the source they came from; one that is sent again is counted once. Some seconds late, "
-        "as is what long transactions write",
+        "as is what long transactions write; up to ten minutes while a transaction of another role is open that has recorded an event, "
+        "unless the role of the web process has pg_read_all_stats",
         ("source",),
     ),
     Counter(

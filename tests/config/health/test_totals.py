@@ -1,6 +1,8 @@
+from collections.abc import Iterator
 from datetime import timedelta
 from decimal import Decimal
 
+import psycopg
 import pytest
 from django.db import connection, transaction
 from django.db.models import F
@@ -101,6 +103,32 @@ def test_events_are_counted_by_source() -> None:
     assert scrape()["wakeful_events_accepted_total", "cli"] == 2
     make_event()
     assert scrape()["wakeful_events_accepted_total", "cli"] == 3
+
+
+@pytest.fixture
+def unprivileged() -> Iterator[None]:
+    """The session has a role that does not see when transactions of others began."""
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE ROLE wakeful_test_lesser")
+        cursor.execute("GRANT ALL ON ALL TABLES IN SCHEMA public TO wakeful_test_lesser")
+        cursor.execute("GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO wakeful_test_lesser")
+        cursor.execute("SET ROLE wakeful_test_lesser")
+        yield
+        cursor.execute("RESET ROLE")
+        cursor.execute("DROP OWNED BY wakeful_test_lesser")
+        cursor.execute("DROP ROLE wakeful_test_lesser")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_event_of_an_open_transaction_of_another_role_is_counted_later(
+    unprivileged: None,
+) -> None:
+    accepted = ("wakeful_events_accepted_total", "emit")
+    with psycopg.connect(**connection.get_connection_params()) as other:
+        other.execute("SELECT wakeful_emit('order.paid')")
+        assert accepted not in scrape()
+
+    assert scrape()[accepted] == 1
 
 
 def test_more_than_a_portion_is_counted_by_later_scrapes_and_of_ended_runs_at_once(
