@@ -326,7 +326,7 @@ def is_lost() -> bool:
 
 def unless_failed(step: Callable[[], T], otherwise: T, failing: Failing | None = None, name: str = "") -> T:
     """Do this step, and note in `failing` whether it fails. If it does, or waits too long for a lock, the other steps go on; one of
-    them, rescue, may free the lock. Raises the error if the session is lost."""
+    them, rescue, may free the lock. Raises the error if the session is lost, or OperationalError if the step went on in another one."""
     session = connection.connection
     try:
         done = step()
@@ -339,6 +339,8 @@ def unless_failed(step: Callable[[], T], otherwise: T, failing: Failing | None =
         if failing:
             failing.failed(name, error)
         return otherwise
+    if session is not None and connection.connection is not session:
+        raise OperationalError("the session was lost in a step that went on in another one")
     if failing:
         failing.succeeded(name)
     return done

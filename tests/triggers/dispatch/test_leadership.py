@@ -13,8 +13,10 @@ import pytest
 from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
+from runs.db.sql import execute
 from runs.db.trip import Answer, Trip
-from runs.models import Run
+from runs.models import OutboxMessage, Run
+from runs.ports import ports
 from runs.queues import stayers
 from tests.support.stack import eventually
 from tests.support.triggers import make_event, make_trigger
@@ -187,6 +189,32 @@ def test_a_leader_whose_session_is_ended_within_a_batch_connects_again(
     dispatcher.leadership.release()
     dispatcher.listener.close()
     assert Run.objects.count() == 1 and not Event.objects.filter(dispatched_at=None).exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_leader_whose_session_is_ended_while_it_delivers_messages_connects_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The messages are tried one by one, in another session: a standby could not end it, if this process froze in a transaction."""
+    ended: list[object] = []
+
+    def end(payloads: object) -> None:
+        ended.append(payloads)
+        execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    monkeypatch.setitem(ports.inside, "run.finished", end)
+    dispatcher = Dispatcher()
+    dispatcher.connect()
+    dispatcher.look()
+    OutboxMessage.objects.create(topic="run.finished", payload={})
+    dispatcher.is_urgent = True
+
+    with pytest.raises(OperationalError):
+        dispatcher.look()
+
+    connection.close()
+    dispatcher.listener.close()
+    assert ended and OutboxMessage.objects.get().attempts == 1  # it holds up nothing else
 
 
 def test_a_standby_goes_ahead_where_the_leader_is_frozen_while_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
