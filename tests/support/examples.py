@@ -14,5 +14,5 @@ def some_of(examples: int) -> int:
 
 
 def some_cases(cases: Iterable[Any]) -> list[Any]:
-    """Parameters of a test of which `make test` tries every fourth."""
+    """Parameters of a test: `make test` tries every fourth of them."""
     return [pytest.param(case, marks=[pytest.mark.chaos] if place % 4 else []) for place, case in enumerate(cases)]
