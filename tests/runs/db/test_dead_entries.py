@@ -3,7 +3,7 @@
 import pytest
 from django.db import connection
 
-from runs.db.sql import execute, fetch
+from runs.db.sql import execute
 from tests.support.rows_read import MANY_LIKE_IT
 from tests.support.runs import make_run
 
@@ -13,19 +13,11 @@ def test_a_vacuum_removes_the_entries_of_one_dead_run_among_thousands() -> None:
     run = make_run()
     execute(MANY_LIKE_IT, [run.id])
     execute("VACUUM runs_run")
-    said: list[str] = []
-    connection.connection.add_notice_handler(lambda notice: said.append(notice.message_primary))
+    notices: list[str] = []
+    connection.connection.add_notice_handler(lambda notice: notices.append(notice.message_primary))
 
     run.delete()
     execute("VACUUM (VERBOSE) runs_run")
 
-    [report] = [text for text in said if "index scan" in text and "pg_toast" not in text]
+    [report] = [text for text in notices if "index scan" in text and "pg_toast" not in text]
     assert "index scan needed: 1 pages" in report
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize("table", ["runs_run", "runs_wait", "triggers_event"])
-def test_a_vacuum_always_removes_dead_entries(table: str) -> None:
-    [(options,)] = fetch("SELECT reloptions FROM pg_class WHERE oid = %s::regclass", [table])
-
-    assert "vacuum_index_cleanup=on" in options

@@ -18,19 +18,22 @@ from tests.support.old_rows import ago, old_event, old_run
 
 pytestmark = pytest.mark.django_db
 
-VACUUMED = {
-    "runs_run": "autovacuum_vacuum_scale_factor=0.01",
-    "runs_outboxmessage": "autovacuum_vacuum_scale_factor=0.01",
-    "runs_attemptrow": "autovacuum_vacuum_insert_scale_factor=0.05",
-    "runs_processedevent": "autovacuum_vacuum_insert_scale_factor=0.05",
-    "runs_worker": "fillfactor=50",
-    "runs_sweep": "fillfactor=50",
-    "triggers_event": "autovacuum_vacuum_cost_delay=0",
-    "triggers_decision": "autovacuum_vacuum_insert_scale_factor=0.05",
-    "triggers_window": "autovacuum_vacuum_threshold=500",
-    "triggers_schedule": "autovacuum_vacuum_threshold=500",
-    "triggers_rateuse": "fillfactor=70",
-}
+VACUUMED = [
+    ("runs_run", "autovacuum_vacuum_scale_factor=0.01"),
+    ("runs_outboxmessage", "autovacuum_vacuum_scale_factor=0.01"),
+    ("runs_attemptrow", "autovacuum_vacuum_insert_scale_factor=0.05"),
+    ("runs_processedevent", "autovacuum_vacuum_insert_scale_factor=0.05"),
+    ("runs_worker", "fillfactor=50"),
+    ("runs_sweep", "fillfactor=50"),
+    ("triggers_event", "autovacuum_vacuum_cost_delay=0"),
+    ("triggers_decision", "autovacuum_vacuum_insert_scale_factor=0.05"),
+    ("triggers_window", "autovacuum_vacuum_threshold=500"),
+    ("triggers_schedule", "autovacuum_vacuum_threshold=500"),
+    ("triggers_rateuse", "fillfactor=70"),
+    ("runs_run", "vacuum_index_cleanup=on"),
+    ("runs_wait", "vacuum_index_cleanup=on"),
+    ("triggers_event", "vacuum_index_cleanup=on"),
+]
 
 
 def pruned() -> dict[str, int]:
@@ -188,7 +191,7 @@ def test_the_ledger_outlives_the_run_it_names(settings: Any) -> None:
     assert ProcessedEvent.objects.get().event_id == event.id
 
 
-@pytest.mark.parametrize(("table", "setting"), VACUUMED.items())
+@pytest.mark.parametrize(("table", "setting"), VACUUMED)
 def test_every_busy_table_brings_its_vacuum_settings(table: str, setting: str) -> None:
     [(options,)] = fetch("SELECT reloptions FROM pg_class WHERE oid = %s::regclass", [table])
 
