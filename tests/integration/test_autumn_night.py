@@ -73,6 +73,7 @@ def test_wildcard_hours_fire_in_both_passes_of_the_night_and_fixed_hours_once(st
     assert fired(stack) == FIRES
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(180)
 def test_celery_beat_fires_the_same_and_survives_a_kill_before_the_second_pass(stack: Stack) -> None:
     for statement in MOVED_CLOCK:

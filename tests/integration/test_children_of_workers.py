@@ -44,6 +44,7 @@ def ends_at_sigterm(child: psutil.Process) -> bool:
     return True
 
 
+@pytest.mark.chaos
 def test_a_child_that_runs_something_leaves_sigterm_to_its_parent(
     stack: Stack, points: Points, worker: Process
 ) -> None:

@@ -9,6 +9,7 @@ from django_celery_beat.models import PeriodicTask
 from agents.prompt_agents.definition import Definition
 from runs.processes.lease import SPACE
 from tests.integration.protocol import effects, emit, in_status, outcomes, runs, shop_stack, split
+from tests.support.examples import some_cases
 from tests.support.stack import Process, Stack, StackMaker, eventually, within
 from triggers.prompt_agents.edit import create_prompt_agent
 
@@ -75,10 +76,7 @@ def test_a_worker_that_is_frozen_when_it_has_just_begun_after_a_rest_loses_its_r
     assert effects(stack, event) == 1
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["dispatcher", "worker", *(pytest.param(kind, marks=pytest.mark.chaos) for kind in ("web", "beat", "sources"))],
-)
+@pytest.mark.parametrize("kind", some_cases(["worker", "dispatcher", "web", "beat", "sources"]))
 def test_the_doctor_misses_a_resting_process_that_was_killed(kind: str, make_stack: StackMaker) -> None:
     stack = make_stack()
     process = stack.start(kind)

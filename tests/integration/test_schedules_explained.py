@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from tests.support.examples import some_cases
 from tests.support.points import Points
 from tests.support.stack import Process, Stack, StackMaker, eventually
 from tests.support.triggers import make_trigger
@@ -98,7 +99,7 @@ NIGHTS = {"spring": datetime(2050, 3, 26, 12, tzinfo=UTC), "autumn": datetime(20
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("policy", ["latest", "skip", "all"])
+@pytest.mark.parametrize("policy", some_cases(["latest", "skip", "all"]))
 @pytest.mark.parametrize("night", NIGHTS)
 def test_every_half_hour_of_a_night_in_which_the_clocks_changed_and_no_beat_ran_is_explained(
     night: str, policy: str

@@ -80,6 +80,7 @@ def test_the_run_after_another_needs_no_broker(broker: TestServers, make_stack: 
         valkey.send_signal(signal.SIGCONT)
 
 
+@pytest.mark.chaos
 def test_a_child_that_is_frozen_while_it_stays_holds_up_no_run(stack: Stack) -> None:
     worker = stack.start("worker", concurrency=2)
     pid = one_stays(stack)

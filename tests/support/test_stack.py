@@ -9,6 +9,7 @@ from psycopg.conninfo import make_conninfo
 
 from config.stack.embedded import Servers
 from config.stack.nursery import CAN_FORK, Forked
+from tests.support.examples import some_cases
 from tests.support.stack import Stack, StackMaker
 
 
@@ -17,7 +18,7 @@ def stack(make_shared_stack: StackMaker) -> Stack:
     return make_shared_stack()
 
 
-@pytest.mark.parametrize("kind", ["web", "beat", "dispatcher", "sources", "worker"])
+@pytest.mark.parametrize("kind", some_cases(["web", "beat", "dispatcher", "sources", "worker"]))
 @pytest.mark.skipif(not CAN_FORK, reason="programs are forked on Linux alone")
 def test_a_process_is_forked_unless_a_test_wants_it_by_itself(stack: Stack, kind: str) -> None:
     process = stack.start(kind)

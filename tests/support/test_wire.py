@@ -7,6 +7,7 @@ import pytest
 from pydantic_ai import Agent, ModelRequestNode
 from pydantic_ai.messages import ModelResponse
 
+from tests.support.examples import some_cases
 from tests.support.wire import Call, Turn, Wire
 
 FORMATS = {
@@ -19,7 +20,7 @@ FORMATS = {
 
 
 @pytest.mark.parametrize("is_streamed", [False, True])
-@pytest.mark.parametrize("model", FORMATS)
+@pytest.mark.parametrize("model", some_cases(FORMATS))
 def test_a_client_reads_calls_text_and_usage(wire: Wire, model: str, is_streamed: bool) -> None:
     wire.script("sums", [Call("add", a=1, b=2), Call("add", a=3, b=4)], [Call("add", a=3, b=7)], "10")
     # Without a bound the client of Anthropic streams each request: its answer might take long.

@@ -22,6 +22,7 @@ from runs.db.sql import execute, fetch
 from runs.models import AuditEntry, Run, Wait
 from tests.support.api import Answer, Api
 from tests.support.console import list_of, make_one_of_each, page_of
+from tests.support.examples import some_cases
 from tests.support.old_rows import id_of
 from tests.support.rows_read import MANY_LIKE_IT, runs_read
 from tests.support.runs import make_run
@@ -125,7 +126,7 @@ LIVE_RUNS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("status", LIVE_RUNS)
+@pytest.mark.parametrize("status", some_cases(LIVE_RUNS))
 def test_the_live_runs_of_a_status_are_read_without_those_that_ended(admin: Client, status: str) -> None:
     api = Api()
     execute(MANY_LIKE_IT, [make_run(status="succeeded").pk])
@@ -163,7 +164,7 @@ def test_runs_are_queued_wherever_they_stand_and_however_many(db: None, monkeypa
         assert {run.pk for run in queued(Run.objects.all())} == {run.pk for run in runs}
 
 
-@pytest.mark.parametrize("asked", ["error", "queue", "agent__exact", "worker__id__exact"])
+@pytest.mark.parametrize("asked", some_cases(["error", "queue", "agent__exact", "worker__id__exact"]))
 def test_a_column_without_an_index_is_looked_for_among_the_newest(admin: Client, asked: str) -> None:
     execute(MANY_LIKE_IT, [make_run(status="succeeded").pk])
     execute("ANALYZE runs_run")

@@ -25,7 +25,7 @@ from triggers.schedules.firing import due_schedules
 
 pytestmark = [pytest.mark.sampled, pytest.mark.long, pytest.mark.django_db]
 
-SEEDS = range(100) if os.environ.get("WAKEFUL_FULL") else range(3)
+SEEDS = range(100) if os.environ.get("WAKEFUL_FULL") else range(1)
 SCHEDULES = 6  # of a history
 EDITS = 40
 SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)

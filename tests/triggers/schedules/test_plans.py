@@ -60,7 +60,7 @@ def fired_by_another_scheduler(schedule: Schedule, at: datetime) -> None:
     PeriodicTask.objects.filter(pk=schedule.task_id).update(last_run_at=at)
 
 
-@pytest.mark.parametrize("seed", range(200 if "WAKEFUL_FULL" in os.environ else 4))
+@pytest.mark.parametrize("seed", range(200 if "WAKEFUL_FULL" in os.environ else 2))
 def test_every_reader_counts_from_the_same_instant_as_beat_after_any_history(seed: int) -> None:
     random = Random(seed)
     schedule, now = made(PeriodicTask.objects.create(name="digest", task="t", interval=every(45)), BEGIN), BEGIN

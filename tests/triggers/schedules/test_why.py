@@ -628,7 +628,7 @@ WHERE_NOTHING_IS_NAMED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(200 if "WAKEFUL_FULL" in os.environ else 4))
+@pytest.mark.parametrize("seed", range(200 if "WAKEFUL_FULL" in os.environ else 2))
 def test_every_instant_of_a_random_history_is_explained(seed: int) -> None:
     random = Random(seed)
     schedule = make_schedule("0 * * * *", since=BEGIN)

@@ -12,6 +12,7 @@ from agents.llm.providers import failures
 from runs.actions.resolve import resolve
 from runs.models import Attempt, Run, Step
 from tests.support.durable import Lab, lab
+from tests.support.examples import some_cases
 from tests.support.wire import MALFORMED, WRONG_SCHEMA, Body, Call, Cut, Fault, Silent, Status, Turn, Wire
 
 __all__ = ["lab"]
@@ -50,7 +51,7 @@ def attempts(run: Run) -> list[str]:
     return [attempt.outcome for attempt in Attempt.objects.filter(run=run).order_by("epoch")]
 
 
-@pytest.mark.parametrize("model", FORMATS)
+@pytest.mark.parametrize("model", some_cases(FORMATS))
 def test_a_short_wait_that_the_provider_requests_is_waited_in_the_worker(lab: Lab, wire: Wire, model: str) -> None:
     wire.script("sums", *after_a_call(Status(429, retry_after=1), Status(503, retry_after=1)))
 
@@ -83,7 +84,7 @@ def test_a_long_wait_that_the_provider_requests_is_waited_without_a_worker(lab: 
 
 
 @pytest.mark.parametrize("fault", [Status(500), Status(529), Silent(), Cut()])
-@pytest.mark.parametrize("model", FORMATS)
+@pytest.mark.parametrize("model", some_cases(FORMATS))
 def test_a_temporary_fault_is_requested_again_in_the_worker(lab: Lab, wire: Wire, model: str, fault: Fault) -> None:
     wire.script("sums", *after_a_call(fault, fault))
 
@@ -94,7 +95,7 @@ def test_a_temporary_fault_is_requested_again_in_the_worker(lab: Lab, wire: Wire
 
 
 @pytest.mark.parametrize("fault", [MALFORMED, WRONG_SCHEMA, Body("upstream has gone away")])
-@pytest.mark.parametrize("model", FORMATS)
+@pytest.mark.parametrize("model", some_cases(FORMATS))
 def test_an_answer_that_cannot_be_read_is_requested_again(lab: Lab, wire: Wire, model: str, fault: Fault) -> None:
     wire.script("sums", *after_a_call(fault))
 
@@ -143,7 +144,7 @@ def test_the_run_waits_for_the_model_that_is_available_first(
 
 
 @pytest.mark.parametrize("status", [400, 401, 404])
-@pytest.mark.parametrize("model", FORMATS)
+@pytest.mark.parametrize("model", some_cases(FORMATS))
 def test_a_request_that_is_refused_is_made_once(lab: Lab, wire: Wire, model: str, status: int) -> None:
     wire.script("sums", *after_a_call(*[Status(status)] * 20))
 

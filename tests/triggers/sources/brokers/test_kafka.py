@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.support.brokers import KafkaTopic, Message
+from tests.support.examples import some_cases
 from triggers.sources.brokers import kafka_client, kafka_reader, kafka_topics
 from triggers.sources.brokers.kafka import Kafka
 from triggers.sources.brokers.kafka_topics import TopicId
@@ -200,7 +201,7 @@ def test_a_topic_that_was_made_again_and_has_grown_is_read_from_its_beginning(
     assert len(reading.gaps) == len(reading.marks)
 
 
-@pytest.mark.parametrize("length", [3, 5, 10])
+@pytest.mark.parametrize("length", some_cases([3, 5, 10]))
 def test_a_topic_that_is_another_one_at_its_place_is_noticed_by_the_last_recorded_message(
     reading: Reading, stack: ExitStack, monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:

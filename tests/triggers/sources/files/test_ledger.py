@@ -7,6 +7,7 @@ import pytest
 
 from agents.files import FileMetadata
 from runs.db.sql import execute, fetch
+from tests.support.examples import some_cases
 from triggers.models import Source
 from triggers.sources.files.ledger import PAGE, Changes, Known, Ledger, Path
 
@@ -58,7 +59,7 @@ def rows_read(by: Callable[[], Any]) -> int:
     return int(after - before)
 
 
-@pytest.mark.parametrize("ledger", STATISTICS, indirect=True)
+@pytest.mark.parametrize("ledger", some_cases(STATISTICS), indirect=True)
 def test_a_look_at_some_files_reads_no_others(ledger: Ledger) -> None:
     some = [Path(b"folder", str(number).encode()) for number in range(1, 101)]
 
