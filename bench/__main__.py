@@ -32,7 +32,7 @@ SECTIONS = (
     "filters",
     "tables",
 )
-# What fits into twelve minutes; the others run if they are named.
+# What fits into a quarter of an hour; the others run if they are named.
 UNASKED = ("peers", "durable", "llm", "thinking", "profile")
 
 

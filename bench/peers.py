@@ -27,7 +27,7 @@ class Plan:
     deliveries: int = 4000
     pings: int = 100
     rate: float = 10
-    idle: float = 60
+    idle: float = 300  # the maintenance that comes most often, every five minutes, is in it once
     peers: Sequence[str] = field(default_factory=lambda: ("celery", "procrastinate", "dbos"))
 
 
