@@ -12,16 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from uuid import UUID
 
 from django.core.handlers.wsgi import WSGIRequest
 from granian.rsgi import ProtocolClosed, Scope  # type: ignore[attr-defined]
+from uuid_utils.compat import uuid7
 
 from config.health.probes import live
 from config.web.ingest import Ingest
 from config.web.refusals import log_refusal, note_refusal, source_of
 from config.web.requests import Environ, environ_of
 from config.web.shortcut import Shortcut
-from triggers.sources.webhooks.views import RAISED
+from triggers.sources.webhooks.views import ARRIVAL_ID, RAISED
 
 Headers = list[tuple[str, str]]
 Answer = tuple[int, Headers, bytes]
@@ -90,10 +92,11 @@ class Web:
         body = await self._whole_body(scope, protocol, hold)
         if scope.path == LIVE:
             return _live(environ_of(scope, body))  # not in a thread: all threads may wait for a database that hangs
-        if self._ingest and (answer := await self._ingest.take(scope, body)):
+        id = uuid7()
+        if self._ingest and (answer := await self._ingest.take(scope, body, id)):
             return answer
         async with self._places.held(protocol):
-            return await self._in_thread(self._work, scope, body)
+            return await self._in_thread(self._work, scope, body, id)
 
     async def _leave_trace(self, scope: Scope, protocol: Any, refused: Refused) -> None:
         request = WSGIRequest(environ_of(scope, b""))
@@ -123,12 +126,12 @@ class Web:
             raise Refused(400, "The length of the body does not match Content-Length.")
         return body
 
-    def _work(self, scope: Scope, body: bytes) -> Answer:
+    def _work(self, scope: Scope, body: bytes, id: UUID) -> Answer:
         try:
-            taken = self._shortcut.take(scope, body)
+            taken = self._shortcut.take(scope, body, id)
         except Exception as error:
             return self._through_django({**environ_of(scope, body), RAISED: error})
-        return taken or self._through_django(environ_of(scope, body))
+        return taken or self._through_django({**environ_of(scope, body), ARRIVAL_ID: id})
 
     def _through_django(self, environ: Environ) -> Answer:
         begun: list[tuple[int, Headers]] = []

@@ -8,6 +8,7 @@ refusal, a duplicate, a source that this process does not know yet or that has c
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import structlog
@@ -38,11 +39,11 @@ class Ingest:
         self._together = Together(_insert, most=SIZES[-1], sessions=sessions, after=_nudge)
         self._chores: dict[object, asyncio.Future[Any]] = {}
 
-    async def take(self, scope: Scope, body: bytes) -> Answer | None:
-        """The answer to a delivery that is recorded now. None: it is not, or it is not known whether it is."""
+    async def take(self, scope: Scope, body: bytes, id: UUID) -> Answer | None:
+        """The answer to a delivery that is recorded now. None: it is not, or it is not known whether it is. `id`: of its arrival."""
         if len(body) > LARGEST or not self._together.is_open or self._together.waiting >= WAITING:
             return None
-        if (plain := self._shortcut.plain(scope, body)) is None:
+        if (plain := self._shortcut.plain(scope, body, id)) is None:
             return None
         if backlog.seconds_since_look() >= backlog.LOOK_EVERY:
             self._do("look", backlog.look)

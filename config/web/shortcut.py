@@ -85,13 +85,13 @@ class Shortcut:
         fits = KNOWN.issuperset(settings.MIDDLEWARE) and not settings.DISALLOWED_USER_AGENTS
         self._middlewares = Middlewares() if fits and not settings.FORCE_SCRIPT_NAME else None
 
-    def take(self, scope: Scope, body: bytes) -> Answer | None:
+    def take(self, scope: Scope, body: bytes, id: UUID) -> Answer | None:
         """The answer to a plain delivery, whose body has the length that it gives. None: the request is another one. A refusal is an
-        exception, as with the door."""
-        plain = self.plain(scope, body)
+        exception, as with the door. `id`: of its arrival."""
+        plain = self.plain(scope, body, id)
         return None if plain is None else _take(plain)
 
-    def plain(self, scope: Scope, body: bytes) -> Plain | None:
+    def plain(self, scope: Scope, body: bytes, id: UUID) -> Plain | None:
         """The plain delivery; None: the request is another one."""
         if scope.method != "POST" or not self._middlewares or not (hook := HOOK.fullmatch(scope.path)):
             return None
@@ -108,6 +108,7 @@ class Shortcut:
             headers=Headers(fields, unreadable_fields(scope)),
             body=body,
             client=client_of(peer_of(scope), fields.get("x-forwarded-for", "")),
+            id=id,
         )
         return Plain(slug=hook[1], arrival=arrival, headers=headers)
 

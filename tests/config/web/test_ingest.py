@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from itertools import count
+from typing import LiteralString
 
 import psutil
 import psycopg
 import pytest
 
-from tests.config.web.test_shortcut import Request, answer_of, signed, start_web
+from tests.config.web.test_shortcut import SECRETS, Request, answer_of, signed, start_web
 from tests.support.stack import Stack, StackMaker, eventually
 
 TOGETHER = {"WAKEFUL_INGEST_SESSIONS": "2", "WAKEFUL_MAX_BODY": "200000"}
@@ -110,6 +111,45 @@ def test_one_that_waits_for_another_session_holds_up_no_other_one(web: Stack) ->
         assert not waiting.done()
         other.rollback()
         assert waiting.result() == 202
+
+
+def test_a_delivery_without_an_id_is_one_event_if_the_answer_of_the_database_is_lost(make_stack: StackMaker) -> None:
+    """Its event is committed, and waits for a standby when its session ends."""
+    web = start_web(make_stack(own_servers=True), **TOGETHER)
+    keyless = Request("/hooks/of-bearer/", fields=(("Authorization", f"Bearer {SECRETS['bearer']}"),))
+    with psycopg.connect(web.database_url, autocommit=True) as own, ThreadPoolExecutor(1) as pool:
+        eventually(lambda: status(web, keyless) == 202 and sessions(own, TOGETHER_WITH_OTHERS))
+        before = keyless_events(web)
+        set_standby(own, "one_that_is_away")
+        answer = pool.submit(status, web, keyless)
+        eventually(lambda: sessions(own, f"{WAITS_FOR_STANDBY} AND {TOGETHER_WITH_OTHERS}"))
+        [committed] = sessions(own, WAITS_FOR_STANDBY)
+        own.execute("SELECT pg_terminate_backend(%s)", [committed])
+        eventually(lambda: sessions(own, WAITS_FOR_STANDBY) not in ([], [committed]))  # it is tried again
+        set_standby(own, "")
+        assert answer.result() in (200, 202)
+
+    assert keyless_events(web) == before + 1
+
+
+TOGETHER_WITH_OTHERS: LiteralString = "query LIKE '%FROM (VALUES ($1::uuid%'"
+WAITS_FOR_STANDBY: LiteralString = "wait_event = 'SyncRep' AND query LIKE '%INSERT INTO triggers_%'"
+
+
+def sessions(own: psycopg.Connection[tuple[object, ...]], condition: LiteralString) -> list[object]:
+    return [
+        pid for (pid,) in own.execute(f"SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND {condition}")
+    ]
+
+
+def set_standby(own: psycopg.Connection[tuple[object, ...]], name: LiteralString) -> None:
+    own.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
+    own.execute("SELECT pg_reload_conf()")
+
+
+def keyless_events(web: Stack) -> int:
+    sql = "SELECT count(*)::int AS n FROM triggers_event WHERE ce_source = '/hooks/of-bearer/'"
+    return int(web.query(sql)[0]["n"])
 
 
 def source_of(web: Stack) -> object:

@@ -14,6 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -419,7 +420,7 @@ PLAIN = {"host": "127.0.0.1", "content-length": "2"}
 
 
 def answer_to(scope: Scope, *, is_open: bool = True) -> Any:
-    return Shortcut(lambda: is_open).take(scope, b"{}")  # type: ignore[arg-type]
+    return Shortcut(lambda: is_open).take(scope, b"{}", uuid4())  # type: ignore[arg-type]
 
 
 def plain(**more: str) -> dict[str, str | None]:

@@ -1,10 +1,11 @@
 """The door of a source: verify, record, answer. Nothing else is done before the answer."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from rest_framework.exceptions import MethodNotAllowed, NotFound
+from uuid_utils.compat import uuid7
 
 from runs.db import host_clock
 from runs.db.outage import CONNECTION_ERRORS
@@ -25,13 +26,15 @@ READINGS = 5  # of a source that changes while a delivery is verified; then its 
 
 @dataclass(frozen=True, kw_only=True)
 class Arrival:
-    """A request at the door. `client` is the address it comes from; None: Wakeful itself, which any source admits."""
+    """A request at the door. `client` is the address it comes from; None: Wakeful itself, which any source admits. `id` stays the same
+    when it is tried again: its first event may be committed although nothing answered so."""
 
     method: str
     url: str
     headers: Headers
     body: bytes
     client: str | None
+    id: UUID = field(default_factory=uuid7)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,4 +212,5 @@ def _delivery(endpoint: Endpoint, arrival: Arrival) -> Delivery:
         method=arrival.method,
         url=arrival.url,
         per_minute=endpoint.limits.per_minute,
+        id=arrival.id,
     )

@@ -145,7 +145,7 @@ def _member(data: Any, step: str) -> Any:
 def _stand_in(naming: Naming, delivery: Delivery, proof: Proof) -> str:
     # Not the bare body by default: a sender's second, identical ping would count as a duplicate.
     if proof.signed_at is None and naming.without_id == "new":
-        return str(uuid4())
+        return str(delivery.id)
     signed_at = int(proof.signed_at.timestamp()) if proof.signed_at else ""
     return _digest(delivery.endpoint.encode(), str(signed_at).encode(), delivery.body)
 

@@ -8,6 +8,8 @@ from functools import cache, cached_property
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
+from uuid_utils.compat import uuid7
+
 from triggers.sources.continuity import Gaps
 from triggers.sources.http.forms import Form, parse_form
 from triggers.sources.http.headers import Headers
@@ -30,6 +32,7 @@ class Delivery:
     method: str = "POST"
     url: str = ""  # with its query, as the sender calls it; some senders sign it
     per_minute: int = 0  # deliveries that the source takes; 0: no limit
+    id: UUID = field(default_factory=uuid7)  # of its event, if its sender gives none
 
     @cached_property
     def form(self) -> Form:

@@ -12,6 +12,7 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
+from uuid_utils.compat import uuid7
 
 from runs.api.body import read_body
 from runs.models.audit import CLIENT
@@ -25,7 +26,8 @@ from triggers.sources.webhooks.scheme import Reply
 log = structlog.get_logger(__name__)
 
 RENDERER = JSONRenderer()
-RAISED = "wakeful.raised"  # key in the WSGI environment: what `take` has raised already, for the view to answer
+# Keys in the WSGI environment: the id of the request as an `Arrival`, and what `take` has raised already, for the view to answer.
+ARRIVAL_ID, RAISED = "wakeful.arrival_id", "wakeful.raised"
 
 TAKEN = inline_serializer("Taken", {"event": serializers.UUIDField(), "duplicate": serializers.BooleanField()})
 EACH = {"type": "array", "items": {"$ref": "#/components/schemas/Taken"}}
@@ -124,6 +126,7 @@ def arrival_of(request: HttpRequest, body: bytes) -> Arrival:
         headers=Headers(request.headers, request.META.get(UNREADABLE, ())),
         body=body,
         client=CLIENT.get(),
+        id=request.META.get(ARRIVAL_ID) or uuid7(),
     )
 
 
