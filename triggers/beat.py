@@ -49,7 +49,7 @@ class Scheduler(beat.Scheduler):
         self.walk = reconcile.Walk()
         self.walks_at = self.backfills_at = 0.0  # in terms of time.monotonic()
         self.worked_at = time.monotonic()
-        self.has_static = False
+        self.static_for: bool | None = None  # what `walk.watches_tables` was when the static entries were installed
         self.is_ending = False
         self.suspects: dict[int, int] = {}  # schedules that took too long, and how often each did so when fired alone
         super().__init__(*args, **kwargs)
@@ -141,10 +141,10 @@ class Scheduler(beat.Scheduler):
         pause between two walks over all of them.
         """
         if time.monotonic() >= self.walks_at:
-            self.has_static = self.has_static or install_static(self.app)
             self.walk.step()
-            if self.walk.is_at_end:
-                own_tasks.settle_again()  # a Beat of an earlier version may run
+            watches_tables = self.walk.watches_tables
+            if self.static_for != watches_tables and install_static(self.app, watches_tables=watches_tables):
+                self.static_for = watches_tables
             looks = IDLE_LOOKS if self.walk.is_at_end else 1
             self.walks_at = time.monotonic() + looks * settings.WAKEFUL_SAFETY_LOOK.total_seconds()
 

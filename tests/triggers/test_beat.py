@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from celery import Celery
+from celery.schedules import crontab
 from django.db import connection
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
 from runs.models import OutboxMessage
 from tests.support.triggers import make_trigger
-from triggers.models import Event, Revision, Schedule, Skip, Trigger
+from triggers.beat import Scheduler
+from triggers.models import Event, Revision, Schedule, Skip, Source, Trigger
 from triggers.schedules import rows
 from triggers.schedules.firing import catch_up as decide
 from triggers.schedules.firing import due_schedules, settle
@@ -437,6 +439,31 @@ def test_look_finds_all_due_work() -> None:
     assert due_schedules.find_due().has_stale
 
 
+@pytest.mark.django_db(transaction=True)
+def test_maintenance_of_watched_tables_has_no_row_before_a_table_is_watched() -> None:
+    app = Celery("static", set_as_current=False)
+    app.conf.beat_schedule = {
+        name: {"task": name, "schedule": crontab(minute="*/5")} for name in ("wakeful.prune", "wakeful.tables")
+    }
+    scheduler = Scheduler(app)
+    names = PeriodicTask.objects.exclude(name="celery.backend_cleanup").values_list("name", flat=True).order_by("name")
+    try:
+        scheduler.look()
+        assert list(names.all()) == ["wakeful.prune"]
+
+        source = Source.objects.create(slug="orders", kind="table", enabled=False)
+        scheduler.walks_at = 0.0
+        scheduler.look()
+        assert list(names.all()) == ["wakeful.prune", "wakeful.tables"]
+
+        source.delete()  # its triggers may be left
+        scheduler.walks_at = 0.0
+        scheduler.look()
+        assert list(names.all()) == ["wakeful.prune", "wakeful.tables"]
+    finally:
+        scheduler.close()
+
+
 def test_static_entries_of_celery_become_rows(settings: Any) -> None:
     app = Celery("static", set_as_current=False)
     app.conf.beat_schedule = {
@@ -444,13 +471,13 @@ def test_static_entries_of_celery_become_rows(settings: Any) -> None:
         "nonsense": {"task": "shop.tasks.nonsense"},
     }
 
-    assert install_static(app)
+    assert install_static(app, watches_tables=False)
     written = PeriodicTask.objects.get(name="sweep").date_changed
-    assert install_static(app)
+    assert install_static(app, watches_tables=False)
 
     assert PeriodicTask.objects.get(name="sweep").date_changed == written  # the same again is no edit
     app.conf.beat_schedule["sweep"] = {**app.conf.beat_schedule["sweep"], "args": (2,)}
-    assert install_static(app)
+    assert install_static(app, watches_tables=False)
 
     task = PeriodicTask.objects.get(name="sweep")
     assert (task.task, json.loads(task.args), str(task.interval)) == ("shop.tasks.sweep", [2], "every 30 seconds")

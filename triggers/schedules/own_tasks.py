@@ -16,12 +16,17 @@ FIRE_TASK = "triggers.fire_schedule"  # what rows of triggers do under another s
 MAINTENANCE = "wakeful."  # how the names of its tasks begin
 MARK = "Fired by Wakeful's Beat alone."  # as the migration `own_tasks` writes it
 
-# Those that another setting settled, and maintenance that an earlier version refused for its mark.
+# Maintenance that has nothing to do before a table is watched: its row is made then, and stays.
+TABLES = "wakeful.tables"
+WATCHES_TABLES = "EXISTS (SELECT FROM triggers_source WHERE kind = 'table')"
+
+# Those that another setting settled, and maintenance that an earlier version refused for its mark. With WAKEFUL_ADOPT_PERIODIC_TASKS.
+WAS_SETTLED_OTHERWISE = f"""CASE
+  WHEN starts_with(task.task, '{MAINTENANCE}') THEN schedule.rest = 'problem' AND starts_with(schedule.problem, 'its headers are')
+  ELSE schedule.trigger_id IS NULL AND task.task <> '{FIRE_TASK}' AND (schedule.rest = 'foreign') = %s::boolean END"""
 SETTLE_AGAIN = f"""
 UPDATE triggers_schedule schedule SET stale = true FROM django_celery_beat_periodictask task
-WHERE task.id = schedule.task_id AND NOT schedule.stale AND CASE
-  WHEN starts_with(task.task, '{MAINTENANCE}') THEN schedule.rest = 'problem' AND starts_with(schedule.problem, 'its headers are')
-  ELSE schedule.trigger_id IS NULL AND task.task <> '{FIRE_TASK}' AND (schedule.rest = 'foreign') = %s::boolean END
+WHERE task.id = schedule.task_id AND NOT schedule.stale AND {WAS_SETTLED_OTHERWISE}
 """  # noqa: S608  (our own parts)
 
 

@@ -17,7 +17,7 @@ from django_celery_beat.models import PeriodicTask
 from django_celery_beat.schedulers import ModelEntry
 
 from runs.db.patience import Locked, no_longer_than
-from triggers.schedules.own_tasks import MARK
+from triggers.schedules.own_tasks import MARK, TABLES
 
 log = structlog.get_logger(__name__)
 
@@ -40,9 +40,11 @@ class _Unwritten(ModelEntry):  # type: ignore[misc]  # it has no types
         raise ValueError(f"no model for {schedule!r}")
 
 
-def install_static(app: Celery) -> bool:
+def install_static(app: Celery, *, watches_tables: bool) -> bool:
     """Write the entries that differ from their rows. False: another session holds a lock one of them needs; call again."""
     entries = dict(app.conf.beat_schedule)
+    if not watches_tables:
+        entries.pop(TABLES, None)
     # It deletes the results of everything on this database.
     if app.conf.result_expires and settings.WAKEFUL_ADOPT_PERIODIC_TASKS:
         entries.setdefault("celery.backend_cleanup", BACKEND_CLEANUP)

@@ -2,13 +2,14 @@
 
 Beat's every look sees a schedule that has neither a next fire nor a reason (`schedule_unarmed`). A walk over all tasks, one
 piece at every safety look and then a pause, finds the edits that the row triggers did not see (a restore with triggers disabled,
-a replica's role).
+a replica's role), and what a Beat of an earlier version, which may run as well, has settled otherwise.
 """
 
 import structlog
+from django.conf import settings
 
 from runs.db.sql import execute, fetch
-from triggers.schedules.own_tasks import FIRE_TASK
+from triggers.schedules.own_tasks import FIRE_TASK, WAS_SETTLED_OTHERWISE, WATCHES_TABLES
 
 log = structlog.get_logger(__name__)
 
@@ -17,7 +18,7 @@ REARM = """
 UPDATE triggers_schedule SET stale = true WHERE id = ANY(ARRAY(
   SELECT id FROM triggers_schedule WHERE due_at IS NULL AND NOT stale AND rest = '' LIMIT 10000 FOR UPDATE SKIP LOCKED))
 """
-WALK = """
+WALK = f"""
 WITH walked AS (
   SELECT id, enabled, task, args FROM django_celery_beat_periodictask WHERE id > %s::int ORDER BY id LIMIT %s::int
 ), made AS (
@@ -30,13 +31,15 @@ WITH walked AS (
   ON CONFLICT DO NOTHING RETURNING id
 ), marked AS (
   UPDATE triggers_schedule SET stale = true WHERE id IN (
-    SELECT schedule.id FROM triggers_schedule schedule JOIN walked ON walked.id = schedule.task_id
-    WHERE NOT schedule.stale AND CASE WHEN walked.enabled THEN schedule.rest = 'off' ELSE schedule.due_at IS NOT NULL END
+    SELECT schedule.id FROM triggers_schedule schedule JOIN walked task ON task.id = schedule.task_id
+    WHERE NOT schedule.stale
+      AND (CASE WHEN task.enabled THEN schedule.rest = 'off' ELSE schedule.due_at IS NOT NULL END OR {WAS_SETTLED_OTHERWISE})
     FOR UPDATE OF schedule SKIP LOCKED)
   RETURNING id
 )
-SELECT CASE WHEN count(*) = %s::int THEN max(id) END, (SELECT count(*) FROM made) + (SELECT count(*) FROM marked) FROM walked
-"""
+SELECT CASE WHEN count(*) = %s::int THEN max(id) END, (SELECT count(*) FROM made) + (SELECT count(*) FROM marked), {WATCHES_TABLES}
+FROM walked
+"""  # noqa: S608  (our own parts)
 
 
 def rearm() -> int:
@@ -47,10 +50,11 @@ def rearm() -> int:
 
 
 class Walk:
-    """An endless walk over all tasks, piece by piece."""
+    """An endless walk over all tasks, piece by piece. `watches_tables`: whether the last step has found a source that watches a table."""
 
     def __init__(self) -> None:
         self.reached = 0
+        self.watches_tables = False
 
     @property
     def is_at_end(self) -> bool:
@@ -58,7 +62,10 @@ class Walk:
 
     def step(self) -> int:
         """Look at the next piece; return how many schedules were marked stale or made."""
-        [(reached, found)] = fetch(WALK, [self.reached, PIECE, FIRE_TASK, FIRE_TASK, PIECE])
+        adopts = settings.WAKEFUL_ADOPT_PERIODIC_TASKS
+        [(reached, found, self.watches_tables)] = fetch(
+            WALK, [self.reached, PIECE, FIRE_TASK, FIRE_TASK, adopts, PIECE]
+        )
         self.reached = reached or 0
         if found:
             log.warning("beat.reconciled", schedules=found)

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from django.db import connection
-from django_celery_beat.models import PeriodicTask
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from tests.triggers.test_beat import HOUR, NINE, every, make_schedule
 from triggers.models import Schedule, Trigger
@@ -78,6 +79,22 @@ def test_task_switched_behind_the_row_triggers_is_found(enabled: bool) -> None:
     schedule.refresh_from_db()
     assert (schedule.next_fire_at is not None) == enabled
     assert walk.step() == 0
+
+
+@pytest.mark.parametrize("adopts", [True, False])
+def test_task_that_a_beat_of_another_setting_has_settled_is_found(settings: Any, adopts: bool) -> None:
+    settings.WAKEFUL_ADOPT_PERIODIC_TASKS = not adopts
+    every_hour = IntervalSchedule.objects.create(every=1, period=IntervalSchedule.HOURS)
+    task = PeriodicTask.objects.create(name="report", task="shop.report", interval=every_hour)
+    due_schedules.settle()
+    assert Walk().step() == 0
+
+    settings.WAKEFUL_ADOPT_PERIODIC_TASKS = adopts
+    assert Walk().step() == 1
+    due_schedules.settle()
+
+    assert (Schedule.objects.get(task=task).due_at is not None) == adopts
+    assert Walk().step() == 0
 
 
 def test_walk_begins_again_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
