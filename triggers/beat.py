@@ -34,6 +34,7 @@ RECONNECT = 1.0  # seconds
 TRIES = 2  # to fire a schedule alone after it took too long
 BUSY = timedelta(milliseconds=100)
 IDLE_LOOKS = 6  # safety looks without work, after which there is one safety look in two
+WALK_LOOKS = 12  # safety looks between two walks over all schedules
 
 
 class Scheduler(beat.Scheduler):
@@ -145,7 +146,7 @@ class Scheduler(beat.Scheduler):
             watches_tables = self.walk.watches_tables
             if self.static_for != watches_tables and install_static(self.app, watches_tables=watches_tables):
                 self.static_for = watches_tables
-            looks = IDLE_LOOKS if self.walk.is_at_end else 1
+            looks = WALK_LOOKS if self.walk.is_at_end else 1
             self.walks_at = time.monotonic() + looks * settings.WAKEFUL_SAFETY_LOOK.total_seconds()
 
     def connect(self) -> None:
