@@ -25,8 +25,9 @@ WAS_SETTLED_OTHERWISE = f"""CASE
   WHEN starts_with(task.task, '{MAINTENANCE}') THEN schedule.rest = 'problem' AND starts_with(schedule.problem, 'its headers are')
   ELSE schedule.trigger_id IS NULL AND task.task <> '{FIRE_TASK}' AND (schedule.rest = 'foreign') = %s::boolean END"""
 SETTLE_AGAIN = f"""
-UPDATE triggers_schedule schedule SET stale = true FROM django_celery_beat_periodictask task
-WHERE task.id = schedule.task_id AND NOT schedule.stale AND {WAS_SETTLED_OTHERWISE}
+UPDATE triggers_schedule SET stale = true WHERE id IN (
+  SELECT schedule.id FROM triggers_schedule schedule JOIN django_celery_beat_periodictask task ON task.id = schedule.task_id
+  WHERE NOT schedule.stale AND {WAS_SETTLED_OTHERWISE} FOR UPDATE OF schedule SKIP LOCKED)
 """  # noqa: S608  (our own parts)
 
 
@@ -37,5 +38,5 @@ def is_foreign(task: str, trigger_id: object) -> bool:
 
 
 def settle_again() -> int:
-    """Mark what must be settled by the present setting; return how many."""
+    """Mark what must be settled by the present setting, but for what another session has locked, which the walk finds; return how many."""
     return execute(SETTLE_AGAIN, [settings.WAKEFUL_ADOPT_PERIODIC_TASKS])

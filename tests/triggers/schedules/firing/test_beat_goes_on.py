@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from celery import Celery
 from django.db import connection
-from django_celery_beat.models import CrontabSchedule, PeriodicTask, PeriodicTasks
+from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask, PeriodicTasks
 
 from runs.models import OutboxMessage
 from runs.outbox import deliver_inside
@@ -173,6 +173,28 @@ def test_beat_connects_and_fires_while_an_edit_is_uncommitted(scheduler: Schedul
     scheduler.look()
 
     assert PeriodicTask.objects.filter(name="sweep").exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_beat_of_another_setting_fires_while_a_schedule_that_it_must_settle_is_locked(
+    scheduler: Scheduler, settings: Any
+) -> None:
+    settings.WAKEFUL_ADOPT_PERIODIC_TASKS = True
+    make_schedule("due", Interval(every=MINUTE), seen_at=datetime.now(UTC) - HOUR)
+    every_hour = IntervalSchedule.objects.create(every=1, period=IntervalSchedule.HOURS)
+    theirs = PeriodicTask.objects.create(name="theirs", task="shop.report", interval=every_hour)
+    due_schedules.settle()
+    settings.WAKEFUL_ADOPT_PERIODIC_TASKS = False
+
+    with another_session() as other:
+        other.execute("SELECT FROM triggers_schedule WHERE task_id = %s FOR UPDATE", [theirs.pk])
+        scheduler.look()
+        assert fired("due")
+    scheduler.walks_at = 0.0
+    scheduler.look()  # finds it
+    scheduler.look()
+
+    assert Schedule.objects.get(task=theirs).rest == "foreign"
 
 
 @pytest.mark.django_db(transaction=True)
