@@ -14,10 +14,11 @@ from typing import Any
 import structlog
 from celery import beat
 from django.conf import settings
-from django.db import connection
+from django.db import OperationalError, connection
 
 from runs.db.errors import DATABASE_ERRORS, is_gone
 from runs.db.listen import Listener, set_timeouts
+from runs.db.patience import is_locked
 from runs.db.schema_check import require_migrations
 from runs.db.sql import database_now
 from runs.models import Worker
@@ -141,13 +142,22 @@ class Scheduler(beat.Scheduler):
         """Create missing rows, and check schedules that no edit has marked: at each safety look, after due schedules, and with a
         pause between two walks over all of them.
         """
-        if time.monotonic() >= self.walks_at:
+        if time.monotonic() < self.walks_at:
+            return
+        safety_look = settings.WAKEFUL_SAFETY_LOOK.total_seconds()
+        self.walks_at = time.monotonic() + safety_look
+        try:
             self.walk.step()
-            watches_tables = self.walk.watches_tables
-            if self.static_for != watches_tables and install_static(self.app, watches_tables=watches_tables):
-                self.static_for = watches_tables
-            looks = WALK_LOOKS if self.walk.is_at_end else 1
-            self.walks_at = time.monotonic() + looks * settings.WAKEFUL_SAFETY_LOOK.total_seconds()
+        except OperationalError as error:
+            if not is_locked(error):
+                raise
+            log.info("beat.walk_put_off", reason=str(error).strip())
+            return
+        watches_tables = self.walk.watches_tables
+        if self.static_for != watches_tables and install_static(self.app, watches_tables=watches_tables):
+            self.static_for = watches_tables
+        if self.walk.is_at_end:
+            self.walks_at = time.monotonic() + WALK_LOOKS * safety_look
 
     def connect(self) -> None:
         require_migrations()

@@ -1,7 +1,7 @@
 """Due schedules become events, on a real PostgreSQL with a clock the tests choose. Concurrency: tests/integration."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -439,29 +439,45 @@ def test_look_finds_all_due_work() -> None:
     assert due_schedules.find_due().has_stale
 
 
-@pytest.mark.django_db(transaction=True)
-def test_maintenance_of_watched_tables_has_no_row_before_a_table_is_watched() -> None:
+@pytest.fixture
+def maintained() -> Iterator[Scheduler]:
     app = Celery("static", set_as_current=False)
     app.conf.beat_schedule = {
         name: {"task": name, "schedule": crontab(minute="*/5")} for name in ("wakeful.prune", "wakeful.tables")
     }
     scheduler = Scheduler(app)
-    names = PeriodicTask.objects.exclude(name="celery.backend_cleanup").values_list("name", flat=True).order_by("name")
-    try:
-        scheduler.look()
-        assert list(names.all()) == ["wakeful.prune"]
+    yield scheduler
+    scheduler.close()
 
-        source = Source.objects.create(slug="orders", kind="table", enabled=False)
-        scheduler.walks_at = 0.0
-        scheduler.look()
-        assert list(names.all()) == ["wakeful.prune", "wakeful.tables"]
 
-        source.delete()  # its triggers may be left
-        scheduler.walks_at = 0.0
-        scheduler.look()
-        assert list(names.all()) == ["wakeful.prune", "wakeful.tables"]
-    finally:
-        scheduler.close()
+def maintenance_after_a_look(scheduler: Scheduler) -> set[str]:
+    scheduler.walks_at = 0.0
+    scheduler.look()
+    return set(PeriodicTask.objects.filter(task__startswith="wakeful.").values_list("name", flat=True))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_maintenance_of_watched_tables_has_no_row_before_a_table_is_watched(maintained: Scheduler) -> None:
+    assert maintenance_after_a_look(maintained) == {"wakeful.prune"}
+
+    source = Source.objects.create(slug="orders", kind="table", enabled=False)
+    assert maintenance_after_a_look(maintained) == {"wakeful.prune", "wakeful.tables"}
+
+    PeriodicTask.objects.filter(name="wakeful.tables").update(enabled=False)
+    source.delete()
+    assert maintenance_after_a_look(maintained) == {"wakeful.prune", "wakeful.tables"}
+    assert not PeriodicTask.objects.get(name="wakeful.tables").enabled  # as its operator wants it
+
+
+@pytest.mark.django_db(transaction=True)
+def test_maintenance_of_watched_tables_removes_what_a_source_that_was_soon_deleted_has_left(
+    maintained: Scheduler,
+) -> None:
+    name = "wakeful_change_0198c0de000070008000000000000000_insert"
+    with connection.cursor() as cursor:
+        cursor.execute(f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+        assert maintenance_after_a_look(maintained) == {"wakeful.prune", "wakeful.tables"}
+        cursor.execute(f"DROP FUNCTION {name}")
 
 
 def test_static_entries_of_celery_become_rows(settings: Any) -> None:

@@ -16,9 +16,11 @@ FIRE_TASK = "triggers.fire_schedule"  # what rows of triggers do under another s
 MAINTENANCE = "wakeful."  # how the names of its tasks begin
 MARK = "Fired by Wakeful's Beat alone."  # as the migration `own_tasks` writes it
 
-# Maintenance that has nothing to do before a table is watched: its row is made then, and stays.
+# Maintenance that has nothing to do before a table is watched: its row is made then, and stays. A source that is deleted at once leaves
+# its functions.
 TABLES = "wakeful.tables"
-WATCHES_TABLES = "EXISTS (SELECT FROM triggers_source WHERE kind = 'table')"
+WATCHES_TABLES = """(EXISTS (SELECT FROM triggers_source WHERE kind = 'table')
+  OR EXISTS (SELECT FROM pg_proc WHERE starts_with(proname, 'wakeful_change_')))"""
 
 # Those that another setting settled, and maintenance that an earlier version refused for its mark. With WAKEFUL_ADOPT_PERIODIC_TASKS.
 WAS_SETTLED_OTHERWISE = f"""CASE

@@ -50,7 +50,8 @@ def rearm() -> int:
 
 
 class Walk:
-    """An endless walk over all tasks, piece by piece. `watches_tables`: whether the last step has found a source that watches a table."""
+    """An endless walk over all tasks, piece by piece. `watches_tables`: whether the last step has found a source that watches a table, or
+    what one has left."""
 
     def __init__(self) -> None:
         self.reached = 0

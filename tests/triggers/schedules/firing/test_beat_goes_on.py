@@ -176,6 +176,30 @@ def test_beat_connects_and_fires_while_an_edit_is_uncommitted(scheduler: Schedul
 
 
 @pytest.mark.django_db(transaction=True)
+def test_beat_keeps_its_session_and_fires_tasks_while_the_sources_are_locked(
+    scheduler: Scheduler, settings: Any
+) -> None:
+    """As by an ALTER TABLE of a migration that takes long."""
+    settings.WAKEFUL_ADOPT_PERIODIC_TASKS = True
+    scheduler.look()
+    session = connection.connection
+    every_hour = IntervalSchedule.objects.create(every=1, period=IntervalSchedule.HOURS)
+    theirs = PeriodicTask.objects.create(name="theirs", task="shop.report", interval=every_hour)
+    due_schedules.settle()
+
+    with another_session() as other:
+        other.execute("LOCK TABLE triggers_source")
+        scheduler.walks_at = 0.0
+        scheduler.look()
+        assert scheduler.walks_at > time.monotonic()
+        Schedule.objects.filter(task=theirs).update(next_fire_at=datetime.now(UTC), due_at=datetime.now(UTC))
+        scheduler.look()
+
+    assert connection.connection is session
+    assert OutboxMessage.objects.filter(topic="task").exists()
+
+
+@pytest.mark.django_db(transaction=True)
 def test_beat_of_another_setting_fires_while_a_schedule_that_it_must_settle_is_locked(
     scheduler: Scheduler, settings: Any
 ) -> None:
