@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from hmac import compare_digest
 from typing import Any, ClassVar
 from urllib.parse import urlsplit, urlunsplit
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from agents.kernel.redaction import TOKEN_PREFIX
 from runs.db.nudge import nudge_dispatcher
@@ -96,7 +96,7 @@ class Ping(Scheme[PingSettings]):
         if signal.isdigit():
             data["exit_code"] = int(signal)
             signal = "fail" if int(signal) else ""
-        return Description(id=str(uuid4()), type=TYPES[signal], payload=Payload(data=data))
+        return Description(id=str(delivery.id), type=TYPES[signal], payload=Payload(data=data))
 
     def sample(self, settings: PingSettings) -> Sample:
         return Sample(body=b"A test ping from Wakeful.", headers={"Content-Type": "text/plain"})
