@@ -440,11 +440,15 @@ def test_look_finds_all_due_work() -> None:
 
 
 @pytest.fixture
-def maintained() -> Iterator[Scheduler]:
+def maintained(transactional_db: None) -> Iterator[Scheduler]:
     app = Celery("static", set_as_current=False)
     app.conf.beat_schedule = {
         name: {"task": name, "schedule": crontab(minute="*/5")} for name in ("wakeful.prune", "wakeful.tables")
     }
+    with connection.cursor() as cursor:  # another test may have left some
+        cursor.execute("SELECT oid::regprocedure::text FROM pg_proc WHERE starts_with(proname, 'wakeful_change_')")
+        for (function,) in cursor.fetchall():
+            cursor.execute(f"DROP FUNCTION {function} CASCADE")
     scheduler = Scheduler(app)
     yield scheduler
     scheduler.close()
