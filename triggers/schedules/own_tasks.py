@@ -22,7 +22,8 @@ TABLES = "wakeful.tables"
 WATCHES_TABLES = """(EXISTS (SELECT FROM triggers_source WHERE kind = 'table')
   OR EXISTS (SELECT FROM pg_proc WHERE starts_with(proname, 'wakeful_change_')))"""
 
-# Those that another setting settled, and maintenance that an earlier version refused for its mark. With WAKEFUL_ADOPT_PERIODIC_TASKS.
+# Those that another setting settled, and maintenance that an earlier version refused for its mark. The parameter is the setting
+# WAKEFUL_ADOPT_PERIODIC_TASKS.
 WAS_SETTLED_OTHERWISE = f"""CASE
   WHEN starts_with(task.task, '{MAINTENANCE}') THEN schedule.rest = 'problem' AND starts_with(schedule.problem, 'its headers are')
   ELSE schedule.trigger_id IS NULL AND task.task <> '{FIRE_TASK}' AND (schedule.rest = 'foreign') = %s::boolean END"""
